@@ -1,0 +1,80 @@
+//! What the engine answers: binds, evictions, nominations and holds, in the order they were decided.
+//!
+//! A decision is taken into the engine's own state at once: a bound pod counts on its node, a
+//! victim counts as leaving, a claimant holds what was freed for it. Whoever carries decisions out
+//! tells the outcome back as facts.
+
+use std::sync::Arc;
+
+use crate::fact::{Name, PodKey, Tick};
+use crate::reason::Reason;
+
+/// How much one call of `decide` may do.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Budget {
+    /// The most pods it looks at before it returns.
+    pub pods_max: usize,
+}
+
+impl Default for Budget {
+    fn default() -> Self {
+        Budget { pods_max: usize::MAX }
+    }
+}
+
+/// Why a pod may be evicted: the rule that gave the right to it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum Rule {
+    /// A lower-priority pod without a quota makes room for one without a quota.
+    Priority,
+}
+
+impl Rule {
+    /// The rule's name, as it is shown.
+    pub fn name(self) -> &'static str {
+        match self {
+            Rule::Priority => "priority.preempt",
+        }
+    }
+}
+
+/// What to do about a claim of a pod that is about to be bound.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum ClaimBinding {
+    /// Bind this claim to this volume.
+    Volume { claim: Name, volume: Name },
+    /// Have a volume made for this claim on the pod's node.
+    Provision { claim: Name },
+}
+
+/// One thing to be done.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Decision {
+    /// Bind the pod to the node, its claims first.
+    Bind { pod: PodKey, uid: Name, node: Name, claims: Vec<ClaimBinding> },
+    /// Evict the pod. `claimant` is who gets what it held.
+    Evict {
+        pod: PodKey,
+        uid: Name,
+        node: Name,
+        claimant: Option<PodKey>,
+        rule: Rule,
+        /// Whether it passes over a disruption budget, because no other set of victims would do.
+        violates_budget: bool,
+        message: String,
+    },
+    /// Write the node that is kept for the pod into its status; `None` takes it out.
+    Nominate { pod: PodKey, uid: Name, node: Option<Name> },
+    /// The pod waits, and why. Said again only when the reason changes.
+    Hold { pod: PodKey, uid: Name, reason: Arc<Reason> },
+}
+
+/// The outcome of a cycle.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Decisions {
+    pub list: Vec<Decision>,
+    /// The budget was used up and there is more to decide: call again.
+    pub more: bool,
+    /// When time alone will change something next.
+    pub wake_at: Option<Tick>,
+}

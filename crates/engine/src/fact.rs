@@ -1,0 +1,448 @@
+//! What the engine is told: nodes, pods and the other objects of a cluster, as plain data.
+//!
+//! A fact is the whole of what the engine needs to know about one object. Seeing an object again
+//! replaces what was known of it; telling the same fact twice changes nothing. Facts carry exact
+//! integers (cpu in millicores, everything else in base units) and resolved values: defaults,
+//! priority classes and notation are the business of whoever makes the facts.
+
+use std::sync::Arc;
+
+/// A name, a label key, a label value: text that is compared and shown, and never parsed here.
+pub type Name = Arc<str>;
+
+/// Milliseconds since an epoch that the caller chooses. The engine never reads a clock.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
+pub struct Tick(pub u64);
+
+/// Microseconds since the Unix epoch, as object metadata has it. Only ever compared and shown.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
+pub struct Created(pub i64);
+
+/// An amount of a resource: millicores for `cpu`, base units (bytes, counts) for all else.
+pub type Amount = i64;
+
+/// `cpu`, the one resource that is counted in thousandths.
+pub const CPU: &str = "cpu";
+/// `memory`, in bytes.
+pub const MEMORY: &str = "memory";
+/// `pods`: a node's capacity for pods. A pod uses one of it without asking.
+pub const PODS: &str = "pods";
+
+/// Names with values, sorted by name, each name once.
+#[derive(Debug, Clone, PartialEq, Eq, Hash, Default)]
+pub struct Labels(Vec<(Name, Name)>);
+
+impl Labels {
+    /// The value under `key`.
+    pub fn get(&self, key: &str) -> Option<&Name> {
+        self.0.binary_search_by(|(k, _)| (**k).cmp(key)).ok().map(|i| &self.0[i].1)
+    }
+
+    /// All pairs, by key.
+    pub fn iter(&self) -> impl Iterator<Item = &(Name, Name)> {
+        self.0.iter()
+    }
+
+    /// Whether there is none.
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+}
+
+impl FromIterator<(Name, Name)> for Labels {
+    /// Of two values for one key the later counts.
+    fn from_iter<I: IntoIterator<Item = (Name, Name)>>(pairs: I) -> Self {
+        let mut pairs: Vec<_> = pairs.into_iter().collect();
+        pairs.reverse();
+        pairs.sort_by(|a, b| a.0.cmp(&b.0));
+        pairs.dedup_by(|a, b| a.0 == b.0);
+        Labels(pairs)
+    }
+}
+
+/// Amounts by resource name, sorted by name, zeroes left out.
+#[derive(Debug, Clone, PartialEq, Eq, Hash, Default)]
+pub struct Amounts(Vec<(Name, Amount)>);
+
+impl Amounts {
+    /// The amount of `resource`, 0 where none is named.
+    pub fn get(&self, resource: &str) -> Amount {
+        self.0.binary_search_by(|(k, _)| (**k).cmp(resource)).map_or(0, |i| self.0[i].1)
+    }
+
+    /// All amounts, by name.
+    pub fn iter(&self) -> impl Iterator<Item = &(Name, Amount)> {
+        self.0.iter()
+    }
+
+    /// Whether nothing is named.
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+}
+
+impl FromIterator<(Name, Amount)> for Amounts {
+    /// Of two amounts for one resource the later counts.
+    fn from_iter<I: IntoIterator<Item = (Name, Amount)>>(pairs: I) -> Self {
+        let mut pairs: Vec<_> = pairs.into_iter().collect();
+        pairs.reverse();
+        pairs.sort_by(|a, b| a.0.cmp(&b.0));
+        pairs.dedup_by(|a, b| a.0 == b.0);
+        pairs.retain(|(_, amount)| *amount != 0);
+        Amounts(pairs)
+    }
+}
+
+/// Which pod: namespaces and names are unique at a time, the uid over time.
+#[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct PodKey {
+    pub namespace: Name,
+    pub name: Name,
+}
+
+impl std::fmt::Display for PodKey {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{}/{}", self.namespace, self.name)
+    }
+}
+
+/// How a requirement compares a label with its values.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum Operator {
+    In,
+    NotIn,
+    Exists,
+    DoesNotExist,
+    /// The label is an integer greater than the one value. Node selectors only.
+    Gt,
+    /// The label is an integer less than the one value. Node selectors only.
+    Lt,
+}
+
+/// One condition on labels.
+#[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct Requirement {
+    pub key: Name,
+    pub operator: Operator,
+    pub values: Vec<Name>,
+}
+
+/// Conditions that must all hold. Without any it selects everything.
+#[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord, Default)]
+pub struct Selector {
+    pub requirements: Vec<Requirement>,
+}
+
+/// A term of a node selector: all conditions on labels and on fields must hold. A term without any
+/// selects nothing.
+#[derive(Debug, Clone, PartialEq, Eq, Hash, Default)]
+pub struct NodeTerm {
+    pub labels: Vec<Requirement>,
+    /// On `metadata.name` only.
+    pub fields: Vec<Requirement>,
+}
+
+/// What a taint does to pods that do not tolerate it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Effect {
+    NoSchedule,
+    PreferNoSchedule,
+    NoExecute,
+}
+
+/// A mark on a node that keeps pods away.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub struct Taint {
+    pub key: Name,
+    pub value: Name,
+    pub effect: Effect,
+}
+
+/// How a toleration compares a taint's value.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum TolerationOperator {
+    Equal,
+    Exists,
+    /// The taint's value is an integer less than the toleration's.
+    Lt,
+    /// The taint's value is an integer greater than the toleration's.
+    Gt,
+}
+
+/// What a pod puts up with. No key (with `Exists`) means every taint, no effect every effect.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub struct Toleration {
+    pub key: Option<Name>,
+    pub operator: TolerationOperator,
+    pub value: Name,
+    pub effect: Option<Effect>,
+}
+
+/// A node that takes pods, or does not.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct NodeFact {
+    pub name: Name,
+    pub labels: Labels,
+    pub taints: Vec<Taint>,
+    /// `spec.unschedulable`.
+    pub unschedulable: bool,
+    /// The `Ready` condition. The engine places pods by taints, as Kubernetes does, and not by
+    /// readiness; this is told for what counts capacity.
+    pub ready: bool,
+    /// What pods may use, `pods` included.
+    pub allocatable: Amounts,
+    /// Images present: every name one is known by, and its size in bytes.
+    pub images: Vec<(Vec<Name>, u64)>,
+}
+
+/// How many volumes of each driver may be attached to a node (its `CSINode`).
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct AttachLimits {
+    pub node: Name,
+    pub limits: Vec<(Name, u32)>,
+}
+
+/// Which pods a term of inter-pod affinity speaks of, and how near they are.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub struct PodTerm {
+    pub topology_key: Name,
+    /// `None` selects no pod.
+    pub selector: Option<Selector>,
+    /// Namespaces by name. The pod's own namespace is in here where the term names none and has
+    /// no namespace selector.
+    pub namespaces: Vec<Name>,
+    /// Namespaces by their labels, in addition.
+    pub namespace_selector: Option<Selector>,
+}
+
+/// What happens where a spread constraint cannot be met.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum WhenUnsatisfiable {
+    DoNotSchedule,
+    ScheduleAnyway,
+}
+
+/// A rule that keeps pods of one kind evenly spread. Selects pods of the pod's own namespace.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub struct SpreadConstraint {
+    pub topology_key: Name,
+    pub max_skew: u32,
+    pub when: WhenUnsatisfiable,
+    /// `None` selects no pod. `matchLabelKeys` are already in here.
+    pub selector: Option<Selector>,
+    pub min_domains: Option<u32>,
+    /// `nodeAffinityPolicy: Honor`: nodes that the pod's selector and affinity exclude do not count.
+    pub honor_affinity: bool,
+    /// `nodeTaintsPolicy: Honor`: nodes with taints the pod does not tolerate do not count.
+    pub honor_taints: bool,
+}
+
+/// A port of the node that a container takes.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub struct HostPort {
+    /// `0.0.0.0` stands for every address.
+    pub ip: Name,
+    pub protocol: Name,
+    pub port: u16,
+}
+
+/// A volume of a pod that bears on where it can run.
+#[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum PodVolume {
+    /// A PersistentVolumeClaim of the pod's namespace, by name.
+    Claim(Name),
+    /// An inline volume of a CSI driver, which counts against the driver's attach limit.
+    Inline { driver: Name },
+    /// A disk that may be mounted by one pod at a time on a node (the in-tree kinds), by an
+    /// identity of its own; `read_only` users share it.
+    Disk { id: Name, read_only: bool },
+}
+
+/// Everything in a pod's spec that decides where it can go. Pods of one template have equal ones.
+#[derive(Debug, Clone, PartialEq, Eq, Hash, Default)]
+pub struct PodSpec {
+    /// What the pod needs, as Kubernetes counts it. `pods` is not in here.
+    pub requests: Amounts,
+    /// What the least-allocated score takes the pod to need: (cpu, memory), where each container
+    /// that asks for none counts 100m and 200Mi.
+    pub assumed: (Amount, Amount),
+    pub node_selector: Labels,
+    /// Required terms, one of which must match. `None`: no such rule. Empty: nothing matches.
+    pub required_nodes: Option<Vec<NodeTerm>>,
+    pub preferred_nodes: Vec<(i32, NodeTerm)>,
+    pub tolerations: Vec<Toleration>,
+    pub spread: Vec<SpreadConstraint>,
+    pub affinity: Vec<PodTerm>,
+    pub anti_affinity: Vec<PodTerm>,
+    pub preferred_affinity: Vec<(i32, PodTerm)>,
+    pub preferred_anti_affinity: Vec<(i32, PodTerm)>,
+    pub ports: Vec<HostPort>,
+    pub volumes: Vec<PodVolume>,
+    /// Normalised names of the containers' images, init containers too; one entry a container.
+    pub images: Vec<Name>,
+}
+
+/// Where a pod is in its life.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
+pub enum Phase {
+    #[default]
+    Pending,
+    Running,
+    Succeeded,
+    Failed,
+}
+
+impl Phase {
+    /// Whether the pod has ended, and holds nothing any more.
+    pub fn is_over(self) -> bool {
+        matches!(self, Phase::Succeeded | Phase::Failed)
+    }
+}
+
+/// A pod, as the API server has it.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct PodFact {
+    pub namespace: Name,
+    pub name: Name,
+    pub uid: Name,
+    pub created: Created,
+    pub labels: Labels,
+    pub spec: Arc<PodSpec>,
+    pub priority: i32,
+    /// `preemptionPolicy: Never`.
+    pub never_preempts: bool,
+    pub phase: Phase,
+    /// `spec.nodeName`.
+    pub node: Option<Name>,
+    /// `status.nominatedNodeName`.
+    pub nominated: Option<Name>,
+    /// The claimant for which this pod was chosen as a victim, as its `DisruptionTarget` condition
+    /// says. Lets a scheduler that starts anew know whose room this will be.
+    pub victim_of: Option<PodKey>,
+    /// Since when it is on its way out (its deletion was asked for).
+    pub leaving_since: Option<Created>,
+    /// Names of the scheduling gates that are set.
+    pub gates: Vec<Name>,
+    /// Whether this engine is the one that schedules it. Other pods only take room.
+    pub ours: bool,
+    /// The controller that made it, as `Kind/name`.
+    pub owner: Option<Name>,
+    /// Why its request cannot be read, if so: it waits with `InvalidRequest`.
+    pub problem: Option<RequestProblem>,
+}
+
+impl PodFact {
+    /// Its name within the cluster.
+    pub fn key(&self) -> PodKey {
+        PodKey { namespace: self.namespace.clone(), name: self.name.clone() }
+    }
+}
+
+/// A field of a pod that cannot be read.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub struct RequestProblem {
+    pub field: Name,
+    pub message: Name,
+}
+
+/// A disruption budget with what its status allows now.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct BudgetFact {
+    pub namespace: Name,
+    pub name: Name,
+    /// `None` selects no pod.
+    pub selector: Option<Selector>,
+    /// `status.disruptionsAllowed`.
+    pub allowed: u32,
+}
+
+/// A PersistentVolume.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct VolumeFact {
+    pub name: Name,
+    pub labels: Labels,
+    pub class: Name,
+    pub capacity: Amount,
+    pub access_modes: Vec<Name>,
+    pub volume_mode: Name,
+    /// `spec.nodeAffinity.required`: one of these must match. `None`: any node.
+    pub nodes: Option<Vec<NodeTerm>>,
+    /// The claim it is bound to or held for.
+    pub claim: Option<PodKey>,
+    /// Whether a claim that fits may take it (phase Available).
+    pub available: bool,
+    /// The CSI driver, for attach limits.
+    pub driver: Option<Name>,
+    /// What tells this volume apart for the driver; two claims of one handle attach once.
+    pub handle: Name,
+}
+
+/// A PersistentVolumeClaim.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct ClaimFact {
+    pub namespace: Name,
+    pub name: Name,
+    pub class: Name,
+    pub request: Amount,
+    pub access_modes: Vec<Name>,
+    pub volume_mode: Name,
+    /// `None` selects every volume.
+    pub selector: Option<Selector>,
+    /// `spec.volumeName`.
+    pub volume: Option<Name>,
+    /// Whether its binding to `volume` is complete.
+    pub bound: bool,
+    /// The node for which a volume is being made (annotation `selected-node`).
+    pub selected_node: Option<Name>,
+}
+
+/// A StorageClass.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct StorageClassFact {
+    pub name: Name,
+    /// `volumeBindingMode: WaitForFirstConsumer`.
+    pub waits_for_consumer: bool,
+    /// Whether volumes can be made on demand (the provisioner is not `kubernetes.io/no-provisioner`).
+    pub provisions: bool,
+    pub provisioner: Name,
+    /// `allowedTopologies`: one of these must match the node. Empty: any node.
+    pub topologies: Vec<NodeTerm>,
+}
+
+/// A set of pods that the cluster's own objects name: a Service, ReplicaSet or StatefulSet. Pods
+/// without spread constraints are spread, softly, over zones and nodes by what selects them.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct SelectorFact {
+    /// `Kind/name`, as [`PodFact::owner`] has it.
+    pub object: Name,
+    pub namespace: Name,
+    pub selector: Selector,
+}
+
+/// One thing the engine is told.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Fact {
+    Node(NodeFact),
+    NodeGone(Name),
+    AttachLimits(AttachLimits),
+    AttachLimitsGone(Name),
+    Pod(PodFact),
+    PodGone(PodKey),
+    /// A namespace with its labels.
+    Namespace(Name, Labels),
+    NamespaceGone(Name),
+    Budget(BudgetFact),
+    BudgetGone { namespace: Name, name: Name },
+    Volume(VolumeFact),
+    VolumeGone(Name),
+    Claim(ClaimFact),
+    ClaimGone { namespace: Name, name: Name },
+    StorageClass(StorageClassFact),
+    StorageClassGone(Name),
+    Selector(SelectorFact),
+    SelectorGone { namespace: Name, object: Name },
+    /// A bind that was decided did not happen; the pod waits again.
+    BindFailed { pod: PodKey, uid: Name },
+    /// An eviction that was decided did not happen (refused, or the pod changed meanwhile).
+    EvictFailed { pod: PodKey, uid: Name },
+}

@@ -1,0 +1,17 @@
+//! The decision core of Quotient: facts in, decisions out.
+//!
+//! The engine knows nodes, pods, quotas and budgets as plain data ([`Fact`]) and answers which pods
+//! are bound where, who is evicted for whom, and why a pod waits ([`Decision`]). It is pure: it reads
+//! no clock, file, environment or network, draws no random number, and iterates no unordered map
+//! on the way to a decision, so that the same facts give the same decisions, byte for byte.
+//! Amounts are exact integers.
+
+pub mod decision;
+pub mod engine;
+pub mod fact;
+pub mod reason;
+
+pub use engine::{Engine, NodeReport, Settings};
+pub use decision::{Budget, ClaimBinding, Decision, Decisions, Rule};
+pub use fact::{Fact, Tick};
+pub use reason::{Code, Numbers, Reason};

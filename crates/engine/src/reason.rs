@@ -1,0 +1,79 @@
+//! Why a pod waits: one value that everything renders.
+
+use crate::fact::Name;
+
+/// What kind of reason it is. Where several apply, the first in this order counts.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum Code {
+    InvalidRequest,
+    SchedulingGated,
+    AwaitingVictims,
+    QueueClosed,
+    QueueNotFound,
+    QueueNotLeaf,
+    QuotaNotFound,
+    QuotaMaxExceeded,
+    PoolExhausted,
+    RuntimeExceeded,
+    NonPreemptibleMinExceeded,
+    CardQuotaExceeded,
+    GangIncomplete,
+    CardUnavailable,
+    NodeCapExceeded,
+    NoFittingNode,
+}
+
+impl Code {
+    /// The code's name, as it is shown.
+    pub fn name(self) -> &'static str {
+        match self {
+            Code::InvalidRequest => "InvalidRequest",
+            Code::SchedulingGated => "SchedulingGated",
+            Code::AwaitingVictims => "AwaitingVictims",
+            Code::QueueClosed => "QueueClosed",
+            Code::QueueNotFound => "QueueNotFound",
+            Code::QueueNotLeaf => "QueueNotLeaf",
+            Code::QuotaNotFound => "QuotaNotFound",
+            Code::QuotaMaxExceeded => "QuotaMaxExceeded",
+            Code::PoolExhausted => "PoolExhausted",
+            Code::RuntimeExceeded => "RuntimeExceeded",
+            Code::NonPreemptibleMinExceeded => "NonPreemptibleMinExceeded",
+            Code::CardQuotaExceeded => "CardQuotaExceeded",
+            Code::GangIncomplete => "GangIncomplete",
+            Code::CardUnavailable => "CardUnavailable",
+            Code::NodeCapExceeded => "NodeCapExceeded",
+            Code::NoFittingNode => "NoFittingNode",
+        }
+    }
+}
+
+/// The numbers behind a reason: what of a resource is used, asked for and allowed.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub struct Numbers {
+    pub resource: Name,
+    pub used: i128,
+    pub requested: i128,
+    pub limit: i128,
+}
+
+impl Numbers {
+    /// How much is missing.
+    pub fn short_by(&self) -> i128 {
+        (self.used + self.requested - self.limit).max(0)
+    }
+}
+
+/// Why a pod waits, with exact numbers and what would help.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub struct Reason {
+    pub code: Code,
+    /// One sentence for people.
+    pub message: String,
+    /// The quota that refuses, as `Kind/namespace/name`, from the root down where it has parents.
+    pub quota: Option<Name>,
+    pub numbers: Option<Numbers>,
+    /// What would let the pod run, the nearest first.
+    pub remedies: Vec<String>,
+    /// The other reasons that hold at the same time.
+    pub details: Vec<Reason>,
+}
