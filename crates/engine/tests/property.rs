@@ -1,0 +1,3 @@
+//! The engine decides as the reference does.
+
+mod naive;
