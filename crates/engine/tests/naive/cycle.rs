@@ -40,12 +40,14 @@ impl World {
         'again: loop {
             cycle.holds.clear();
             for key in order::candidates(self) {
-                match self.turn(now, &key, &mut cycle.acts) {
+                match self.turn(&key, &mut cycle.acts) {
                     Turn::Acted => continue 'again,
                     Turn::Held(code) => drop(cycle.holds.insert(key, code)),
                 }
             }
-            break;
+            // Nothing else can be done: who has waited for long may hold a node.
+            let Some((key, node)) = reserve::reserve(self, now) else { break };
+            self.claim(&self.pods[&key].clone(), node, ClaimKind::Reserve, &mut cycle.acts);
         }
         for pod in order::waiting(self) {
             if pod.problem.is_some() {
@@ -57,7 +59,7 @@ impl World {
         cycle
     }
 
-    fn turn(&mut self, now: Tick, key: &PodKey, acts: &mut Vec<Act>) -> Turn {
+    fn turn(&mut self, key: &PodKey, acts: &mut Vec<Act>) -> Turn {
         let pod = &self.pods[key].clone();
         let claim = self.claims.get(key).cloned();
         if let Some(node) = self.place(pod, claim.as_ref()) {
@@ -79,19 +81,14 @@ impl World {
             self.evict(pod, victims, acts);
             return Turn::Acted;
         }
-        let mut changed = claim.as_ref().is_some_and(|c| c.kind == ClaimKind::Preemption);
-        if let Some(claim) = claim.filter(|c| c.kind == ClaimKind::Reserve) {
-            if reserve::would_do(self, pod, &self.nodes[&claim.node]) {
-                return Turn::Held(Code::NoFittingNode);
+        match claim {
+            Some(claim) if claim.kind == ClaimKind::Preemption => Turn::Acted,
+            Some(claim) if !reserve::still_does(self, pod, &self.nodes[&claim.node]) => {
+                self.drop_claim(key, acts);
+                Turn::Acted
             }
-            self.drop_claim(key, acts);
-            changed = true;
+            Some(_) | None => Turn::Held(Code::NoFittingNode),
         }
-        if let Some(node) = reserve::reserve(self, now, pod) {
-            self.claim(pod, node, ClaimKind::Reserve, acts);
-            changed = true;
-        }
-        if changed { Turn::Acted } else { Turn::Held(Code::NoFittingNode) }
     }
 
     /// The node that takes the pod: the one it claims if that does, otherwise the best.

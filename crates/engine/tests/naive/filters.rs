@@ -56,7 +56,7 @@ pub fn counts(world: &World, pod: &PodFact) -> BTreeMap<Filter, usize> {
     counts
 }
 
-fn unschedulable(view: &View<'_>, node: &NodeFact) -> bool {
+pub fn unschedulable(view: &View<'_>, node: &NodeFact) -> bool {
     let taint = Taint { key: "node.kubernetes.io/unschedulable".into(), value: "".into(), effect: Effect::NoSchedule };
     node.unschedulable && !labels::tolerated(&view.pod.spec, &taint)
 }

@@ -3,7 +3,7 @@
 use std::cmp::Reverse;
 use std::collections::BTreeSet;
 
-use quotient_engine::fact::{Created, Name, PodFact, PodKey};
+use quotient_engine::fact::{BudgetFact, Created, Name, PodFact, PodKey};
 
 use super::world::World;
 use super::{filters, labels, scores};
@@ -48,25 +48,28 @@ pub fn preempt(world: &World, claimant: &PodFact) -> Outcome {
         if set.is_empty() {
             return Outcome::Wait;
         }
-        let over: Vec<_> = world.budgets.values().filter(|b| excess(b, &set) > 0).collect();
+        let over: Vec<_> = world.budgets.values().filter(|b| excess(world, b, &set) > 0).collect();
         let victims = set.iter().map(|pod| (pod.key(), over.iter().any(|b| covers(b, pod)))).collect();
         return Outcome::Evict { node: node.name.clone(), victims };
     }
     Outcome::Hopeless
 }
 
-fn covers(budget: &quotient_engine::fact::BudgetFact, pod: &PodFact) -> bool {
+fn covers(budget: &BudgetFact, pod: &PodFact) -> bool {
     budget.namespace == pod.namespace && labels::selects_some(&budget.selector, &pod.labels)
 }
 
-/// How many more victims a budget selects than it allows to go.
-fn excess(budget: &quotient_engine::fact::BudgetFact, set: &[&PodFact]) -> u64 {
+/// How many more victims a budget selects than it allows to go now. Evictions that were decided and that its status
+/// cannot know of yet, because the pod is not seen to leave, use up what it allows.
+fn excess(world: &World, budget: &BudgetFact, set: &[&PodFact]) -> u64 {
+    let unseen = world.evicting.keys().map(|key| &world.pods[key]).filter(|pod| pod.leaving_since.is_none());
+    let unseen = unseen.filter(|pod| covers(budget, pod)).count() as u64;
     let selected = set.iter().filter(|pod| covers(budget, pod)).count() as u64;
-    selected.saturating_sub(u64::from(budget.allowed))
+    selected.saturating_sub(u64::from(budget.allowed).saturating_sub(unseen))
 }
 
 pub fn cost(world: &World, set: &[&PodFact]) -> Cost {
-    let violations = world.budgets.values().map(|budget| excess(budget, set)).sum();
+    let violations = world.budgets.values().map(|budget| excess(world, budget, set)).sum();
     let mut created: Vec<Reverse<Created>> = set.iter().map(|pod| Reverse(pod.created)).collect();
     created.sort();
     let mut names: Vec<String> = set.iter().map(|pod| pod.key().to_string()).collect();

@@ -1,5 +1,7 @@
 //! Which of the nodes that take a pod is best.
 
+use std::collections::BTreeSet;
+
 use quotient_engine::fact::{CPU, Effect, MEMORY, NodeFact, PodFact, WhenUnsatisfiable};
 
 use super::world::View;
@@ -107,17 +109,18 @@ fn spread_points(view: &View<'_>, open: &[&NodeFact]) -> Vec<i128> {
         return vec![0; open.len()];
     }
     let raw = |node: &NodeFact| -> Option<i128> {
-        if !spread::has_all_keys(&all, node) {
+        if !spread::has_needed_keys(view, &all, node) {
             return None;
         }
         let mut raw = 0;
         for constraint in &all {
             let key = &constraint.topology_key;
+            // Only where the constraints are implied can a key be missing; it adds nothing then.
+            let Some(domain) = node.labels.get(key) else { continue };
             let values = view.world.nodes.values().filter_map(|node| node.labels.get(key));
-            let domains = values.collect::<std::collections::BTreeSet<_>>().len() as u64;
-            let domain = node.labels.get(key)?;
+            let domains = values.collect::<BTreeSet<_>>().len() as u64;
             let count = spread::counts(view, &all, constraint).get(domain).copied().unwrap_or(0);
-            raw += i128::from(count) * ln1024(domains + 2) / 1024 * 1000;
+            raw += i128::from(count) * ln1024(domains + 2) * 1000 / 1024;
             raw += (i128::from(constraint.max_skew) - 1) * 1000;
         }
         Some(raw)

@@ -43,12 +43,14 @@ fn defaults(view: &View<'_>) -> Vec<SpreadConstraint> {
     vec![constraint(ZONE, 3), constraint(HOSTNAME, 5)]
 }
 
-pub fn has_all_keys(constraints: &[SpreadConstraint], node: &NodeFact) -> bool {
-    constraints.iter().all(|c| node.labels.get(&c.topology_key).is_some())
+/// Whether the node has the keys of all constraints. Implied constraints need none.
+pub fn has_needed_keys(view: &View<'_>, constraints: &[SpreadConstraint], node: &NodeFact) -> bool {
+    let implied = view.pod.spec.spread.is_empty();
+    implied || constraints.iter().all(|c| node.labels.get(&c.topology_key).is_some())
 }
 
 fn eligible(view: &View<'_>, all: &[SpreadConstraint], one: &SpreadConstraint, node: &NodeFact) -> bool {
-    has_all_keys(all, node)
+    has_needed_keys(view, all, node)
         && (!one.honor_affinity || labels::node_matches(&view.pod.spec, node))
         && (!one.honor_taints || !labels::repelled(&view.pod.spec, node))
 }

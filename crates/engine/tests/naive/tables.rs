@@ -499,11 +499,11 @@ fn soft_spread() {
     let p = &w.pods[&PodKey { namespace: "a".into(), name: "p".into() }];
     let view = w.view(p, &BTreeSet::new());
     let open: Vec<&NodeFact> = w.nodes.values().collect();
-    // ln 4 is 1419/1024, ln 5 is 1648/1024: of 2 pods 2 x 1419 / 1024 = 2 and 2 x 1648 / 1024 = 3 after rounding.
-    // m: 2000 + 2000 + 0 + 4000 = 8000; n: 2000 + 2000 + 3000 + 4000 = 11000; o: 6000.
-    let points = |raw: i128| 2 * (100_000 * (11_000 + 6_000 - raw) / 11_000);
+    // ln 4 is 1419/1024, ln 5 is 1648/1024: of 2 pods 2 x 1419 x 1000 / 1024 = 2771 and 2 x 1648 x 1000 / 1024 = 3218.
+    // m: 2771 + 2000 + 0 + 4000 = 8771; n: 2771 + 2000 + 3218 + 4000 = 11989; o: 6000.
+    let points = |raw: i128| 2 * (100_000 * (11_989 + 6_000 - raw) / 11_989);
     let even: i128 = 200_000 + 300_000;
-    assert_eq!(scores::totals(&view, &open), [even + points(8_000), even + points(11_000), even + points(6_000)]);
+    assert_eq!(scores::totals(&view, &open), [even + points(8_771), even + points(11_989), even + points(6_000)]);
 }
 
 #[test]

@@ -171,8 +171,8 @@ fn matching_volume<'a>(
         volume.claim.as_ref().is_some_and(|key| key.namespace == claim.namespace && key.name == claim.name)
     };
     // A volume that is held for this very claim is the only one it can have.
-    if let Some(volume) = world.volumes.values().filter(large_enough).find(mine) {
-        return reaches(volume, node).then_some(volume);
+    if let Some(volume) = world.volumes.values().find(mine) {
+        return Some(volume).filter(large_enough).filter(|volume| reaches(volume, node));
     }
     let fits = |volume: &&VolumeFact| {
         volume.claim.is_none()
