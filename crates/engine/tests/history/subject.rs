@@ -74,7 +74,8 @@ impl Subject for Reference {
         let mut reasons = BTreeMap::new();
         for (pod, code) in cycle.holds {
             let message = String::new();
-            let reason = Reason { code, message, quota: None, numbers: None, remedies: vec![], details: vec![] };
+            let reason =
+                Reason { code, message, quota: None, numbers: None, closed: vec![], remedies: vec![], details: vec![] };
             let reason = Arc::new(reason);
             if self.reasons.get(&pod) != Some(&reason) {
                 let uid = self.world.pods[&pod].uid.clone();
