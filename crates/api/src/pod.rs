@@ -4,7 +4,9 @@ pub(crate) mod affinity;
 pub(crate) mod requests;
 mod volumes;
 
-use quotient_engine::fact::{Created, HostPort, Labels, Name, Phase, PodFact, PodKey, PodSpec, RequestProblem};
+use quotient_engine::fact::{
+    Amounts, Created, HostPort, Labels, Name, Phase, PodFact, PodKey, PodSpec, RequestProblem,
+};
 
 use crate::cursor::{Cursor, Notes};
 use crate::intern::Interner;
@@ -40,7 +42,8 @@ pub(crate) fn pod(
     let (metadata, spec, status) = (root.field("metadata"), root.field("spec"), root.field("status"));
     let namespace = interner.name(key.namespace.as_deref().unwrap_or_default());
     let labels = labels(&metadata.field("labels"), interner);
-    let pod_spec = pod_spec(&spec, &key.name, &namespace, &labels, interner);
+    let own = affinity::Own { namespace: &namespace, labels: &labels };
+    let pod_spec = pod_spec(&spec, &key.name, &own, interner);
     let node = spec.field("nodeName").non_empty_str().map(|name| interner.name(name));
     let phase = phase(&status.field("phase"), node.is_some());
     let gates =
@@ -70,6 +73,7 @@ pub(crate) fn pod(
     }
 }
 
+/// What is wrong with the field, without its name.
 fn note_message(note: &crate::cursor::Note) -> String {
     match &note.value {
         Some(value) => format!("{value}: {}", note.message),
@@ -77,33 +81,38 @@ fn note_message(note: &crate::cursor::Note) -> String {
     }
 }
 
-fn pod_spec(
-    spec: &Cursor<'_, '_>,
-    name: &str,
-    namespace: &Name,
-    labels_of_pod: &Labels,
-    interner: &mut Interner,
-) -> PodSpec {
-    let own = affinity::Own { namespace, labels: labels_of_pod };
+/// The spec of a pod named `name`.
+fn pod_spec(spec: &Cursor<'_, '_>, name: &str, own: &affinity::Own<'_>, interner: &mut Interner) -> PodSpec {
     let (requests, assumed) = requests::requests(spec, interner);
+    PodSpec { requests, assumed, ..placement(spec, name, own, interner) }
+}
+
+/// Everything of a spec but what the pod asks for.
+fn placement(spec: &Cursor<'_, '_>, name: &str, own: &affinity::Own<'_>, interner: &mut Interner) -> PodSpec {
     let affinity = spec.field("affinity");
     let (near, apart) = (affinity.field("podAffinity"), affinity.field("podAntiAffinity"));
     PodSpec {
-        requests,
-        assumed,
+        requests: Amounts::default(),
+        assumed: (0, 0),
         node_selector: labels(&spec.field("nodeSelector"), interner),
         required_nodes: affinity::required_nodes(&affinity, interner),
         preferred_nodes: affinity::preferred_nodes(&affinity, interner),
         tolerations: affinity::tolerations(spec, interner),
-        spread: affinity::spread(spec, &own, interner),
-        affinity: affinity::required_pods(&near, &own, interner),
-        anti_affinity: affinity::required_pods(&apart, &own, interner),
-        preferred_affinity: affinity::preferred_pods(&near, &own, interner),
-        preferred_anti_affinity: affinity::preferred_pods(&apart, &own, interner),
+        spread: affinity::spread(spec, own, interner),
+        affinity: affinity::required_pods(&near, own, interner),
+        anti_affinity: affinity::required_pods(&apart, own, interner),
+        preferred_affinity: affinity::preferred_pods(&near, own, interner),
+        preferred_anti_affinity: affinity::preferred_pods(&apart, own, interner),
         ports: host_ports(spec, interner),
         volumes: volumes::volumes(spec, name, interner),
         images: images(spec, interner),
     }
+}
+
+/// Reads a spec for what is noted about it: terms, tolerations, ports and volumes that cannot be read.
+pub(crate) fn read_placement(spec: &Cursor<'_, '_>) {
+    let own = affinity::Own { namespace: &Name::default(), labels: &Labels::default() };
+    placement(spec, "", &own, &mut Interner::default());
 }
 
 /// A pod without a phase has just been created; one that says where it is counts as running there.

@@ -40,7 +40,7 @@ pub(crate) fn requests(spec: &Cursor<'_, '_>, interner: &mut Interner) -> (Amoun
         init.iter().map(|(sidecar, sums)| (*sidecar, with_assumed(sums.clone()))).collect();
     let assumed = total(&assumed_containers, &assumed_init);
 
-    let mut fit = |resource: &str, amount: i128| {
+    let fit = |resource: &str, amount: i128| {
         Amount::try_from(amount)
             .map_err(|_| spec.note(format!("asks for {amount} of {resource} in total, more than can be counted")))
             .unwrap_or(Amount::MAX)
