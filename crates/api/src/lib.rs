@@ -16,7 +16,7 @@ mod node;
 pub mod object;
 mod pod;
 pub mod problem;
-pub mod quantity;
+mod quantity;
 pub mod read;
 mod selector;
 pub mod time;

@@ -81,3 +81,10 @@ impl fmt::Display for Problem {
 }
 
 impl std::error::Error for Problem {}
+
+impl From<crate::cursor::Note> for Problem {
+    fn from(note: crate::cursor::Note) -> Self {
+        let crate::cursor::Note { field, value, message } = note;
+        Problem { file: None, object: None, field: Some(field).filter(|f| !f.is_empty()), value, message }
+    }
+}
