@@ -68,7 +68,6 @@ const WALKS: &[&str] = &[
     "Deref",
     "DerefMut",
     "AsRef",
-    "Borrow",
 ];
 
 #[derive(Debug, Clone, PartialEq, Eq)]
