@@ -18,10 +18,17 @@ pub struct Arguments {
 #[derive(Debug, Subcommand)]
 pub enum Command {
     /// Apply manifests to a virtual cluster and see what the scheduler does
+    ///
+    /// Files are applied in the order given; the cluster settles after each. Nothing outside the files is touched.
     Simulate(SimulateArguments),
     /// Run scenarios: tests of a scheduling or quota policy
+    ///
+    /// A scenario builds a cluster step by step and says what must come of it. `docs/scenarios.md` tells how to write one.
     Test(TestArguments),
     /// Measure the engine: decisions per second, memory, growth with the cluster
+    ///
+    /// Everything is measured through the engine's public surface, on one thread, with a workload that is the same each
+    /// time. Each case runs in a process of its own, so that its memory is its own.
     Bench(BenchArguments),
 }
 
@@ -46,7 +53,7 @@ pub struct OutputArguments {
     pub output: Format,
 }
 
-/// Files are applied in the order given; the cluster settles after each. Nothing outside the files is touched.
+/// What `simulate` is told.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
@@ -70,7 +77,7 @@ pub struct SimulateArguments {
     pub output: OutputArguments,
 }
 
-/// A scenario builds a cluster step by step and says what must come of it. `docs/scenarios.md` tells how to write one.
+/// What `test` is told.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
@@ -90,8 +97,7 @@ pub struct TestArguments {
     pub output: OutputArguments,
 }
 
-/// Everything is measured through the engine's public surface, on one thread, with a workload that is the same each
-/// time. Each case runs in a process of its own, so that its memory is its own.
+/// What `bench` is told.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:

@@ -141,8 +141,12 @@ fn in_own_process(case: &Case) -> Result<Figures> {
 }
 
 fn answer(all: Vec<Figures>, rounds: u32) -> Answer {
-    let plain: Vec<&Figures> =
-        all.iter().filter(|f| matches!(f.case, Case::Plain { shapes, .. } if shapes <= 100)).collect();
+    let shapes_of = |figures: &Figures| match figures.case {
+        Case::Plain { shapes, .. } => Some(shapes),
+        _ => None,
+    };
+    let first = all.first().and_then(shapes_of);
+    let plain: Vec<&Figures> = all.iter().filter(|f| first.is_some() && shapes_of(f) == first).collect();
     let growth = plain
         .windows(2)
         .map(|pair| (pair[0], pair[1]))
