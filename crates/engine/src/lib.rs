@@ -9,6 +9,7 @@
 pub mod decision;
 pub mod engine;
 pub mod fact;
+pub mod quantity;
 pub mod reason;
 
 pub use engine::{Engine, NodeReport, Settings};
