@@ -6,6 +6,7 @@ mod commands;
 mod crash;
 mod exit;
 mod printer;
+mod story;
 mod table;
 
 use std::process::ExitCode;

@@ -9,6 +9,8 @@ use anyhow::{Context, Result};
 use serde::Serialize;
 
 use crate::arguments::Format;
+use crate::crash;
+use crate::exit::Exit;
 use crate::table::Table;
 
 /// What a piece of text is, which decides its colour.
@@ -105,6 +107,20 @@ impl Printer {
     pub fn note(&mut self, text: impl Display) {
         self.progress.clear();
         eprintln!("{text}");
+    }
+
+    /// Says what is wrong with the input, a line each, on stderr.
+    pub fn refuse(&mut self, problems: &[impl Display]) -> Exit {
+        for problem in problems {
+            self.note(format_args!("error: {problem}"));
+        }
+        Exit::BadInput
+    }
+
+    /// Says that the program itself went wrong.
+    pub fn bug(&mut self, what: &impl Display) -> Exit {
+        self.note(crash::message(what));
+        Exit::Bug
     }
 
     /// Shows how far a long command is, on a terminal only; the next line replaces it.

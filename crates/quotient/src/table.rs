@@ -10,13 +10,15 @@ pub enum Align {
 /// A table with a heading. Empty tables print nothing.
 #[derive(Debug)]
 pub struct Table {
-    columns: Vec<(&'static str, Align)>,
+    columns: Vec<(String, Align)>,
     rows: Vec<Vec<String>>,
 }
 
 impl Table {
-    pub fn new(columns: &[(&'static str, Align)]) -> Self {
-        Table { columns: columns.to_vec(), rows: Vec::new() }
+    /// A table without rows yet.
+    pub fn new<T: Into<String>>(columns: impl IntoIterator<Item = (T, Align)>) -> Self {
+        let columns = columns.into_iter().map(|(title, align)| (title.into(), align)).collect();
+        Table { columns, rows: Vec::new() }
     }
 
     /// Adds a row; it has a cell for each column.
@@ -30,7 +32,7 @@ impl Table {
         if self.rows.is_empty() {
             return Vec::new();
         }
-        let heading: Vec<String> = self.columns.iter().map(|(name, _)| (*name).to_owned()).collect();
+        let heading: Vec<String> = self.columns.iter().map(|(title, _)| title.clone()).collect();
         let width = |column: usize| {
             self.rows.iter().chain([&heading]).map(|row| row[column].chars().count()).max().unwrap_or(0)
         };
@@ -86,11 +88,11 @@ mod tests {
 
     #[test]
     fn columns_line_up() {
-        let mut table = Table::new(&[("NAME", Align::Left), ("PODS", Align::Right), ("WHY", Align::Left)]);
+        let mut table = Table::new([("NAME", Align::Left), ("PODS", Align::Right), ("WHY", Align::Left)]);
         table.row(vec!["a".into(), "1".into(), String::new()]);
         table.row(vec!["größer".into(), "12,000".into(), "full".into()]);
         assert_eq!(table.lines(), ["NAME      PODS  WHY", "a            1", "größer  12,000  full"]);
-        assert!(Table::new(&[("NAME", Align::Left)]).lines().is_empty());
+        assert!(Table::new([("NAME", Align::Left)]).lines().is_empty());
     }
 
     #[test]

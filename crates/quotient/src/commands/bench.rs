@@ -210,7 +210,7 @@ fn print(printer: &mut Printer, answer: &Answer) -> Result<()> {
     }
     if !goals.is_empty() {
         printer.line("")?;
-        let mut table = Table::new(&[
+        let mut table = Table::new([
             ("GOAL", Align::Left),
             ("WANTED", Align::Right),
             ("MEASURED", Align::Right),
@@ -241,7 +241,7 @@ fn case_table(cases: &[Row], wide: bool) -> Table {
     if wide {
         columns.extend([("MEMORY", Align::Right), ("IN DECIDE", Align::Right), ("IN OBSERVE", Align::Right)]);
     }
-    let mut table = Table::new(&columns);
+    let mut table = Table::new(columns);
     for Row { figures, decisions_per_second, pods_per_second } in cases {
         let shapes = match figures.case {
             Case::Plain { shapes, .. } | Case::Memory { shapes, .. } => shapes,

@@ -1,6 +1,7 @@
 //! One module for each command, and how a command's outcome becomes an exit code.
 
 mod bench;
+mod simulate;
 
 use anyhow::Result;
 
@@ -24,6 +25,7 @@ pub fn run(arguments: Arguments) -> Exit {
 fn dispatch(command: Command) -> Result<Exit> {
     match command {
         Command::Bench(arguments) => bench::run(arguments),
-        Command::Simulate(_) | Command::Test(_) => unreachable!(),
+        Command::Simulate(arguments) => simulate::run(arguments),
+        Command::Test(_) => unreachable!(),
     }
 }
