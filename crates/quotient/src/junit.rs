@@ -72,6 +72,17 @@ mod tests {
             millis: 1200,
             ..good.clone()
         };
-        insta::assert_snapshot!(document(&[good, bad]), @"");
+        let expected = "\
+<?xml version=\"1.0\" encoding=\"UTF-8\"?>
+<testsuites tests=\"2\" failures=\"1\" errors=\"0\" time=\"1.205\">
+  <testsuite name=\"quotient\" tests=\"2\" failures=\"1\" errors=\"0\" time=\"1.205\">
+    <testcase name=\"a\" classname=\"a.yaml\" file=\"a.yaml\" time=\"0.005\"/>
+    <testcase name=\"b &lt;&amp;&gt; &quot;c&quot;\" classname=\"a.yaml\" file=\"a.yaml\" time=\"1.200\">
+      <failure message=\"step 1\">expected: x\u{fffd}\nfound: &lt;none&gt;</failure>
+    </testcase>
+  </testsuite>
+</testsuites>
+";
+        assert_eq!(document(&[good, bad]), expected);
     }
 }

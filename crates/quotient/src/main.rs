@@ -5,6 +5,7 @@ mod bench;
 mod commands;
 mod crash;
 mod exit;
+mod junit;
 mod printer;
 mod story;
 mod table;
