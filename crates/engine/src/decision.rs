@@ -47,6 +47,15 @@ pub enum ClaimBinding {
     Provision { claim: Name },
 }
 
+impl ClaimBinding {
+    /// The claim it is about.
+    pub fn claim(&self) -> &Name {
+        match self {
+            ClaimBinding::Volume { claim, .. } | ClaimBinding::Provision { claim } => claim,
+        }
+    }
+}
+
 /// One thing to be done.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Decision {

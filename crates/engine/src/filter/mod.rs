@@ -1,0 +1,96 @@
+//! The filters: each closes a node to a pod, or does not. One file a rule.
+
+pub(crate) mod node_affinity;
+pub(crate) mod pod_affinity;
+pub(crate) mod ports;
+pub(crate) mod resources_fit;
+pub(crate) mod spread;
+pub(crate) mod taints;
+pub(crate) mod unschedulable;
+pub(crate) mod volume_binding;
+pub(crate) mod volume_limits;
+pub(crate) mod volume_restrictions;
+pub(crate) mod volume_zone;
+
+/// The filters in the order in which they are asked. A node is counted under the first that closes it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+#[repr(u8)]
+pub enum Filter {
+    NodeUnschedulable,
+    TaintToleration,
+    NodeAffinity,
+    NodePorts,
+    NodeResourcesFit,
+    VolumeRestrictions,
+    NodeVolumeLimits,
+    VolumeBinding,
+    VolumeZone,
+    PodTopologySpread,
+    InterPodAffinity,
+}
+
+impl Filter {
+    /// How many there are.
+    pub const COUNT: usize = 11;
+
+    /// All of them, in order.
+    pub const ALL: [Filter; Filter::COUNT] = [
+        Filter::NodeUnschedulable,
+        Filter::TaintToleration,
+        Filter::NodeAffinity,
+        Filter::NodePorts,
+        Filter::NodeResourcesFit,
+        Filter::VolumeRestrictions,
+        Filter::NodeVolumeLimits,
+        Filter::VolumeBinding,
+        Filter::VolumeZone,
+        Filter::PodTopologySpread,
+        Filter::InterPodAffinity,
+    ];
+
+    /// The filter's name, as Kubernetes users know it.
+    pub fn name(self) -> &'static str {
+        match self {
+            Filter::NodeUnschedulable => "NodeUnschedulable",
+            Filter::TaintToleration => "TaintToleration",
+            Filter::NodeAffinity => "NodeAffinity",
+            Filter::NodePorts => "NodePorts",
+            Filter::NodeResourcesFit => "NodeResourcesFit",
+            Filter::VolumeRestrictions => "VolumeRestrictions",
+            Filter::NodeVolumeLimits => "NodeVolumeLimits",
+            Filter::VolumeBinding => "VolumeBinding",
+            Filter::VolumeZone => "VolumeZone",
+            Filter::PodTopologySpread => "PodTopologySpread",
+            Filter::InterPodAffinity => "InterPodAffinity",
+        }
+    }
+
+    /// What the filter says of the nodes it closes, to follow their number.
+    pub fn sentence(self) -> &'static str {
+        match self {
+            Filter::NodeUnschedulable => "cordoned",
+            Filter::TaintToleration => "with a taint the pod does not tolerate",
+            Filter::NodeAffinity => "excluded by the pod's node selector or affinity",
+            Filter::NodePorts => "where a host port is taken",
+            Filter::NodeResourcesFit => "without enough free resources",
+            Filter::VolumeRestrictions => "where a volume is in use by another pod",
+            Filter::NodeVolumeLimits => "with no room to attach the pod's volumes",
+            Filter::VolumeBinding => "where the pod's volumes cannot be had",
+            Filter::VolumeZone => "in another zone than the pod's volume",
+            Filter::PodTopologySpread => "that would make the spread too uneven",
+            Filter::InterPodAffinity => "excluded by affinity or anti-affinity between pods",
+        }
+    }
+
+    /// Whether evicting pods can open what the filter closed.
+    pub(crate) fn opens_by_eviction(self) -> bool {
+        !matches!(
+            self,
+            Filter::NodeUnschedulable
+                | Filter::TaintToleration
+                | Filter::NodeAffinity
+                | Filter::VolumeBinding
+                | Filter::VolumeZone
+        )
+    }
+}

@@ -1,0 +1,29 @@
+//! A volume that only one pod may use at a time.
+
+use crate::fact::PodVolume;
+use crate::nodes::Node;
+use crate::shape::Shape;
+use crate::volumes::Volumes;
+
+/// The access mode of a claim that one pod in the cluster may use.
+const ONE_POD: &str = "ReadWriteOncePod";
+
+pub(crate) fn closes(node: &Node, shape: &Shape, volumes: &Volumes) -> bool {
+    claim_in_use(shape, volumes) || shape.spec().volumes.iter().any(|volume| disk_in_use(node, volume))
+}
+
+/// Whether a claim that one pod may use is in use, anywhere.
+pub(crate) fn claim_in_use(shape: &Shape, volumes: &Volumes) -> bool {
+    let Some(namespace) = shape.namespace() else { return false };
+    shape.claims().any(|name| {
+        let key = (namespace.clone(), name.clone());
+        let exclusive =
+            volumes.claim(&key).is_some_and(|claim| claim.access_modes.iter().any(|mode| &**mode == ONE_POD));
+        exclusive && volumes.users(&key) > 0
+    })
+}
+
+fn disk_in_use(node: &Node, volume: &PodVolume) -> bool {
+    let PodVolume::Disk { id, read_only } = volume else { return false };
+    node.disks.get(id).is_some_and(|(writers, readers)| *writers > 0 || (*readers > 0 && !read_only))
+}

@@ -1,0 +1,465 @@
+//! The nodes: what each has, what is used and claimed of it, and a log of which ones changed.
+//!
+//! Nodes are numbered; amounts lie in one array per resource, so that a scan over nodes reads
+//! memory in order. Every change appends the node's number to a log, and whoever keeps something
+//! derived from nodes keeps a position in that log and catches up on what changed since.
+
+use std::collections::BTreeMap;
+
+use crate::fact::{Amount, Effect, HostPort, Labels, Name, NodeFact, Taint};
+use crate::lookup::LookupMap;
+use crate::resources::{CPU_ID, Demand, MEMORY_ID, PODS_ID, ResourceId, ResourceNames};
+
+/// A node's number. Numbers are reused after a node has gone.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub(crate) struct NodeId(pub u32);
+
+impl NodeId {
+    pub fn at(self) -> usize {
+        self.0 as usize
+    }
+}
+
+/// What is known of a node beside its amounts.
+#[derive(Debug, Clone)]
+pub(crate) struct Node {
+    pub name: Name,
+    pub labels: Labels,
+    pub taints: Vec<Taint>,
+    pub unschedulable: bool,
+    pub images: Vec<(Vec<Name>, u64)>,
+    /// Whether a node object is there. Pods can be seen before their node and outlive it.
+    pub present: bool,
+    /// Host ports in use, with how many hold each.
+    pub ports: Vec<(HostPort, u32)>,
+    /// Volumes attached, by (driver, handle), with how many pods use each.
+    pub attached: BTreeMap<(Name, Name), u32>,
+    /// Disks in use: by id, how many pods write and how many read.
+    pub disks: BTreeMap<Name, (u32, u32)>,
+    /// How many volumes of a driver may be attached.
+    pub attach_limits: Vec<(Name, u32)>,
+    /// Amounts held by pods and claims, exactly, by resource number.
+    held: Vec<i128>,
+    claimed: Vec<i128>,
+    assumed: [i128; 2],
+}
+
+/// The load of a node as scores see it, in one place for the scan.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(crate) struct Load {
+    /// Allocatable (cpu, memory).
+    pub allocatable: [Amount; 2],
+    /// Held and claimed, by true requests.
+    pub used: [Amount; 2],
+    /// Held and claimed, where a container without a request counts a little.
+    pub assumed: [Amount; 2],
+}
+
+/// All nodes.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Nodes {
+    list: Vec<Node>,
+    ids: LookupMap<Name, NodeId>,
+    vacant: Vec<NodeId>,
+    /// By resource, by node: allocatable − held − claimed, cut off at the ends of 64 bits. A cut-off value
+    /// compares with any request as the true one would.
+    free: Vec<Vec<Amount>>,
+    allocatable: Vec<Vec<Amount>>,
+    load: Vec<Load>,
+    present: Vec<bool>,
+    present_count: usize,
+    /// Position of the name among all, with gaps: names compare as their ranks do.
+    rank: Vec<u64>,
+    by_name: BTreeMap<Name, NodeId>,
+    log: Vec<NodeId>,
+    /// How many entries were dropped from the log's front.
+    log_base: u64,
+    /// Counts changes in kind: labels, taints, coming and going.
+    pub epoch: u64,
+    /// The epoch of each node's last change in kind.
+    kind_epoch: Vec<u64>,
+    /// Changed when ranks were dealt anew.
+    pub rank_epoch: u64,
+    /// How many nodes have an image, by any of its names.
+    image_nodes: LookupMap<Name, u32>,
+    /// Counts changes of images and of the number of nodes.
+    pub image_epoch: u64,
+}
+
+const CLAMP_LOW: i128 = i64::MIN as i128;
+const CLAMP_HIGH: i128 = i64::MAX as i128;
+
+fn clamp(x: i128) -> Amount {
+    x.clamp(CLAMP_LOW, CLAMP_HIGH) as i64
+}
+
+impl Nodes {
+    pub fn get(&self, id: NodeId) -> &Node {
+        &self.list[id.at()]
+    }
+
+    pub fn find(&self, name: &str) -> Option<NodeId> {
+        self.ids.get(name).copied()
+    }
+
+    /// The node of that name if its object is there.
+    pub fn find_present(&self, name: &str) -> Option<NodeId> {
+        self.find(name).filter(|id| self.present[id.at()])
+    }
+
+    pub fn is_present(&self, id: NodeId) -> bool {
+        self.present[id.at()]
+    }
+
+    pub fn present_count(&self) -> usize {
+        self.present_count
+    }
+
+    /// One more than the largest number in use.
+    pub fn limit(&self) -> usize {
+        self.list.len()
+    }
+
+    /// The nodes that are there, by name.
+    pub fn by_name(&self) -> impl Iterator<Item = NodeId> + '_ {
+        self.by_name.values().copied().filter(|id| self.present[id.at()])
+    }
+
+    pub fn rank(&self, id: NodeId) -> u64 {
+        self.rank[id.at()]
+    }
+
+    pub fn load(&self, id: NodeId) -> &Load {
+        &self.load[id.at()]
+    }
+
+    pub fn free(&self, resource: ResourceId, id: NodeId) -> Amount {
+        self.free.get(resource.0 as usize).map_or(0, |column| column[id.at()])
+    }
+
+    pub fn free_column(&self, resource: ResourceId) -> Option<&[Amount]> {
+        self.free.get(resource.0 as usize).map(Vec::as_slice)
+    }
+
+    pub fn allocatable(&self, resource: ResourceId, id: NodeId) -> Amount {
+        self.allocatable.get(resource.0 as usize).map_or(0, |column| column[id.at()])
+    }
+
+    /// What pods hold of a resource.
+    pub fn held(&self, resource: ResourceId, id: NodeId) -> i128 {
+        self.list[id.at()].held.get(resource.0 as usize).copied().unwrap_or(0)
+    }
+
+    /// What claims hold of a resource.
+    pub fn claimed(&self, resource: ResourceId, id: NodeId) -> i128 {
+        self.list[id.at()].claimed.get(resource.0 as usize).copied().unwrap_or(0)
+    }
+
+    pub fn image_nodes(&self, image: &Name) -> u32 {
+        self.image_nodes.get(image).copied().unwrap_or(0)
+    }
+
+    /// The log's end: what is appended later is at or after this position.
+    pub fn log_end(&self) -> u64 {
+        self.log_base + self.log.len() as u64
+    }
+
+    /// What changed since a position, or `None` if the log no longer goes back that far.
+    pub fn changed_since(&self, position: u64) -> Option<&[NodeId]> {
+        let skip = position.checked_sub(self.log_base)?;
+        Some(&self.log[skip as usize..])
+    }
+
+    /// Notes that something about the node changed.
+    pub fn touch(&mut self, id: NodeId) {
+        // Long enough that a shape which rests for some thousand decisions catches up instead of scanning anew,
+        // short enough to be nothing (4 bytes an entry).
+        const LOG_MAX: usize = 1 << 18;
+        if self.log.len() >= LOG_MAX {
+            let drop = LOG_MAX / 2;
+            self.log.drain(..drop);
+            self.log_base += drop as u64;
+        }
+        self.log.push(id);
+    }
+
+    /// The node of that name, numbered now if it was never seen.
+    pub fn number(&mut self, name: &Name) -> NodeId {
+        if let Some(id) = self.ids.get(name) {
+            return *id;
+        }
+        let node = Node {
+            name: name.clone(),
+            labels: Labels::default(),
+            taints: Vec::new(),
+            unschedulable: false,
+            images: Vec::new(),
+            present: false,
+            ports: Vec::new(),
+            attached: BTreeMap::new(),
+            disks: BTreeMap::new(),
+            attach_limits: Vec::new(),
+            held: Vec::new(),
+            claimed: Vec::new(),
+            assumed: [0; 2],
+        };
+        let id = match self.vacant.pop() {
+            Some(id) => {
+                self.list[id.at()] = node;
+                id
+            }
+            None => {
+                self.list.push(node);
+                for column in self.free.iter_mut().chain(&mut self.allocatable) {
+                    column.push(0);
+                }
+                self.load.push(Load::default());
+                self.present.push(false);
+                self.rank.push(0);
+                self.kind_epoch.push(0);
+                NodeId(self.list.len() as u32 - 1)
+            }
+        };
+        self.ids.insert(name.clone(), id);
+        self.by_name.insert(name.clone(), id);
+        self.deal_rank(name, id);
+        id
+    }
+
+    /// Gives the node a rank between its neighbours', or deals all ranks anew where no gap is left.
+    fn deal_rank(&mut self, name: &Name, id: NodeId) {
+        let below = self.by_name.range::<Name, _>(..name).next_back().map_or(0, |(_, n)| self.rank[n.at()]);
+        let above = self
+            .by_name
+            .range::<Name, _>((std::ops::Bound::Excluded(name), std::ops::Bound::Unbounded))
+            .next()
+            .map_or(u64::MAX, |(_, n)| self.rank[n.at()]);
+        let middle = below + (above - below) / 2;
+        // Names often come in order; a fixed step then leaves room for far more than halving would.
+        let rank = if above == u64::MAX { below.saturating_add(1 << 40).min(middle) } else { middle };
+        if rank > below && rank < above {
+            self.rank[id.at()] = rank;
+            return;
+        }
+        self.rank_epoch += 1;
+        for (i, id) in self.by_name.values().enumerate() {
+            self.rank[id.at()] = (i as u64 + 1) << 40;
+        }
+    }
+
+    /// Takes in a node object. Returns whether labels, taints, cordon or presence changed.
+    pub fn observe(&mut self, fact: NodeFact, names: &mut ResourceNames) -> (NodeId, bool) {
+        let id = self.number(&fact.name);
+        let node = &mut self.list[id.at()];
+        let kind_changed = !node.present
+            || node.labels != fact.labels
+            || node.taints != fact.taints
+            || node.unschedulable != fact.unschedulable;
+        let came = !node.present;
+        node.present = true;
+        node.labels = fact.labels;
+        node.taints = fact.taints;
+        node.unschedulable = fact.unschedulable;
+        if came {
+            self.present[id.at()] = true;
+            self.present_count += 1;
+            self.image_epoch += 1;
+        }
+        if self.list[id.at()].images != fact.images {
+            self.count_images(id, false);
+            self.list[id.at()].images = fact.images;
+            self.count_images(id, true);
+            self.image_epoch += 1;
+        }
+        let allocatable: Vec<(ResourceId, Amount)> =
+            fact.allocatable.iter().map(|(name, amount)| (names.intern(name), *amount)).collect();
+        self.set_allocatable(id, &allocatable, names.len());
+        if kind_changed {
+            self.change_kind(id);
+        }
+        self.touch(id);
+        (id, kind_changed)
+    }
+
+    fn change_kind(&mut self, id: NodeId) {
+        self.epoch += 1;
+        self.kind_epoch[id.at()] = self.epoch;
+    }
+
+    /// Whether the node changed in kind after an epoch.
+    pub fn kind_changed_after(&self, id: NodeId, epoch: u64) -> bool {
+        self.kind_epoch[id.at()] > epoch
+    }
+
+    fn count_images(&mut self, id: NodeId, add: bool) {
+        for name in self.list[id.at()].images.iter().flat_map(|(names, _)| names) {
+            let count = self.image_nodes.or_insert_with(name.clone(), || 0);
+            *count = if add { *count + 1 } else { count.saturating_sub(1) };
+        }
+    }
+
+    fn set_allocatable(&mut self, id: NodeId, amounts: &[(ResourceId, Amount)], resources: usize) {
+        self.widen(resources);
+        for column in &mut self.allocatable {
+            column[id.at()] = 0;
+        }
+        for (resource, amount) in amounts {
+            self.allocatable[resource.0 as usize][id.at()] = *amount;
+        }
+        for resource in 0..self.free.len() {
+            self.refresh_free(ResourceId(resource as u16), id);
+        }
+        self.refresh_load(id);
+    }
+
+    /// Makes room for resources that were named since.
+    fn widen(&mut self, resources: usize) {
+        while self.free.len() < resources {
+            self.free.push(vec![0; self.list.len()]);
+            self.allocatable.push(vec![0; self.list.len()]);
+            let resource = ResourceId(self.free.len() as u16 - 1);
+            for i in 0..self.list.len() {
+                self.refresh_free(resource, NodeId(i as u32));
+            }
+        }
+    }
+
+    fn refresh_free(&mut self, resource: ResourceId, id: NodeId) {
+        let at = resource.0 as usize;
+        let free = self.allocatable[at][id.at()] as i128 - self.held(resource, id) - self.claimed(resource, id);
+        self.free[at][id.at()] = clamp(free);
+    }
+
+    fn refresh_load(&mut self, id: NodeId) {
+        let used = |r: ResourceId| clamp(self.held(r, id) + self.claimed(r, id));
+        let assumed = self.list[id.at()].assumed;
+        self.load[id.at()] = Load {
+            allocatable: [self.allocatable(CPU_ID, id), self.allocatable(MEMORY_ID, id)],
+            used: [used(CPU_ID), used(MEMORY_ID)],
+            assumed: [clamp(assumed[0]), clamp(assumed[1])],
+        };
+    }
+
+    /// The node's object is gone. Its number stays while pods are still on it.
+    pub fn gone(&mut self, id: NodeId) {
+        if !self.present[id.at()] {
+            return;
+        }
+        self.count_images(id, false);
+        let node = &mut self.list[id.at()];
+        node.present = false;
+        node.labels = Labels::default();
+        node.taints = Vec::new();
+        node.unschedulable = false;
+        node.images = Vec::new();
+        self.present[id.at()] = false;
+        self.present_count -= 1;
+        self.change_kind(id);
+        self.image_epoch += 1;
+        self.set_allocatable(id, &[], 0);
+        self.touch(id);
+    }
+
+    /// Forgets a node that is gone and that nothing is on.
+    pub fn forget_if_idle(&mut self, id: NodeId) {
+        let node = &self.list[id.at()];
+        let idle = !node.present
+            && node.attach_limits.is_empty()
+            && node.held.iter().chain(&node.claimed).all(|amount| *amount == 0);
+        if idle && self.ids.get(&node.name) == Some(&id) {
+            let name = node.name.clone();
+            self.ids.remove(&name);
+            self.by_name.remove(&name);
+            self.vacant.push(id);
+            self.touch(id);
+        }
+    }
+
+    pub fn set_attach_limits(&mut self, id: NodeId, limits: Vec<(Name, u32)>) {
+        self.list[id.at()].attach_limits = limits;
+        self.touch(id);
+    }
+
+    /// Adds what a pod holds (or takes it off).
+    pub fn hold(&mut self, id: NodeId, demand: &Demand, add: bool) {
+        self.change(id, demand, add, false);
+    }
+
+    /// Adds what a claim holds (or takes it off).
+    pub fn claim(&mut self, id: NodeId, demand: &Demand, add: bool) {
+        self.change(id, demand, add, true);
+    }
+
+    fn change(&mut self, id: NodeId, demand: &Demand, add: bool, claim: bool) {
+        let sign: i128 = if add { 1 } else { -1 };
+        for (resource, amount) in &demand.amounts {
+            self.widen(resource.0 as usize + 1);
+            let node = &mut self.list[id.at()];
+            let column = if claim { &mut node.claimed } else { &mut node.held };
+            if column.len() <= resource.0 as usize {
+                column.resize(resource.0 as usize + 1, 0);
+            }
+            let entry = &mut column[resource.0 as usize];
+            *entry += sign * *amount as i128;
+            debug_assert!(*entry >= 0, "no amount held or claimed is ever negative");
+            self.refresh_free(*resource, id);
+        }
+        let assumed = &mut self.list[id.at()].assumed;
+        assumed[0] += sign * demand.assumed.0 as i128;
+        assumed[1] += sign * demand.assumed.1 as i128;
+        self.refresh_load(id);
+        self.touch(id);
+    }
+
+    /// Adds a host port (or takes it off).
+    pub fn use_port(&mut self, id: NodeId, port: &HostPort, add: bool) {
+        let ports = &mut self.list[id.at()].ports;
+        match ports.iter().position(|(p, _)| p == port) {
+            Some(i) if add => ports[i].1 += 1,
+            Some(i) => {
+                ports[i].1 -= 1;
+                if ports[i].1 == 0 {
+                    ports.swap_remove(i);
+                }
+            }
+            None if add => ports.push((port.clone(), 1)),
+            None => debug_assert!(false, "only a port in use can be given back"),
+        }
+    }
+
+    /// Adds a use of an attached volume (or takes it off).
+    pub fn use_volume(&mut self, id: NodeId, driver: &Name, handle: &Name, add: bool) {
+        let attached = &mut self.list[id.at()].attached;
+        let key = (driver.clone(), handle.clone());
+        let count = attached.entry(key.clone()).or_insert(0);
+        *count = if add { *count + 1 } else { count.saturating_sub(1) };
+        if *count == 0 {
+            attached.remove(&key);
+        }
+    }
+
+    /// Adds a use of a disk (or takes it off).
+    pub fn use_disk(&mut self, id: NodeId, disk: &Name, read_only: bool, add: bool) {
+        let disks = &mut self.list[id.at()].disks;
+        let count = disks.entry(disk.clone()).or_insert((0, 0));
+        let side = if read_only { &mut count.1 } else { &mut count.0 };
+        *side = if add { *side + 1 } else { side.saturating_sub(1) };
+        if *count == (0, 0) {
+            disks.remove(disk);
+        }
+    }
+
+    /// How many pods more fit by number alone.
+    pub fn pods_free(&self, id: NodeId) -> Amount {
+        self.free(PODS_ID, id)
+    }
+
+    pub fn is_at(&self, id: NodeId) -> bool {
+        self.ids.get(&self.list[id.at()].name) == Some(&id)
+    }
+}
+
+/// Whether a taint keeps pods away (and does not merely ask them to).
+pub(crate) fn repels(taint: &Taint) -> bool {
+    matches!(taint.effect, Effect::NoSchedule | Effect::NoExecute)
+}

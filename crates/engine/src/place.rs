@@ -1,0 +1,340 @@
+//! Where a pod can go: the filters and scores over the nodes.
+
+use crate::fact::Name;
+use crate::filter::{
+    Filter, pod_affinity, ports, resources_fit, spread, volume_binding, volume_limits, volume_restrictions, volume_zone,
+};
+use crate::nodes::NodeId;
+use crate::pods::Pod;
+use crate::relations::{CounterId, CounterKey, Eligible, Matched};
+use crate::resources::{CPU_ID, MEMORY_ID};
+use crate::score::{self, weight};
+use crate::shape::{Shape, ShapeId, Spread};
+use crate::statics::{Static, StaticId};
+use crate::topology::{NO_DOMAIN, TopoId};
+use crate::world::World;
+
+/// How many nodes each filter closes.
+pub(crate) type ClosedCounts = [u32; Filter::COUNT];
+
+/// The question where a pod can go, with all it takes to answer it made ready.
+#[derive(Debug, Clone)]
+pub(crate) struct Question {
+    pub shape: ShapeId,
+    pub rule: StaticId,
+    spread: Vec<CounterId>,
+    soft_spread: Vec<CounterId>,
+    affinity: Vec<CounterId>,
+    may_be_first: bool,
+    anti_affinity: Vec<CounterId>,
+    preferred: Vec<CounterId>,
+    /// Domains closed by placed pods that object, as marks by topology.
+    objections: Vec<(TopoId, Vec<bool>)>,
+    inclinations: Vec<(TopoId, Vec<i64>)>,
+    /// Tells the pod's inline volumes apart from others'.
+    uid: Name,
+}
+
+/// What can be said of the nodes for a pod.
+#[derive(Debug, Clone)]
+pub(crate) enum Answer {
+    Node(NodeId),
+    Nowhere(ClosedCounts),
+}
+
+/// A node that takes the pod, with its scores before they are made comparable.
+#[derive(Debug, Clone, Copy)]
+struct Taker {
+    node: NodeId,
+    points: i64,
+    class: u16,
+    spread: Option<i64>,
+    affinity: i64,
+}
+
+impl Question {
+    /// Whether a placed pod objects to this one somewhere.
+    pub fn has_objections(&self) -> bool {
+        !self.objections.is_empty()
+    }
+
+    /// The domains where a placed pod objects, as marks by topology.
+    pub fn objecting(&self) -> impl Iterator<Item = (TopoId, &[bool])> {
+        self.objections.iter().map(|(topology, marks)| (*topology, marks.as_slice()))
+    }
+}
+
+impl World {
+    /// Makes ready what it takes to say where the pod can go.
+    pub fn question(&mut self, pod: &Pod) -> Question {
+        let generation = self.statics.generation;
+        let rule = self.statics.intern(self.shapes.get(pod.shape).spec());
+        if self.statics.generation != generation {
+            self.relations.drop_counters();
+        }
+        self.statics.refresh(rule, &self.nodes);
+        let shape = self.shapes.get(pod.shape);
+        let mut question = Question {
+            shape: pod.shape,
+            rule,
+            spread: Vec::new(),
+            soft_spread: Vec::new(),
+            affinity: Vec::new(),
+            may_be_first: false,
+            anti_affinity: Vec::new(),
+            preferred: Vec::new(),
+            objections: Vec::new(),
+            inclinations: Vec::new(),
+            uid: pod.uid.clone(),
+        };
+        if shape.is_related() {
+            let around = crate::relations::Around {
+                pods: &self.pods,
+                nodes: &self.nodes,
+                topologies: &self.topologies,
+                statics: &self.statics,
+            };
+            let relations = &mut self.relations;
+            let hard_keys: Vec<TopoId> = shape.spread.iter().map(|s| s.topology).collect();
+            let soft_keys: Vec<TopoId> = shape.soft_spread.iter().map(|s| s.topology).collect();
+            let mut spread_counter = |s: &Spread, keys: &[TopoId]| {
+                let mask = (s.mask != 0).then_some((rule, s.mask));
+                let eligible = Eligible { keys: keys.to_vec(), rule: mask };
+                let key = CounterKey { relation: s.relation, topology: s.topology, eligible: Some(eligible) };
+                relations.counter(&key, &around)
+            };
+            question.spread = shape.spread.iter().map(|s| spread_counter(s, &hard_keys)).collect();
+            let soft_keys: &[TopoId] = if shape.spread_implied { &[] } else { &soft_keys };
+            question.soft_spread = shape.soft_spread.iter().map(|s| spread_counter(s, soft_keys)).collect();
+            let mut counter = |relation, topology| {
+                relations.counter(&CounterKey { relation, topology, eligible: None }, &around)
+            };
+            question.anti_affinity = shape.anti_affinity.iter().map(|t| counter(t.relation, t.topology)).collect();
+            question.preferred = shape.preferred.iter().map(|t| counter(t.relation, t.topology)).collect();
+            if let Some((relation, keys)) = &shape.affinity {
+                question.affinity = keys.iter().map(|key| counter(*relation, *key)).collect();
+                let totals = question.affinity.iter().map(|id| relations.get(*id).total());
+                question.may_be_first = pod_affinity::may_be_first(shape.affine_to_itself, totals);
+            }
+        }
+        let matched = self.relations.matched(&pod.namespace, &pod.labels);
+        self.mark(&mut question, matched);
+        question
+    }
+
+    fn mark(&self, question: &mut Question, matched: Matched) {
+        for (topology, domain) in matched.objections {
+            let marks = match question.objections.iter_mut().find(|(t, _)| *t == topology) {
+                Some((_, marks)) => marks,
+                None => {
+                    question.objections.push((topology, vec![false; self.topologies.domain_limit(topology)]));
+                    &mut question.objections.last_mut().expect("just pushed").1
+                }
+            };
+            marks[domain as usize] = true;
+        }
+        for (topology, domain, by) in matched.inclinations {
+            let sums = match question.inclinations.iter_mut().find(|(t, _)| *t == topology) {
+                Some((_, sums)) => sums,
+                None => {
+                    question.inclinations.push((topology, vec![0; self.topologies.domain_limit(topology)]));
+                    &mut question.inclinations.last_mut().expect("just pushed").1
+                }
+            };
+            sums[domain as usize] += by;
+        }
+    }
+
+    /// The first filter that closes the node to the pod, if any does.
+    pub fn closed_by(&self, question: &Question, node: NodeId) -> Option<Filter> {
+        let shape = self.shapes.get(question.shape);
+        self.statics
+            .get(question.rule)
+            .closed_by(node)
+            .or_else(|| self.closed_locally(question, shape, node))
+            .or_else(|| self.closed_by_others(question, shape, node))
+    }
+
+    /// The filters that look at the node alone.
+    fn closed_locally(&self, question: &Question, shape: &Shape, node: NodeId) -> Option<Filter> {
+        let spec = shape.spec();
+        if !spec.ports.is_empty() && ports::closes(self.nodes.get(node), &spec.ports) {
+            return Some(Filter::NodePorts);
+        }
+        if resources_fit::closes(&self.nodes, node, &shape.demand) {
+            return Some(Filter::NodeResourcesFit);
+        }
+        if spec.volumes.is_empty() {
+            return None;
+        }
+        let facts = self.nodes.get(node);
+        if volume_restrictions::closes(facts, shape, &self.volumes) {
+            return Some(Filter::VolumeRestrictions);
+        }
+        if volume_limits::closes(facts, shape, &self.volumes, &question.uid) {
+            return Some(Filter::NodeVolumeLimits);
+        }
+        if volume_binding::closes(&self.nodes, node, shape, &self.volumes) {
+            return Some(Filter::VolumeBinding);
+        }
+        volume_zone::closes(facts, shape, &self.volumes).then_some(Filter::VolumeZone)
+    }
+
+    /// The filters that look at other pods.
+    fn closed_by_others(&self, question: &Question, shape: &Shape, node: NodeId) -> Option<Filter> {
+        let domain = |topology: TopoId| self.topologies.domain(topology, node);
+        let uneven = |(rule, counter): (&Spread, &CounterId)| {
+            spread::closes(domain(rule.topology), self.relations.get(*counter), rule)
+        };
+        if shape.spread.iter().zip(&question.spread).any(uneven) {
+            return Some(Filter::PodTopologySpread);
+        }
+        if let Some((_, keys)) = &shape.affinity {
+            let near = keys.iter().zip(&question.affinity).map(|(key, counter)| {
+                let domain = domain(*key);
+                (domain, self.relations.get(*counter).at(domain))
+            });
+            let closed = if question.may_be_first {
+                keys.iter().any(|key| domain(*key) == NO_DOMAIN)
+            } else {
+                pod_affinity::lacks_company(near)
+            };
+            if closed {
+                return Some(Filter::InterPodAffinity);
+            }
+        }
+        let adverse = |(term, counter): (&crate::shape::Term, &CounterId)| {
+            pod_affinity::meets_adversary(domain(term.topology), self.relations.get(*counter))
+        };
+        if shape.anti_affinity.iter().zip(&question.anti_affinity).any(adverse) {
+            return Some(Filter::InterPodAffinity);
+        }
+        let objected = question.objections.iter().any(|(topology, marks)| {
+            let domain = domain(*topology);
+            domain != NO_DOMAIN && marks[domain as usize]
+        });
+        objected.then_some(Filter::InterPodAffinity)
+    }
+
+    /// The best node for the pod, by looking at every node.
+    pub fn scan(&self, question: &Question) -> Answer {
+        let shape = self.shapes.get(question.shape);
+        let rule = self.statics.get(question.rule);
+        let mut closed = [0; Filter::COUNT];
+        let mut takers = Vec::new();
+        let request = [shape.demand.get(CPU_ID), shape.demand.get(MEMORY_ID)];
+        let assumed = [shape.demand.assumed.0, shape.demand.assumed.1];
+        for i in 0..self.nodes.limit() {
+            let node = NodeId(i as u32);
+            if !self.nodes.is_present(node) {
+                continue;
+            }
+            let closing = rule
+                .closed_by(node)
+                .or_else(|| self.closed_locally(question, shape, node))
+                .or_else(|| self.closed_by_others(question, shape, node));
+            match closing {
+                Some(filter) => closed[filter as usize] += 1,
+                None => takers.push(self.taker(question, shape, rule, node, request, assumed)),
+            }
+        }
+        match self.best(question, rule, shape, &takers) {
+            Some(node) => Answer::Node(node),
+            None => Answer::Nowhere(closed),
+        }
+    }
+
+    /// The best of some nodes that are known to take the pod.
+    pub fn best_of(&self, question: &Question, nodes: &[NodeId]) -> Option<NodeId> {
+        let shape = self.shapes.get(question.shape);
+        let rule = self.statics.get(question.rule);
+        let request = [shape.demand.get(CPU_ID), shape.demand.get(MEMORY_ID)];
+        let assumed = [shape.demand.assumed.0, shape.demand.assumed.1];
+        let takers: Vec<Taker> =
+            nodes.iter().map(|node| self.taker(question, shape, rule, *node, request, assumed)).collect();
+        self.best(question, rule, shape, &takers)
+    }
+
+    fn taker(
+        &self,
+        question: &Question,
+        shape: &Shape,
+        rule: &Static,
+        node: NodeId,
+        request: [i64; 2],
+        assumed: [i64; 2],
+    ) -> Taker {
+        let mut points = score::resources::points(self.nodes.load(node), request, assumed);
+        if !shape.spec().images.is_empty() {
+            points += score::image::points(&self.nodes, node, &shape.spec().images);
+        }
+        Taker {
+            node,
+            points,
+            class: rule.class(node),
+            spread: self.raw_spread(question, shape, node),
+            affinity: self.raw_affinity(question, shape, node),
+        }
+    }
+
+    /// What the soft spread rules make of a node; `None` where it lacks one of their keys.
+    fn raw_spread(&self, question: &Question, shape: &Shape, node: NodeId) -> Option<i64> {
+        let mut sum = 0;
+        for (rule, counter) in shape.soft_spread.iter().zip(&question.soft_spread) {
+            let domain = self.topologies.domain(rule.topology, node);
+            if domain == NO_DOMAIN {
+                if shape.spread_implied {
+                    continue;
+                }
+                return None;
+            }
+            let count = self.relations.get(*counter).at(domain);
+            sum += score::spread::raw(count, self.topologies.inhabited(rule.topology), rule.max_skew);
+        }
+        Some(sum)
+    }
+
+    fn raw_affinity(&self, question: &Question, shape: &Shape, node: NodeId) -> i64 {
+        let mut sum = 0;
+        for (term, counter) in shape.preferred.iter().zip(&question.preferred) {
+            let domain = self.topologies.domain(term.topology, node);
+            if domain != NO_DOMAIN {
+                sum += term.weight * self.relations.get(*counter).at(domain);
+            }
+        }
+        for (topology, sums) in &question.inclinations {
+            let domain = self.topologies.domain(*topology, node);
+            if domain != NO_DOMAIN {
+                sum += sums[domain as usize];
+            }
+        }
+        sum
+    }
+
+    fn best(&self, question: &Question, rule: &Static, shape: &Shape, takers: &[Taker]) -> Option<NodeId> {
+        let _ = question;
+        let classes = rule.classes();
+        let largest = |of: fn(&crate::statics::StaticClass) -> i64| {
+            takers.iter().map(|t| of(&classes[t.class as usize])).max().unwrap_or(0)
+        };
+        let (most_spared, most_preferred) = (largest(|c| c.spared), largest(|c| c.preference));
+        let spreads = || takers.iter().filter_map(|t| t.spread);
+        let (least_spread, most_spread) = (spreads().min().unwrap_or(0), spreads().max().unwrap_or(0));
+        let affinities = || takers.iter().map(|t| t.affinity);
+        let (least_affine, most_affine) = (affinities().min().unwrap_or(0), affinities().max().unwrap_or(0));
+        let total = |t: &Taker| {
+            let class = &classes[t.class as usize];
+            let even = match t.spread {
+                Some(raw) if !shape.soft_spread.is_empty() => score::normal::even(raw, least_spread, most_spread),
+                _ => 0,
+            };
+            t.points
+                + weight::TAINTS * score::normal::fewer_is_better(class.spared, most_spared)
+                + weight::PREFERRED_NODES * score::normal::more_is_better(class.preference, most_preferred)
+                + weight::SPREAD * even
+                + weight::POD_AFFINITY * score::normal::between(t.affinity, least_affine, most_affine)
+        };
+        let order = |t: &&Taker| (total(t), std::cmp::Reverse(self.nodes.rank(t.node)));
+        takers.iter().max_by_key(order).map(|t| t.node)
+    }
+}

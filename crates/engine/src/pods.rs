@@ -1,0 +1,184 @@
+//! The pods, by number.
+
+use std::sync::Arc;
+
+use crate::claims::Claim;
+use crate::fact::{Created, Labels, Name, PodKey, RequestProblem, Tick};
+use crate::lookup::LookupMap;
+use crate::nodes::NodeId;
+use crate::queue::GroupId;
+use crate::reason::Reason;
+use crate::shape::ShapeId;
+
+/// A pod's number. Numbers are reused after a pod has gone.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub(crate) struct PodId(pub u32);
+
+/// Where a pod is.
+///
+/// ```text
+///            bind decided            node seen
+///  Waiting ───────────────▶ Assumed ───────────▶ Placed
+///     ▲                        │                    │
+///     └──── bind failed ───────┘      ended or gone ▼
+///                                                 Over
+/// ```
+/// A pod that is first seen with a node is placed at once. Assumed and placed pods count on their node;
+/// only placed ones can be victims, since an assumed one may yet turn out not to be there.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Place {
+    Waiting,
+    Assumed(NodeId),
+    Placed(NodeId),
+    Over,
+}
+
+#[derive(Debug, Clone)]
+pub(crate) struct Pod {
+    pub namespace: Name,
+    pub name: Name,
+    pub uid: Name,
+    pub created: Created,
+    pub labels: Labels,
+    pub shape: ShapeId,
+    pub priority: i32,
+    pub never_preempts: bool,
+    pub gates: Vec<Name>,
+    pub ours: bool,
+    pub owner: Option<Name>,
+    pub problem: Option<RequestProblem>,
+    pub place: Place,
+    /// Tells one placement of a number from the next.
+    pub stamp: u64,
+    /// Its deletion was seen, since when.
+    pub leaving_since: Option<Created>,
+    /// Its eviction was decided, for whom and when.
+    pub evicted_for: Option<(PodKey, Tick)>,
+    /// The room that is kept for it.
+    pub claim: Option<Claim>,
+    /// The claimant that its condition says it leaves for.
+    pub victim_of: Option<PodKey>,
+    /// The node that its status says is kept for it.
+    pub nominated: Option<Name>,
+    pub first_seen: Tick,
+    pub group: Option<GroupId>,
+    /// What was last said of why it waits.
+    pub reason: Option<Arc<Reason>>,
+}
+
+impl Pod {
+    pub fn key(&self) -> PodKey {
+        PodKey { namespace: self.namespace.clone(), name: self.name.clone() }
+    }
+
+    /// The node it counts on.
+    pub fn node(&self) -> Option<NodeId> {
+        match self.place {
+            Place::Assumed(node) | Place::Placed(node) => Some(node),
+            Place::Waiting | Place::Over => None,
+        }
+    }
+
+    /// Whether it is on its way out: its deletion was seen, or its eviction decided.
+    pub fn is_leaving(&self) -> bool {
+        self.leaving_since.is_some() || self.evicted_for.is_some()
+    }
+
+    /// Whether it is one that could be placed.
+    pub fn is_candidate(&self) -> bool {
+        self.place == Place::Waiting
+            && self.ours
+            && !self.is_leaving()
+            && self.gates.is_empty()
+            && self.problem.is_none()
+    }
+}
+
+/// All pods.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Pods {
+    list: Vec<Option<Pod>>,
+    vacant: Vec<PodId>,
+    ids: LookupMap<PodKey, PodId>,
+    /// By node number: the pods that count there, in no order that means anything.
+    on_node: Vec<Vec<PodId>>,
+    stamps: u64,
+}
+
+impl Pods {
+    pub fn get(&self, id: PodId) -> &Pod {
+        self.list[id.0 as usize].as_ref().expect("a pod's number is used only while it is listed")
+    }
+
+    pub fn get_mut(&mut self, id: PodId) -> &mut Pod {
+        self.list[id.0 as usize].as_mut().expect("a pod's number is used only while it is listed")
+    }
+
+    pub fn find(&self, key: &PodKey) -> Option<PodId> {
+        self.ids.get(key).copied()
+    }
+
+    pub fn insert(&mut self, pod: Pod) -> PodId {
+        let key = pod.key();
+        let id = match self.vacant.pop() {
+            Some(id) => {
+                self.list[id.0 as usize] = Some(pod);
+                id
+            }
+            None => {
+                self.list.push(Some(pod));
+                PodId(self.list.len() as u32 - 1)
+            }
+        };
+        self.ids.insert(key, id);
+        id
+    }
+
+    pub fn remove(&mut self, id: PodId) -> Pod {
+        let pod = self.list[id.0 as usize].take().expect("a pod is removed once");
+        self.ids.remove(&pod.key());
+        self.vacant.push(id);
+        pod
+    }
+
+    /// Puts the pod's number on a node's list and gives the placement a stamp of its own.
+    pub fn enter(&mut self, id: PodId, place: Place) {
+        self.stamps += 1;
+        let stamp = self.stamps;
+        let pod = self.get_mut(id);
+        pod.place = place;
+        pod.stamp = stamp;
+        let node = pod.node().expect("a pod enters a node");
+        if self.on_node.len() <= node.at() {
+            self.on_node.resize(node.at() + 1, Vec::new());
+        }
+        self.on_node[node.at()].push(id);
+    }
+
+    /// Takes the pod's number off its node's list.
+    pub fn leave(&mut self, id: PodId, place: Place) {
+        let pod = self.get_mut(id);
+        let node = pod.node().expect("a pod leaves a node it is on");
+        pod.place = place;
+        self.on_node[node.at()].retain(|p| *p != id);
+    }
+
+    /// The pods that count on a node.
+    pub fn on_node(&self, node: NodeId) -> &[PodId] {
+        self.on_node.get(node.at()).map_or(&[], Vec::as_slice)
+    }
+
+    /// Whether this placement of this number is still so.
+    pub fn is_placed(&self, id: PodId, stamp: u64) -> bool {
+        self.list[id.0 as usize].as_ref().is_some_and(|pod| pod.stamp == stamp && pod.node().is_some())
+    }
+
+    /// All pods that count on a node.
+    pub fn placed(&self) -> impl Iterator<Item = (PodId, &Pod)> {
+        self.iter().filter(|(_, pod)| pod.node().is_some())
+    }
+
+    pub fn iter(&self) -> impl Iterator<Item = (PodId, &Pod)> {
+        self.list.iter().enumerate().filter_map(|(i, pod)| pod.as_ref().map(|pod| (PodId(i as u32), pod)))
+    }
+}

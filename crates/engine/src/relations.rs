@@ -1,0 +1,673 @@
+//! What pods say about each other: who is near whom, counted by domain as pods come and go.
+//!
+//! A *relation* is a distinct set of pods that some rule speaks of (namespaces and a selector). A *counter* counts, for
+//! a relation and a topology key, the placed pods in each domain; it is made when first asked for and then kept
+//! up to date pod by pod. A *holder* is the other direction: a term that placed pods have themselves, with the
+//! domains where they are, so that an arriving pod finds those who object to it.
+
+use std::collections::BTreeMap;
+
+use crate::fact::{Labels, Name, Operator, Requirement, Selector};
+use crate::lookup::LookupMap;
+use crate::nodes::{NodeId, Nodes};
+use crate::pods::{Pod, PodId, Pods};
+use crate::queue::GroupId;
+use crate::select::selects;
+use crate::statics::{EXCLUDED, StaticId, Statics, TAINTED};
+use crate::topology::{DomainId, NO_DOMAIN, TopoId, Topologies};
+
+/// A distinct set of pods that a rule speaks of.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub(crate) struct RelationId(pub u32);
+
+/// One condition of a relation: pods of these namespaces that the selector selects.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub(crate) struct Part {
+    pub namespaces: Vec<Name>,
+    pub namespace_selector: Option<Selector>,
+    pub selector: Option<Selector>,
+}
+
+#[derive(Debug, Clone)]
+struct Relation {
+    /// All must hold.
+    parts: Vec<Part>,
+    users: u32,
+    counters: Vec<CounterId>,
+    /// Groups that wait for a pod of this kind to come or go.
+    waiters: Vec<GroupId>,
+}
+
+/// The tables that counting reads.
+#[derive(Clone, Copy)]
+pub(crate) struct Around<'a> {
+    pub pods: &'a Pods,
+    pub nodes: &'a Nodes,
+    pub topologies: &'a Topologies,
+    pub statics: &'a Statics,
+}
+
+/// What a change of the counts has for others.
+#[derive(Debug, Default)]
+pub(crate) struct Effects {
+    /// Nodes that see another count of a fine key.
+    pub touched: Vec<NodeId>,
+    /// Groups that waited for a pod of this kind.
+    pub woken: Vec<GroupId>,
+    /// It is only a look at what would be: nobody is woken.
+    tentative: bool,
+}
+
+impl Effects {
+    pub fn tentative() -> Self {
+        Effects { tentative: true, ..Effects::default() }
+    }
+}
+
+/// Which nodes a spread constraint counts.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub(crate) struct Eligible {
+    /// The keys a node must have.
+    pub keys: Vec<TopoId>,
+    /// The pod's rule about nodes, and which of its flags exclude one.
+    pub rule: Option<(StaticId, u8)>,
+}
+
+impl Eligible {
+    /// The flags that the policies of a constraint look at.
+    pub fn mask(honor_affinity: bool, honor_taints: bool) -> u8 {
+        (if honor_affinity { EXCLUDED } else { 0 }) | (if honor_taints { TAINTED } else { 0 })
+    }
+
+    pub fn holds(&self, node: NodeId, around: &Around<'_>) -> bool {
+        self.keys.iter().all(|key| around.topologies.domain(*key, node) != NO_DOMAIN)
+            && self.rule.is_none_or(|(rule, mask)| around.statics.get(rule).flags(node) & mask == 0)
+    }
+}
+
+/// What a counter counts. With `eligible` it is for spreading: on those nodes only, and pods that leave do not count.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub(crate) struct CounterKey {
+    pub relation: RelationId,
+    pub topology: TopoId,
+    pub eligible: Option<Eligible>,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub(crate) struct CounterId(pub u32);
+
+#[derive(Debug, Clone)]
+pub(crate) struct Counter {
+    key: CounterKey,
+    by_domain: Vec<i64>,
+    total: i64,
+    /// For spreading: the eligible nodes of each domain.
+    eligible_nodes: Vec<u32>,
+    /// For spreading: how many domains with an eligible node have a count, by count.
+    spectrum: BTreeMap<i64, u32>,
+    /// Up to date with nodes and namespaces of these epochs.
+    epoch: (u64, u64),
+    used: u64,
+}
+
+impl Counter {
+    pub fn at(&self, domain: DomainId) -> i64 {
+        self.by_domain.get(domain as usize).copied().unwrap_or(0)
+    }
+
+    pub fn total(&self) -> i64 {
+        self.total
+    }
+
+    /// The least count of a domain with an eligible node, taken as 0 where there are fewer domains than wanted.
+    pub fn least(&self, min_domains: Option<u32>) -> i64 {
+        let domains: u32 = self.spectrum.values().sum();
+        if min_domains.is_some_and(|wanted| domains < wanted) {
+            return 0;
+        }
+        self.spectrum.first_key_value().map_or(0, |(count, _)| *count)
+    }
+
+    fn add(&mut self, domain: DomainId, by: i64) {
+        let at = domain as usize;
+        if self.by_domain.len() <= at {
+            self.by_domain.resize(at + 1, 0);
+        }
+        let old = self.by_domain[at];
+        self.by_domain[at] += by;
+        self.total += by;
+        if self.key.eligible.is_some() && self.eligible_nodes.get(at).is_some_and(|nodes| *nodes > 0) {
+            note(&mut self.spectrum, old, -1);
+            note(&mut self.spectrum, old + by, 1);
+        }
+    }
+}
+
+fn note(spectrum: &mut BTreeMap<i64, u32>, count: i64, by: i32) {
+    let domains = spectrum.entry(count).or_insert(0);
+    *domains = domains.saturating_add_signed(by);
+    if *domains == 0 {
+        spectrum.remove(&count);
+    }
+}
+
+/// What a placed pod's term does to a pod that it matches.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub(crate) enum Bearing {
+    /// Keeps it away.
+    Objects,
+    /// Adds this to the raw affinity score.
+    Inclines(i64),
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub(crate) struct HolderKey {
+    pub relation: RelationId,
+    pub topology: TopoId,
+    pub bearing: Bearing,
+}
+
+#[derive(Debug, Clone)]
+struct Holder {
+    key: HolderKey,
+    by_domain: BTreeMap<DomainId, u32>,
+}
+
+/// A placed pod's terms that match an arriving one.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Matched {
+    /// Domains that are closed to it.
+    pub objections: Vec<(TopoId, DomainId)>,
+    /// What domains add to its raw affinity score.
+    pub inclinations: Vec<(TopoId, DomainId, i64)>,
+}
+
+/// Pods found by a label, or by namespace alone. Entries of pods that have gone are passed over and swept out
+/// when they are the greater part.
+#[derive(Debug, Clone, Default)]
+struct Posting {
+    entries: Vec<(PodId, u64)>,
+    live: usize,
+}
+
+/// All relations, counters and holders.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Relations {
+    list: Vec<Option<Relation>>,
+    vacant: Vec<RelationId>,
+    ids: LookupMap<Vec<Part>, RelationId>,
+    /// Relations by a label that their pods must have, and the rest.
+    by_label: LookupMap<(Name, Name), Vec<RelationId>>,
+    unlabelled: Vec<RelationId>,
+    counters: Vec<Option<Counter>>,
+    counter_ids: LookupMap<CounterKey, CounterId>,
+    counters_live: usize,
+    clock: u64,
+    holders: Vec<Option<Holder>>,
+    holder_vacant: Vec<usize>,
+    holder_ids: LookupMap<HolderKey, usize>,
+    /// Holders by relation.
+    holders_of: LookupMap<RelationId, Vec<usize>>,
+    namespaces: BTreeMap<Name, Labels>,
+    namespace_epoch: u64,
+    postings: LookupMap<(Name, Name, Name), Posting>,
+    namespace_postings: LookupMap<Name, Posting>,
+    /// Label keys that postings exist for.
+    posted_keys: Vec<Name>,
+    /// Label keys that some selector looks at.
+    pub seen_keys: Vec<Name>,
+    /// Changed when `seen_keys` grew.
+    pub keys_epoch: u64,
+}
+
+/// How many counters are kept; beyond it the one not asked for the longest goes. A counter of a fine key takes
+/// 8 bytes a node: 512 of them at 15,000 nodes are 60 MB.
+const COUNTERS_MAX: usize = 512;
+
+/// The requirement by which a relation's pods are found: a label that must have one of some values.
+fn anchor(parts: &[Part]) -> Option<&Requirement> {
+    let all = parts.iter().filter_map(|part| part.selector.as_ref()).flat_map(|selector| &selector.requirements);
+    all.filter(|r| r.operator == Operator::In).min_by_key(|r| r.values.len())
+}
+
+impl Relations {
+    pub fn observe_namespace(&mut self, name: Name, labels: Labels) -> bool {
+        if self.namespaces.get(&name) == Some(&labels) {
+            return false;
+        }
+        self.namespaces.insert(name, labels);
+        self.namespace_epoch += 1;
+        true
+    }
+
+    /// A namespace that is gone, or was never told, has no labels; its pods may still be there.
+    pub fn namespace_gone(&mut self, name: &Name) -> bool {
+        self.observe_namespace(name.clone(), Labels::default())
+    }
+
+    /// Makes sure that a namespace is listed.
+    pub fn mention_namespace(&mut self, name: &Name) {
+        if !self.namespaces.contains_key(name) {
+            self.namespaces.insert(name.clone(), Labels::default());
+        }
+    }
+
+    pub fn namespace_epoch(&self) -> u64 {
+        self.namespace_epoch
+    }
+
+    /// The relation with these parts, for one more user.
+    pub fn intern(&mut self, parts: Vec<Part>, pods: &Pods) -> RelationId {
+        if let Some(id) = self.ids.get(&parts) {
+            let id = *id;
+            self.relation_mut(id).users += 1;
+            return id;
+        }
+        let id = self.vacant.pop().unwrap_or_else(|| {
+            self.list.push(None);
+            RelationId(self.list.len() as u32 - 1)
+        });
+        for requirement in parts.iter().filter_map(|p| p.selector.as_ref()).flat_map(|s| &s.requirements) {
+            if !self.seen_keys.contains(&requirement.key) {
+                self.seen_keys.push(requirement.key.clone());
+                self.keys_epoch += 1;
+            }
+        }
+        match anchor(&parts).cloned() {
+            Some(requirement) => {
+                self.post_key(&requirement.key, pods);
+                for value in &requirement.values {
+                    let key = (requirement.key.clone(), value.clone());
+                    self.by_label.or_insert_with(key, Vec::new).push(id);
+                }
+            }
+            None => self.unlabelled.push(id),
+        }
+        self.ids.insert(parts.clone(), id);
+        self.list[id.0 as usize] = Some(Relation { parts, users: 1, counters: Vec::new(), waiters: Vec::new() });
+        id
+    }
+
+    /// One user more of a relation that has some.
+    pub fn retain(&mut self, id: RelationId) {
+        self.relation_mut(id).users += 1;
+    }
+
+    /// One user less; a relation that nobody uses is forgotten with its counters.
+    pub fn release(&mut self, id: RelationId) {
+        let relation = self.relation_mut(id);
+        relation.users -= 1;
+        if relation.users > 0 {
+            return;
+        }
+        let relation = self.list[id.0 as usize].take().expect("a relation with users exists");
+        match anchor(&relation.parts) {
+            Some(requirement) => {
+                for value in &requirement.values {
+                    let key = (requirement.key.clone(), value.clone());
+                    if let Some(list) = self.by_label.get_mut(&key) {
+                        list.retain(|r| *r != id);
+                        if list.is_empty() {
+                            self.by_label.remove(&key);
+                        }
+                    }
+                }
+            }
+            None => self.unlabelled.retain(|r| *r != id),
+        }
+        for counter in relation.counters {
+            self.drop_counter(counter);
+        }
+        self.ids.remove(&relation.parts);
+        self.vacant.push(id);
+    }
+
+    fn relation(&self, id: RelationId) -> &Relation {
+        self.list[id.0 as usize].as_ref().expect("a relation is used only while it has users")
+    }
+
+    fn relation_mut(&mut self, id: RelationId) -> &mut Relation {
+        self.list[id.0 as usize].as_mut().expect("a relation is used only while it has users")
+    }
+
+    /// Whether a pod is one of those that the relation speaks of.
+    pub fn matches(&self, id: RelationId, namespace: &Name, labels: &Labels) -> bool {
+        self.relation(id).parts.iter().all(|part| self.part_matches(part, namespace, labels))
+    }
+
+    pub fn part_matches(&self, part: &Part, namespace: &Name, labels: &Labels) -> bool {
+        let Some(selector) = &part.selector else { return false };
+        self.part_has_namespace(part, namespace) && selects(selector, labels)
+    }
+
+    fn part_has_namespace(&self, part: &Part, namespace: &Name) -> bool {
+        part.namespaces.contains(namespace)
+            || part.namespace_selector.as_ref().is_some_and(|selector| {
+                self.namespaces.get(namespace).is_some_and(|labels| selects(selector, labels))
+            })
+    }
+
+    /// The relations that speak of a pod.
+    fn of_pod(&self, namespace: &Name, labels: &Labels) -> Vec<RelationId> {
+        if self.ids.is_empty() {
+            return Vec::new();
+        }
+        let labelled = labels.iter().filter_map(|pair| self.by_label.get(pair)).flatten();
+        let all = labelled.chain(&self.unlabelled);
+        all.copied().filter(|id| self.matches(*id, namespace, labels)).collect()
+    }
+
+    /// Lets a group be woken when a pod that the relation speaks of comes or goes.
+    pub fn wait(&mut self, id: RelationId, group: GroupId) {
+        let waiters = &mut self.relation_mut(id).waiters;
+        if !waiters.contains(&group) {
+            waiters.push(group);
+        }
+    }
+
+    /// Takes in that a pod came onto its node, or left it.
+    pub fn count_pod(&mut self, id: PodId, node: NodeId, add: bool, around: &Around<'_>, effects: &mut Effects) {
+        self.post(id, add, around.pods);
+        self.count(id, node, add, false, around, effects);
+    }
+
+    /// Takes in that a placed pod began to leave (or stays after all): spreading no longer counts it.
+    pub fn count_leaving(&mut self, id: PodId, node: NodeId, leaves: bool, around: &Around<'_>, effects: &mut Effects) {
+        self.count(id, node, !leaves, true, around, effects);
+    }
+
+    fn count(
+        &mut self,
+        id: PodId,
+        node: NodeId,
+        add: bool,
+        spread_only: bool,
+        around: &Around<'_>,
+        effects: &mut Effects,
+    ) {
+        let pod = around.pods.get(id);
+        let epoch = (around.nodes.epoch, self.namespace_epoch);
+        for relation in self.of_pod(&pod.namespace, &pod.labels) {
+            let relation = self.relation_mut(relation);
+            if !effects.tentative {
+                effects.woken.append(&mut relation.waiters);
+            }
+            for id in relation.counters.clone() {
+                let counter = self.counters[id.0 as usize].as_mut().expect("a relation lists live counters only");
+                if counter.epoch != epoch {
+                    continue; // It is counted anew when next asked for.
+                }
+                let topology = counter.key.topology;
+                let domain = around.topologies.domain(topology, node);
+                let counts = match &counter.key.eligible {
+                    Some(eligible) => (spread_only || !pod.is_leaving()) && eligible.holds(node, around),
+                    None => !spread_only,
+                };
+                if domain != NO_DOMAIN && counts {
+                    counter.add(domain, if add { 1 } else { -1 });
+                    if around.topologies.is_fine(topology) {
+                        effects.touched.extend(around.topologies.members(topology, domain));
+                    }
+                }
+            }
+        }
+    }
+
+    /// The counter for a key, counted now if there is none or nodes changed in kind since.
+    pub fn counter(&mut self, key: &CounterKey, around: &Around<'_>) -> CounterId {
+        self.clock += 1;
+        let epoch = (around.nodes.epoch, self.namespace_epoch);
+        let id = match self.counter_ids.get(key) {
+            Some(id) => *id,
+            None => {
+                if self.counters_live >= COUNTERS_MAX {
+                    self.drop_oldest_counter();
+                }
+                let id = match self.counters.iter().position(Option::is_none) {
+                    Some(free) => CounterId(free as u32),
+                    None => {
+                        self.counters.push(None);
+                        CounterId(self.counters.len() as u32 - 1)
+                    }
+                };
+                self.counters[id.0 as usize] = Some(Counter {
+                    key: key.clone(),
+                    by_domain: Vec::new(),
+                    total: 0,
+                    eligible_nodes: Vec::new(),
+                    spectrum: BTreeMap::new(),
+                    epoch: (u64::MAX, u64::MAX),
+                    used: 0,
+                });
+                self.counters_live += 1;
+                self.counter_ids.insert(key.clone(), id);
+                self.relation_mut(key.relation).counters.push(id);
+                id
+            }
+        };
+        let counter = self.counters[id.0 as usize].as_mut().expect("found or made above");
+        counter.used = self.clock;
+        if counter.epoch != epoch {
+            let fresh = self.count_anew(key, epoch, around);
+            self.counters[id.0 as usize] = Some(fresh);
+        }
+        id
+    }
+
+    pub fn get(&self, id: CounterId) -> &Counter {
+        self.counters[id.0 as usize].as_ref().expect("a counter is used right after it was asked for")
+    }
+
+    fn count_anew(&self, key: &CounterKey, epoch: (u64, u64), around: &Around<'_>) -> Counter {
+        let Around { pods, nodes, topologies, .. } = *around;
+        let mut counter = Counter {
+            key: key.clone(),
+            by_domain: vec![0; topologies.domain_limit(key.topology)],
+            total: 0,
+            eligible_nodes: Vec::new(),
+            spectrum: BTreeMap::new(),
+            epoch,
+            used: self.clock,
+        };
+        if let Some(eligible) = &key.eligible {
+            counter.eligible_nodes = vec![0; topologies.domain_limit(key.topology)];
+            for i in 0..nodes.limit() {
+                let node = NodeId(i as u32);
+                let domain = topologies.domain(key.topology, node);
+                if domain != NO_DOMAIN && eligible.holds(node, around) {
+                    counter.eligible_nodes[domain as usize] += 1;
+                }
+            }
+            let domains = counter.eligible_nodes.iter().filter(|nodes| **nodes > 0).count() as u32;
+            if domains > 0 {
+                counter.spectrum.insert(0, domains);
+            }
+        }
+        for pod in self.placed(key.relation, pods) {
+            let Some(node) = pod.node() else { continue };
+            let domain = topologies.domain(key.topology, node);
+            let counts = match &key.eligible {
+                Some(eligible) => !pod.is_leaving() && eligible.holds(node, around),
+                None => true,
+            };
+            if domain != NO_DOMAIN && counts {
+                counter.add(domain, 1);
+            }
+        }
+        counter
+    }
+
+    fn drop_oldest_counter(&mut self) {
+        let live = self.counters.iter().enumerate().filter_map(|(i, c)| c.as_ref().map(|c| (c.used, i)));
+        if let Some((_, oldest)) = live.min() {
+            let counter = self.counters[oldest].as_ref().expect("it was just found");
+            let relation = counter.key.relation;
+            let id = CounterId(oldest as u32);
+            self.relation_mut(relation).counters.retain(|c| *c != id);
+            self.drop_counter(id);
+        }
+    }
+
+    fn drop_counter(&mut self, id: CounterId) {
+        if let Some(counter) = self.counters[id.0 as usize].take() {
+            self.counter_ids.remove(&counter.key);
+            self.counters_live -= 1;
+        }
+    }
+
+    /// All counters go: rules about nodes got new numbers.
+    pub fn drop_counters(&mut self) {
+        for i in 0..self.counters.len() {
+            if let Some(counter) = &self.counters[i] {
+                let (relation, id) = (counter.key.relation, CounterId(i as u32));
+                self.relation_mut(relation).counters.retain(|c| *c != id);
+                self.drop_counter(id);
+            }
+        }
+    }
+
+    /// The placed pods that a relation speaks of.
+    pub fn placed<'a>(&'a self, id: RelationId, pods: &'a Pods) -> impl Iterator<Item = &'a Pod> + 'a {
+        self.placed_ids(id, pods).into_iter().map(|pod| pods.get(pod))
+    }
+
+    /// The placed pods that a relation speaks of, each once, in no order that means anything.
+    pub fn placed_ids(&self, id: RelationId, pods: &Pods) -> Vec<PodId> {
+        let relation = self.relation(id);
+        let Some(part) = relation.parts.first() else { return Vec::new() };
+        let mut namespaces: Vec<&Name> = part.namespaces.iter().collect();
+        if let Some(selector) = &part.namespace_selector {
+            let selected = self.namespaces.iter().filter(|(_, labels)| selects(selector, labels)).map(|(n, _)| n);
+            namespaces.extend(selected);
+        }
+        namespaces.sort_unstable();
+        namespaces.dedup();
+        let mut found = Vec::new();
+        for namespace in namespaces {
+            let mut take = |posting: Option<&Posting>| {
+                for (pod, stamp) in posting.into_iter().flat_map(|posting| &posting.entries) {
+                    if pods.is_placed(*pod, *stamp) {
+                        let facts = pods.get(*pod);
+                        if self.matches(id, &facts.namespace, &facts.labels) {
+                            found.push(*pod);
+                        }
+                    }
+                }
+            };
+            match anchor(&relation.parts) {
+                Some(requirement) => {
+                    for value in &requirement.values {
+                        let key = (namespace.clone(), requirement.key.clone(), value.clone());
+                        take(self.postings.get(&key));
+                    }
+                }
+                None => take(self.namespace_postings.get(namespace)),
+            }
+        }
+        found
+    }
+
+    fn post_key(&mut self, key: &Name, pods: &Pods) {
+        if self.posted_keys.contains(key) {
+            return;
+        }
+        self.posted_keys.push(key.clone());
+        for (id, pod) in pods.placed() {
+            if let Some(value) = pod.labels.get(key) {
+                let entry = (pod.namespace.clone(), key.clone(), value.clone());
+                let posting = self.postings.or_insert_with(entry, Posting::default);
+                posting.entries.push((id, pod.stamp));
+                posting.live += 1;
+            }
+        }
+    }
+
+    fn post(&mut self, id: PodId, add: bool, pods: &Pods) {
+        let pod = pods.get(id);
+        let entry = (id, pod.stamp);
+        let Relations { postings, namespace_postings, posted_keys, .. } = self;
+        let change = |posting: &mut Posting| {
+            if add {
+                posting.entries.push(entry);
+                posting.live += 1;
+            } else {
+                posting.live -= 1;
+                if posting.entries.len() > 2 * posting.live + 16 {
+                    posting.entries.retain(|e| *e != entry && pods.is_placed(e.0, e.1));
+                }
+            }
+        };
+        change(namespace_postings.or_insert_with(pod.namespace.clone(), Posting::default));
+        for key in posted_keys.iter() {
+            if let Some(value) = pod.labels.get(key) {
+                change(postings.or_insert_with((pod.namespace.clone(), key.clone(), value.clone()), Posting::default));
+            }
+        }
+    }
+
+    /// Adds a term that a placed pod has (or takes it off).
+    pub fn hold(&mut self, key: &HolderKey, domain: DomainId, add: bool) {
+        if domain == NO_DOMAIN {
+            return;
+        }
+        let at = match self.holder_ids.get(key) {
+            Some(at) => *at,
+            None => {
+                let holder = Holder { key: key.clone(), by_domain: BTreeMap::new() };
+                let at = match self.holder_vacant.pop() {
+                    Some(at) => {
+                        self.holders[at] = Some(holder);
+                        at
+                    }
+                    None => {
+                        self.holders.push(Some(holder));
+                        self.holders.len() - 1
+                    }
+                };
+                self.holder_ids.insert(key.clone(), at);
+                self.holders_of.or_insert_with(key.relation, Vec::new).push(at);
+                at
+            }
+        };
+        let holder = self.holders[at].as_mut().expect("found or made above");
+        let count = holder.by_domain.entry(domain).or_insert(0);
+        *count = if add { *count + 1 } else { count.saturating_sub(1) };
+        if *count == 0 {
+            holder.by_domain.remove(&domain);
+        }
+        if holder.by_domain.is_empty() {
+            self.holders[at] = None;
+            self.holder_vacant.push(at);
+            self.holder_ids.remove(key);
+            if let Some(list) = self.holders_of.get_mut(&key.relation) {
+                list.retain(|h| *h != at);
+                if list.is_empty() {
+                    self.holders_of.remove(&key.relation);
+                }
+            }
+        }
+    }
+
+    /// The terms of placed pods that match an arriving one.
+    pub fn matched(&self, namespace: &Name, labels: &Labels) -> Matched {
+        let mut matched = Matched::default();
+        if self.holder_ids.is_empty() {
+            return matched;
+        }
+        for relation in self.of_pod(namespace, labels) {
+            for at in self.holders_of.get(&relation).into_iter().flatten() {
+                let holder = self.holders[*at].as_ref().expect("holders are listed while they have domains");
+                let topology = holder.key.topology;
+                for (domain, count) in &holder.by_domain {
+                    match holder.key.bearing {
+                        Bearing::Objects => matched.objections.push((topology, *domain)),
+                        Bearing::Inclines(by) => {
+                            matched.inclinations.push((topology, *domain, by * i64::from(*count)));
+                        }
+                    }
+                }
+            }
+        }
+        matched
+    }
+}

@@ -1,0 +1,18 @@
+//! The scores: which of the nodes that take a pod is the best. One file a rule.
+
+pub(crate) mod image;
+pub(crate) mod normal;
+pub(crate) mod points;
+pub(crate) mod resources;
+pub(crate) mod spread;
+
+/// A full score.
+pub(crate) const FULL: i64 = 100_000;
+
+/// How much each score weighs.
+pub(crate) mod weight {
+    pub const TAINTS: i64 = 3;
+    pub const PREFERRED_NODES: i64 = 2;
+    pub const SPREAD: i64 = 2;
+    pub const POD_AFFINITY: i64 = 2;
+}

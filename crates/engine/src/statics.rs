@@ -1,0 +1,178 @@
+//! What a pod's template says about nodes by their labels and taints alone.
+//!
+//! This part of feasibility and preference changes only when nodes change in kind, so it is kept by node for
+//! each distinct rule and shared by all shapes that have the rule.
+
+use std::sync::Arc;
+
+use crate::fact::PodSpec;
+use crate::filter::{Filter, node_affinity, taints, unschedulable};
+use crate::lookup::LookupMap;
+use crate::nodes::{NodeId, Nodes};
+
+/// A distinct rule about nodes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub(crate) struct StaticId(pub u32);
+
+/// The node is cordoned to the pod.
+pub(crate) const CORDONED: u8 = 1;
+/// The node has a taint that the pod does not tolerate.
+pub(crate) const TAINTED: u8 = 2;
+/// The pod's selector or affinity excludes the node.
+pub(crate) const EXCLUDED: u8 = 4;
+
+/// Nodes of one class are alike to the template: as many taints ask to be spared, and as much is preferred.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub(crate) struct StaticClass {
+    pub spared: i64,
+    pub preference: i64,
+}
+
+#[derive(Debug, Clone)]
+pub(crate) struct Static {
+    spec: Arc<PodSpec>,
+    flags: Vec<u8>,
+    class: Vec<u16>,
+    classes: Vec<StaticClass>,
+    epoch: u64,
+    limit: usize,
+}
+
+impl Static {
+    pub fn flags(&self, node: NodeId) -> u8 {
+        self.flags[node.at()]
+    }
+
+    /// The filter that closes the node, if one of these does.
+    pub fn closed_by(&self, node: NodeId) -> Option<Filter> {
+        match self.flags[node.at()] {
+            0 => None,
+            flags if flags & CORDONED != 0 => Some(Filter::NodeUnschedulable),
+            flags if flags & TAINTED != 0 => Some(Filter::TaintToleration),
+            _ => Some(Filter::NodeAffinity),
+        }
+    }
+
+    pub fn class(&self, node: NodeId) -> u16 {
+        self.class[node.at()]
+    }
+
+    pub fn classes(&self) -> &[StaticClass] {
+        &self.classes
+    }
+
+    fn judge(&mut self, node: NodeId, nodes: &Nodes) {
+        let facts = nodes.get(node);
+        let spec = &self.spec;
+        let mut flags = 0;
+        if unschedulable::closes(facts, &spec.tolerations) {
+            flags |= CORDONED;
+        }
+        if taints::closes(facts, &spec.tolerations) {
+            flags |= TAINTED;
+        }
+        if node_affinity::closes(facts, spec) {
+            flags |= EXCLUDED;
+        }
+        let class = StaticClass {
+            spared: i64::from(taints::asks_to_be_spared(facts, &spec.tolerations)),
+            preference: node_affinity::preference(facts, spec),
+        };
+        let number = self.classes.iter().position(|c| *c == class).unwrap_or_else(|| {
+            self.classes.push(class);
+            self.classes.len() - 1
+        });
+        self.flags[node.at()] = flags;
+        self.class[node.at()] = number as u16;
+    }
+}
+
+/// The parts of a spec that a rule consists of, as a key.
+#[derive(Debug, Clone)]
+struct Key(Arc<PodSpec>);
+
+impl Key {
+    fn parts(&self) -> impl PartialEq + std::hash::Hash + '_ {
+        let spec = &*self.0;
+        (&spec.node_selector, &spec.required_nodes, &spec.preferred_nodes, &spec.tolerations)
+    }
+}
+
+impl PartialEq for Key {
+    fn eq(&self, other: &Self) -> bool {
+        let (a, b) = (&*self.0, &*other.0);
+        a.node_selector == b.node_selector
+            && a.required_nodes == b.required_nodes
+            && a.preferred_nodes == b.preferred_nodes
+            && a.tolerations == b.tolerations
+    }
+}
+
+impl Eq for Key {}
+
+impl std::hash::Hash for Key {
+    fn hash<H: std::hash::Hasher>(&self, state: &mut H) {
+        self.parts().hash(state);
+    }
+}
+
+/// All rules about nodes that are in use.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Statics {
+    list: Vec<Static>,
+    ids: LookupMap<Key, StaticId>,
+    /// Changed when all rules were dropped to make room: numbers from before mean nothing any more.
+    pub generation: u64,
+}
+
+impl Statics {
+    /// How many rules are kept. Each takes three bytes a node; when a cluster has more, all are dropped and the
+    /// ones in use come back at a scan each.
+    const KEPT_MAX: usize = 1024;
+
+    /// The number of the spec's rule.
+    pub fn intern(&mut self, spec: &Arc<PodSpec>) -> StaticId {
+        let key = Key(spec.clone());
+        if let Some(id) = self.ids.get(&key) {
+            return *id;
+        }
+        if self.list.len() >= Statics::KEPT_MAX {
+            self.list.clear();
+            self.ids.clear();
+            self.generation += 1;
+        }
+        let id = StaticId(self.list.len() as u32);
+        self.list.push(Static {
+            spec: spec.clone(),
+            flags: Vec::new(),
+            class: Vec::new(),
+            classes: Vec::new(),
+            epoch: 0,
+            limit: 0,
+        });
+        self.ids.insert(key, id);
+        id
+    }
+
+    /// Brings a rule up to date with the nodes.
+    pub fn refresh(&mut self, id: StaticId, nodes: &Nodes) {
+        let rule = &mut self.list[id.0 as usize];
+        if rule.epoch == nodes.epoch && rule.limit == nodes.limit() {
+            return;
+        }
+        rule.flags.resize(nodes.limit(), EXCLUDED);
+        rule.class.resize(nodes.limit(), 0);
+        for i in 0..nodes.limit() {
+            let node = NodeId(i as u32);
+            if i >= rule.limit || nodes.kind_changed_after(node, rule.epoch) {
+                rule.judge(node, nodes);
+            }
+        }
+        rule.epoch = nodes.epoch;
+        rule.limit = nodes.limit();
+    }
+
+    pub fn get(&self, id: StaticId) -> &Static {
+        &self.list[id.0 as usize]
+    }
+}

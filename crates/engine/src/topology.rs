@@ -1,0 +1,132 @@
+//! Domains: nodes that share the value of a label, for every label key that some rule spreads or gathers pods by.
+
+use crate::fact::Name;
+use crate::lookup::LookupMap;
+use crate::nodes::{NodeId, Nodes};
+
+/// A topology key.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub(crate) struct TopoId(pub u16);
+
+/// A value of a topology key; [`NO_DOMAIN`] for nodes without the label.
+pub(crate) type DomainId = u32;
+pub(crate) const NO_DOMAIN: DomainId = u32::MAX;
+
+/// With more domains than this a key is *fine*: what depends on it is decided node by node. With fewer it is
+/// *coarse*, and decided domain by domain.
+const COARSE_MAX: usize = 64;
+
+#[derive(Debug, Clone)]
+struct Topology {
+    key: Name,
+    domain_of: Vec<DomainId>,
+    ids: LookupMap<Name, DomainId>,
+    members: Vec<Vec<NodeId>>,
+    /// Domains that have a node.
+    inhabited: usize,
+}
+
+/// All topology keys that are in use.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Topologies {
+    list: Vec<Topology>,
+    ids: LookupMap<Name, TopoId>,
+    /// Counts how often a key turned from coarse to fine or back.
+    pub grain_epoch: u64,
+}
+
+impl Topologies {
+    pub fn intern(&mut self, key: &Name, nodes: &Nodes) -> TopoId {
+        if let Some(id) = self.ids.get(key) {
+            return *id;
+        }
+        // Keys come from pod templates; a cluster has a handful.
+        let id = TopoId(u16::try_from(self.list.len()).expect("fewer than 65,536 topology keys"));
+        self.ids.insert(key.clone(), id);
+        self.list.push(Topology {
+            key: key.clone(),
+            domain_of: Vec::new(),
+            ids: LookupMap::default(),
+            members: Vec::new(),
+            inhabited: 0,
+        });
+        for node in nodes.by_name() {
+            self.place(id, node, nodes);
+        }
+        id
+    }
+
+    /// Takes in that a node's labels or presence changed.
+    pub fn node_changed(&mut self, node: NodeId, nodes: &Nodes) {
+        for i in 0..self.list.len() {
+            self.place(TopoId(i as u16), node, nodes);
+        }
+    }
+
+    fn place(&mut self, id: TopoId, node: NodeId, nodes: &Nodes) {
+        let was_fine = self.is_fine(id);
+        let topology = &mut self.list[id.0 as usize];
+        if topology.domain_of.len() <= node.at() {
+            topology.domain_of.resize(node.at() + 1, NO_DOMAIN);
+        }
+        let value = if nodes.is_present(node) { nodes.get(node).labels.get(&topology.key).cloned() } else { None };
+        let new = match value {
+            None => NO_DOMAIN,
+            Some(value) => {
+                let next = topology.members.len() as DomainId;
+                let domain = *topology.ids.or_insert_with(value, || next);
+                if domain == next {
+                    topology.members.push(Vec::new());
+                }
+                domain
+            }
+        };
+        let old = std::mem::replace(&mut topology.domain_of[node.at()], new);
+        if old == new {
+            return;
+        }
+        if old != NO_DOMAIN {
+            let members = &mut topology.members[old as usize];
+            members.retain(|n| *n != node);
+            topology.inhabited -= usize::from(members.is_empty());
+        }
+        if new != NO_DOMAIN {
+            let members = &mut topology.members[new as usize];
+            topology.inhabited += usize::from(members.is_empty());
+            members.push(node);
+        }
+        if self.is_fine(id) != was_fine {
+            self.grain_epoch += 1;
+        }
+    }
+
+    pub fn domain(&self, id: TopoId, node: NodeId) -> DomainId {
+        self.list[id.0 as usize].domain_of.get(node.at()).copied().unwrap_or(NO_DOMAIN)
+    }
+
+    pub fn domains_of_nodes(&self, id: TopoId) -> &[DomainId] {
+        &self.list[id.0 as usize].domain_of
+    }
+
+    /// One more than the largest domain number in use.
+    pub fn domain_limit(&self, id: TopoId) -> usize {
+        self.list[id.0 as usize].members.len()
+    }
+
+    /// How many values the key has among the nodes.
+    pub fn inhabited(&self, id: TopoId) -> usize {
+        self.list[id.0 as usize].inhabited
+    }
+
+    pub fn members(&self, id: TopoId, domain: DomainId) -> &[NodeId] {
+        &self.list[id.0 as usize].members[domain as usize]
+    }
+
+    pub fn is_fine(&self, id: TopoId) -> bool {
+        self.list[id.0 as usize].inhabited > COARSE_MAX
+    }
+
+    pub fn key(&self, id: TopoId) -> &Name {
+        &self.list[id.0 as usize].key
+    }
+}

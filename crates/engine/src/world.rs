@@ -1,0 +1,157 @@
+//! All that is known of the cluster, in the tables that decisions are made from.
+
+use crate::budgets::Budgets;
+use crate::fact::{Name, PodVolume};
+use crate::implied::Implied;
+use crate::nodes::{NodeId, Nodes};
+use crate::pods::{Place, PodId, Pods};
+use crate::relations::{Around, Effects, Relations};
+use crate::resources::ResourceNames;
+use crate::shape::{Compiling, ShapeId, Shapes};
+use crate::statics::Statics;
+use crate::topology::Topologies;
+use crate::volumes::Volumes;
+
+#[derive(Debug, Clone, Default)]
+pub(crate) struct World {
+    pub names: ResourceNames,
+    pub nodes: Nodes,
+    pub pods: Pods,
+    pub shapes: Shapes,
+    pub topologies: Topologies,
+    pub statics: Statics,
+    pub relations: Relations,
+    pub volumes: Volumes,
+    pub budgets: Budgets,
+    pub implied: Implied,
+}
+
+impl World {
+    /// The tables that counting reads, beside the relations themselves.
+    pub fn around(&self) -> Around<'_> {
+        Around { pods: &self.pods, nodes: &self.nodes, topologies: &self.topologies, statics: &self.statics }
+    }
+
+    /// The shape of a pod with this spec and labels, for one more user.
+    pub fn shape(
+        &mut self,
+        spec: &std::sync::Arc<crate::fact::PodSpec>,
+        namespace: &Name,
+        labels: &crate::fact::Labels,
+        owner: Option<&Name>,
+    ) -> ShapeId {
+        let implied = self.implied.selector(namespace, labels, owner);
+        let mut tables = Compiling {
+            names: &mut self.names,
+            nodes: &self.nodes,
+            pods: &self.pods,
+            topologies: &mut self.topologies,
+            relations: &mut self.relations,
+        };
+        self.shapes.intern(spec, namespace, labels, implied, &mut tables)
+    }
+
+    /// Puts a pod onto a node.
+    pub fn enter(&mut self, id: PodId, place: Place, effects: &mut Effects) {
+        self.pods.enter(id, place);
+        let pod = self.pods.get(id);
+        let node = pod.node().expect("a pod enters a node");
+        self.nodes.hold(node, &self.shapes.get(pod.shape).demand, true);
+        if self.nodes.is_present(node) {
+            self.bear(id, node, true, effects);
+        }
+    }
+
+    /// Takes a pod off its node.
+    pub fn leave(&mut self, id: PodId, place: Place, effects: &mut Effects) {
+        let pod = self.pods.get(id);
+        let node = pod.node().expect("a pod leaves a node it is on");
+        self.nodes.hold(node, &self.shapes.get(pod.shape).demand, false);
+        if self.nodes.is_present(node) {
+            self.bear(id, node, false, effects);
+        }
+        self.pods.leave(id, place);
+        self.nodes.forget_if_idle(node);
+    }
+
+    /// A pod on a node that is there bears on others beyond the amounts it holds: by its ports and volumes, by being
+    /// near, and by its terms.
+    fn bear(&mut self, id: PodId, node: NodeId, add: bool, effects: &mut Effects) {
+        let pod = self.pods.get(id);
+        let shape = self.shapes.get(pod.shape);
+        for port in &shape.spec().ports {
+            self.nodes.use_port(node, port, add);
+        }
+        if !shape.spec().volumes.is_empty() {
+            self.use_volumes(id, node, add);
+        }
+        for held in &self.shapes.get(self.pods.get(id).shape).holds {
+            self.relations.hold(held, self.topologies.domain(held.topology, node), add);
+        }
+        let around =
+            Around { pods: &self.pods, nodes: &self.nodes, topologies: &self.topologies, statics: &self.statics };
+        self.relations.count_pod(id, node, add, &around, effects);
+        for touched in effects.touched.drain(..) {
+            self.nodes.touch(touched);
+        }
+    }
+
+    fn use_volumes(&mut self, id: PodId, node: NodeId, add: bool) {
+        let pod = self.pods.get(id);
+        let shape = self.shapes.get(pod.shape);
+        self.volumes.use_claims(shape, add);
+        for volume in &shape.spec().volumes {
+            if let PodVolume::Disk { id, read_only } = volume {
+                self.nodes.use_disk(node, id, *read_only, add);
+            }
+        }
+        for (driver, handle) in self.volumes.attachments(shape, &pod.uid) {
+            self.nodes.use_volume(node, &driver, &handle, add);
+        }
+    }
+
+    /// Notes that a pod began to leave, or that it stays after all. The pod's own fields change in `set`.
+    pub fn change_leaving(
+        &mut self,
+        id: PodId,
+        effects: &mut Effects,
+        set: impl FnOnce(&mut crate::pods::Pod),
+    ) {
+        let before = self.pods.get(id).is_leaving();
+        set(self.pods.get_mut(id));
+        let pod = self.pods.get(id);
+        let (after, node) = (pod.is_leaving(), pod.node());
+        let Some(node) = node.filter(|node| before != after && self.nodes.is_present(*node)) else { return };
+        let around =
+            Around { pods: &self.pods, nodes: &self.nodes, topologies: &self.topologies, statics: &self.statics };
+        self.relations.count_leaving(id, node, after, &around, effects);
+        for touched in effects.touched.drain(..) {
+            self.nodes.touch(touched);
+        }
+        self.nodes.touch(node);
+    }
+
+    /// Runs a change of a node's kind with its pods' bearing taken off before and put back after, since it depends
+    /// on the node's labels.
+    pub fn change_node<T>(
+        &mut self,
+        node: NodeId,
+        effects: &mut Effects,
+        change: impl FnOnce(&mut Nodes, &mut ResourceNames) -> T,
+    ) -> T {
+        let pods = self.pods.on_node(node).to_vec();
+        if self.nodes.is_present(node) {
+            for pod in &pods {
+                self.bear(*pod, node, false, effects);
+            }
+        }
+        let outcome = change(&mut self.nodes, &mut self.names);
+        self.topologies.node_changed(node, &self.nodes);
+        if self.nodes.is_present(node) {
+            for pod in &pods {
+                self.bear(*pod, node, true, effects);
+            }
+        }
+        outcome
+    }
+}
