@@ -8,9 +8,8 @@ use std::cell::RefCell;
 use std::fmt;
 
 use quotient_engine::fact::Amount;
+use quotient_engine::quantity::{Quantity, QuantityError};
 use serde_json::Value;
-
-use crate::quantity::Quantity;
 
 /// One field that could not be read.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -20,6 +19,18 @@ pub(crate) struct Note {
     pub message: String,
 }
 
+impl Note {
+    fn is_of_spec(&self) -> bool {
+        self.field == "spec" || self.field.starts_with("spec.") || self.field.starts_with("spec[")
+    }
+}
+
+impl fmt::Display for Note {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        crate::problem::Problem::from(self.clone()).fmt(f)
+    }
+}
+
 /// What could not be read so far, each field once.
 #[derive(Debug, Default)]
 pub(crate) struct Notes(RefCell<Vec<Note>>);
@@ -27,12 +38,21 @@ pub(crate) struct Notes(RefCell<Vec<Note>>);
 /// The most notes kept for one object: enough to mend it, and a bound on what a hostile one costs.
 const NOTES_MAX: usize = 32;
 
+/// The longest value that a note shows.
+const VALUE_BYTES_MAX: usize = 200;
+
 impl Notes {
     fn push(&self, note: Note) {
         let mut notes = self.0.borrow_mut();
-        if notes.len() < NOTES_MAX && notes.iter().all(|n| n.field != note.field) {
+        // The first about the spec is kept in any case: a pod must not run by a spec that was not read.
+        let has_room = notes.len() < NOTES_MAX || (note.is_of_spec() && !notes.iter().any(Note::is_of_spec));
+        if has_room && notes.iter().all(|n| n.field != note.field) {
             notes.push(note);
         }
+    }
+
+    pub fn is_empty(&self) -> bool {
+        self.0.borrow().is_empty()
     }
 
     pub fn into_vec(self) -> Vec<Note> {
@@ -41,7 +61,7 @@ impl Notes {
 
     /// The first note about a field of the spec, if any.
     pub fn first_of_spec(&self) -> Option<Note> {
-        self.0.borrow().iter().find(|n| n.field == "spec" || n.field.starts_with("spec.")).cloned()
+        self.0.borrow().iter().find(|note| note.is_of_spec()).cloned()
     }
 }
 
@@ -92,11 +112,15 @@ impl<'v, 'p> Cursor<'v, 'p> {
 
     /// Notes that what stands here cannot be used.
     pub fn note(&self, message: impl Into<String>) {
-        self.notes.push(Note {
-            field: self.path.to_string(),
-            value: self.value.map(ToString::to_string),
-            message: message.into(),
-        });
+        // A whole object says less about where the mistake is than its path does.
+        let value = self.value.map(ToString::to_string).filter(|text| text.len() <= VALUE_BYTES_MAX);
+        self.notes.push(Note { field: self.path.to_string(), value, message: message.into() });
+    }
+
+    /// Notes that something is missing in what stands here.
+    pub fn note_missing(&self, name: &str, message: &str) {
+        let path = Path::Field(&self.path, name);
+        self.notes.push(Note { field: path.to_string(), value: None, message: format!("missing: {message}") });
     }
 
     /// The field `name` of the map that stands here.
@@ -193,26 +217,52 @@ impl<'v, 'p> Cursor<'v, 'p> {
         converted
     }
 
-    /// The quantity that stands here, as an amount of `resource`. Not below 0.
-    pub fn amount(&self, resource: &str) -> Option<Amount> {
-        let text = match self.value? {
-            Value::String(text) => text.clone(),
-            Value::Number(number) => number.to_string(),
+    /// The quantity that stands here, if it is one. What is too large for any quantity is noted too.
+    fn parsed_quantity(&self) -> Option<Result<Quantity, QuantityError>> {
+        match self.value? {
+            Value::String(text) => Some(text.parse()),
+            Value::Number(number) => Some(number.to_string().parse()),
             _ => {
                 self.note("expected a quantity");
-                return None;
+                None
             }
+        }
+    }
+
+    /// The quantity that stands here. What does not read as one is noted; what reads as one and is
+    /// larger than any quantity can be is not, because an API server takes it.
+    pub fn quantity(&self) -> Option<Quantity> {
+        match self.parsed_quantity()? {
+            Ok(quantity) => Some(quantity),
+            Err(QuantityError::TooLarge { .. }) => None,
+            Err(error) => {
+                self.note_of_value(&error.to_string());
+                None
+            }
+        }
+    }
+
+    /// The quantity that stands here, as an amount of `resource`. Not below 0.
+    pub fn amount(&self, resource: &str) -> Option<Amount> {
+        let amount = match self.parsed_quantity()? {
+            Ok(quantity) => quantity.amount(resource).map_err(|error| error.to_string()),
+            Err(error) => Err(error.to_string()),
         };
-        match Quantity::parse(&text).and_then(|quantity| quantity.amount(resource)) {
+        match amount {
             Ok(amount) if amount < 0 => {
                 self.note("must not be negative");
                 None
             }
             Ok(amount) => Some(amount),
-            Err(error) => {
-                self.note(error.to_string());
+            Err(message) => {
+                self.note_of_value(&message);
                 None
             }
         }
+    }
+
+    /// Notes a message that starts with the value, which a note has already.
+    fn note_of_value(&self, message: &str) {
+        self.note(message.split_once(": ").map_or(message, |(_, rest)| rest));
     }
 }

@@ -16,7 +16,6 @@ mod node;
 pub mod object;
 mod pod;
 pub mod problem;
-mod quantity;
 pub mod read;
 mod selector;
 pub mod time;

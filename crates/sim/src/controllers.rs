@@ -13,7 +13,7 @@ mod node;
 mod replicaset;
 mod statefulset;
 mod template;
-mod volume;
+pub mod volume;
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -74,7 +74,10 @@ impl Controllers {
             ("", "PersistentVolume") | ("storage.k8s.io", "StorageClass") => {
                 concerns("", "PersistentVolumeClaim", None);
             }
-            ("", "PersistentVolumeClaim") => concerns("", "PersistentVolume", None),
+            ("", "PersistentVolumeClaim") => {
+                let volume = object.and_then(|claim| field::text(claim, "/spec/volumeName"));
+                self.queue.extend(volume.map(volume::volume_key));
+            }
             _ => {}
         }
     }

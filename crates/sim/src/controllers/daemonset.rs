@@ -71,7 +71,7 @@ pub(super) fn reconcile(controllers: &mut Controllers, server: &mut Server, key:
     for (node, _) in places.iter().filter(|(node, place)| **place == Place::Runs && !have.contains_key(*node)) {
         make(controllers, server, key, set, node, &revision);
     }
-    update(server, key, set, &revision, places.len());
+    update(server, key, set, &revision, places.values().filter(|place| **place == Place::Runs).count());
     write_totals(server, key, set, &places);
 }
 
@@ -111,14 +111,7 @@ fn node_of(pod: &Value) -> Option<String> {
     field::text(terms.first()?, "/matchFields/0/values/0").map(str::to_string)
 }
 
-fn make(
-    controllers: &mut Controllers,
-    server: &mut Server,
-    key: &ObjectKey,
-    set: &Value,
-    node: &str,
-    revision: &str,
-) {
+fn make(controllers: &mut Controllers, server: &mut Server, key: &ObjectKey, set: &Value, node: &str, revision: &str) {
     let template = &set["spec"]["template"];
     let name = controllers.next_name(server.store(), key, &key.name, "Pod");
     let mut pod = tolerant(pod(template, &name), template);

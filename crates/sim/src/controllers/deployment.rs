@@ -7,7 +7,7 @@ use super::template::created;
 use super::{Controllers, Rounding, int_or_percent, observed, write_status};
 use crate::field;
 use crate::naming;
-use crate::server::Server;
+use crate::server::{Server, is_over};
 
 const HASH_LABEL: &str = "pod-template-hash";
 const REVISION: &str = "deployment.kubernetes.io/revision";
@@ -112,7 +112,9 @@ fn recreate(server: &mut Server, desired: i64, new: &Generation, old: &[Generati
     for set in old {
         scale(server, set, 0);
     }
-    if old.iter().all(|set| set.have == 0 && set.wanted == 0) {
+    // A pod that is leaving is still there.
+    let is_gone = |set: &Generation| server.store().controlled(&set.key, "Pod").iter().all(|(_, pod)| is_over(pod));
+    if old.iter().all(|set| set.wanted == 0 && is_gone(set)) {
         scale(server, new, desired);
     }
 }

@@ -48,7 +48,8 @@ fn surplus(server: &Server, key: &ObjectKey, count: usize) -> Vec<ObjectKey> {
     let mut ranked: Vec<_> = pods
         .iter()
         .map(|(key, pod)| {
-            let cost: i64 = pod["metadata"]["annotations"][DELETION_COST].as_str().and_then(|c| c.parse().ok()).unwrap_or(0);
+            let cost: i64 =
+                pod["metadata"]["annotations"][DELETION_COST].as_str().and_then(|c| c.parse().ok()).unwrap_or(0);
             let shared = std::cmp::Reverse(neighbours[&field::text(pod, "/spec/nodeName")]);
             let age = std::cmp::Reverse(created(pod));
             ((is_assigned(pod), is_ready(pod), cost, shared, age), *key)
