@@ -5,7 +5,6 @@ mod bench;
 mod commands;
 mod crash;
 mod exit;
-mod junit;
 mod printer;
 mod story;
 mod table;

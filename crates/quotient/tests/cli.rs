@@ -54,7 +54,7 @@ fn pod(name: &str, cpu: &str) -> String {
 apiVersion: v1
 kind: Pod
 metadata: {{name: {name}, namespace: a}}
-spec: {{containers: [{{name: c, resources: {{requests: {{cpu: {cpu}}}}}}}]}}
+spec: {{containers: [{{name: c, image: i, resources: {{requests: {{cpu: {cpu}}}}}}}]}}
 "
     )
 }
@@ -190,7 +190,8 @@ fn a_reader_who_has_seen_enough_is_no_error() {
 #[test]
 fn test_says_what_was_expected_and_found() {
     let good = scenario("    expect: {boundCount: {a: 2}, pending: {a/p-2: NoFittingNode}}\n");
-    let bad = scenario("    expect: {bound: {a/p-2: n-0}, pending: {a/p-0: '*'}, boundCount: {a: 3}, evicted: [a/p-1]}\n");
+    let bad =
+        scenario("    expect: {bound: {a/p-2: n-0}, pending: {a/p-0: '*'}, boundCount: {a: 3}, evicted: [a/p-1]}\n");
     let folder = Folder::with("scenarios", &[("good.yaml", &good), ("bad.yaml", &bad)]);
     insta::assert_snapshot!("test-good", folder.run(&["test", "good.yaml"]));
     insta::assert_snapshot!("test-good-json", folder.run(&["test", "-o", "json", "good.yaml"]));
@@ -205,7 +206,7 @@ fn test_writes_junit() {
     let shown = folder.run(&["test", "--junit", "report.xml", "bad.yaml"]);
     assert!(shown.starts_with("exit code 1\n"), "{shown}");
     let report = fs::read_to_string(folder.0.join("report.xml")).expect("the report was written");
-    assert!(report.contains("<testsuite name=\"quotient\" tests=\"1\" failures=\"1\""), "{report}");
+    assert!(report.contains("<testsuites tests=\"1\" failures=\"1\" errors=\"0\">"), "{report}");
     assert!(report.contains("<failure message="), "{report}");
 }
 
@@ -219,7 +220,7 @@ fn test_refuses_scenarios_that_cannot_be_read() {
         ("unknown-expectation", scenario("    expect: {bond: {}}\n")),
         ("wrong-type", scenario("    wait: [3m]\n")),
         ("duplicate-key", scenario("    wait: 3m\n    wait: 4m\n")),
-        ("quantity", valid.replace("'2'", "1.5GB")),
+        ("quantity", scenario("    expect: {nodes: {n-0: {used: {cpu: 1.5GB}}}}\n")),
         ("no-steps", "apiVersion: quotient.dev/v1alpha1\nkind: Scenario\nmetadata: {name: s}\nspec: {}\n".into()),
         ("no-name", valid.replace("namespace: a, name: p,", "namespace: a,")),
         ("reason-code", scenario("    expect: {pending: {a/p-2: NoFitingNode}}\n")),

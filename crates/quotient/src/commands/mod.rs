@@ -2,6 +2,7 @@
 
 mod bench;
 mod simulate;
+mod test;
 
 use anyhow::Result;
 
@@ -26,6 +27,6 @@ fn dispatch(command: Command) -> Result<Exit> {
     match command {
         Command::Bench(arguments) => bench::run(arguments),
         Command::Simulate(arguments) => simulate::run(arguments),
-        Command::Test(_) => unreachable!(),
+        Command::Test(arguments) => test::run(arguments),
     }
 }

@@ -27,10 +27,11 @@ pub fn run(arguments: SimulateArguments) -> Result<Exit> {
         Ok(inputs) => inputs,
         Err(problems) => return Ok(printer.refuse(&problems)),
     };
-    let problem_count: usize = inputs.iter().map(|input| input.read.problems.len()).sum();
     if inputs.iter().all(|input| input.read.documents.is_empty()) {
         let mut problems: Vec<Problem> = inputs.into_iter().flat_map(|input| input.read.problems).collect();
-        problems.push(Problem::new("the files hold no object that can be read: expected Kubernetes manifests"));
+        if problems.is_empty() {
+            problems.push(Problem::new("the files hold no object: expected Kubernetes manifests"));
+        }
         return Ok(printer.refuse(&problems));
     }
     let setup = Setup { configuration, scheduler_names: scheduler_name.map(|name| vec![name]) };
@@ -45,8 +46,9 @@ pub fn run(arguments: SimulateArguments) -> Result<Exit> {
         story::tell(&mut printer, &report)?;
     } else {
         printer.document(&report)?;
-        if problem_count > 0 {
-            printer.note(format_args!("note: {problem_count} in the input could not be used; see \"problems\""));
+        let left_out: usize = report.steps.iter().map(|step| step.problems.len() + step.rejected.len()).sum();
+        if left_out > 0 {
+            printer.note(format_args!("note: the report has {left_out} under \"problems\" and \"rejected\""));
         }
     }
     printer.finish()?;
