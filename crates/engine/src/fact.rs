@@ -432,17 +432,32 @@ pub enum Fact {
     Namespace(Name, Labels),
     NamespaceGone(Name),
     Budget(BudgetFact),
-    BudgetGone { namespace: Name, name: Name },
+    BudgetGone {
+        namespace: Name,
+        name: Name,
+    },
     Volume(VolumeFact),
     VolumeGone(Name),
     Claim(ClaimFact),
-    ClaimGone { namespace: Name, name: Name },
+    ClaimGone {
+        namespace: Name,
+        name: Name,
+    },
     StorageClass(StorageClassFact),
     StorageClassGone(Name),
     Selector(SelectorFact),
-    SelectorGone { namespace: Name, object: Name },
+    SelectorGone {
+        namespace: Name,
+        object: Name,
+    },
     /// A bind that was decided did not happen; the pod waits again.
-    BindFailed { pod: PodKey, uid: Name },
+    BindFailed {
+        pod: PodKey,
+        uid: Name,
+    },
     /// An eviction that was decided did not happen (refused, or the pod changed meanwhile).
-    EvictFailed { pod: PodKey, uid: Name },
+    EvictFailed {
+        pod: PodKey,
+        uid: Name,
+    },
 }

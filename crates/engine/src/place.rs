@@ -106,9 +106,8 @@ impl World {
             question.spread = shape.spread.iter().map(|s| spread_counter(s, &hard_keys)).collect();
             let soft_keys: &[TopoId] = if shape.spread_implied { &[] } else { &soft_keys };
             question.soft_spread = shape.soft_spread.iter().map(|s| spread_counter(s, soft_keys)).collect();
-            let mut counter = |relation, topology| {
-                relations.counter(&CounterKey { relation, topology, eligible: None }, &around)
-            };
+            let mut counter =
+                |relation, topology| relations.counter(&CounterKey { relation, topology, eligible: None }, &around);
             question.anti_affinity = shape.anti_affinity.iter().map(|t| counter(t.relation, t.topology)).collect();
             question.preferred = shape.preferred.iter().map(|t| counter(t.relation, t.topology)).collect();
             if let Some((relation, keys)) = &shape.affinity {

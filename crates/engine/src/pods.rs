@@ -178,6 +178,11 @@ impl Pods {
         self.iter().filter(|(_, pod)| pod.node().is_some())
     }
 
+    /// The pods that were decided onto a node and not yet seen there.
+    pub fn assumed(&self) -> impl Iterator<Item = &Pod> {
+        self.iter().map(|(_, pod)| pod).filter(|pod| matches!(pod.place, Place::Assumed(_)))
+    }
+
     pub fn iter(&self) -> impl Iterator<Item = (PodId, &Pod)> {
         self.list.iter().enumerate().filter_map(|(i, pod)| pod.as_ref().map(|pod| (PodId(i as u32), pod)))
     }

@@ -83,14 +83,22 @@ impl Queue {
     fn unlist(&mut self, id: GroupId) {
         let group = self.group(id);
         if let Some(turn) = group.turn(id) {
-            if group.resting { self.resting.remove(&turn) } else { self.awake.remove(&turn) };
+            if group.resting {
+                self.resting.remove(&turn)
+            } else {
+                self.awake.remove(&turn)
+            };
         }
     }
 
     fn list(&mut self, id: GroupId) {
         let group = self.group(id);
         if let Some(turn) = group.turn(id) {
-            if group.resting { self.resting.insert(turn) } else { self.awake.insert(turn) };
+            if group.resting {
+                self.resting.insert(turn)
+            } else {
+                self.awake.insert(turn)
+            };
         }
     }
 
@@ -219,10 +227,8 @@ impl Queue {
 
 /// The group that a waiting pod belongs to.
 pub(crate) fn group_key(id: PodId, pod: &Pod, seen_keys: &[Name]) -> GroupKey {
-    let mut labels: Vec<(Name, Name)> = seen_keys
-        .iter()
-        .filter_map(|key| pod.labels.get(key).map(|value| (key.clone(), value.clone())))
-        .collect();
+    let mut labels: Vec<(Name, Name)> =
+        seen_keys.iter().filter_map(|key| pod.labels.get(key).map(|value| (key.clone(), value.clone()))).collect();
     labels.sort();
     GroupKey {
         shape: pod.shape,

@@ -1,6 +1,7 @@
 //! Why a pod waits: one value that everything renders.
 
 use crate::fact::Name;
+use crate::filter::Filter;
 
 /// What kind of reason it is. Where several apply, the first in this order counts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -72,6 +73,8 @@ pub struct Reason {
     /// The quota that refuses, as `Kind/namespace/name`, from the root down where it has parents.
     pub quota: Option<Name>,
     pub numbers: Option<Numbers>,
+    /// For `NoFittingNode`: how many nodes each filter closed, in the order of the filters.
+    pub closed: Vec<(Filter, u32)>,
     /// What would let the pod run, the nearest first.
     pub remedies: Vec<String>,
     /// The other reasons that hold at the same time.

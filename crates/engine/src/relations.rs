@@ -342,9 +342,10 @@ impl Relations {
 
     fn part_has_namespace(&self, part: &Part, namespace: &Name) -> bool {
         part.namespaces.contains(namespace)
-            || part.namespace_selector.as_ref().is_some_and(|selector| {
-                self.namespaces.get(namespace).is_some_and(|labels| selects(selector, labels))
-            })
+            || part
+                .namespace_selector
+                .as_ref()
+                .is_some_and(|selector| self.namespaces.get(namespace).is_some_and(|labels| selects(selector, labels)))
     }
 
     /// The relations that speak of a pod.

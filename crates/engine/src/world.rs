@@ -111,12 +111,7 @@ impl World {
     }
 
     /// Notes that a pod began to leave, or that it stays after all. The pod's own fields change in `set`.
-    pub fn change_leaving(
-        &mut self,
-        id: PodId,
-        effects: &mut Effects,
-        set: impl FnOnce(&mut crate::pods::Pod),
-    ) {
+    pub fn change_leaving(&mut self, id: PodId, effects: &mut Effects, set: impl FnOnce(&mut crate::pods::Pod)) {
         let before = self.pods.get(id).is_leaving();
         set(self.pods.get_mut(id));
         let pod = self.pods.get(id);

@@ -6,8 +6,7 @@ use crate::select::{any_term_matches, term_matches};
 
 pub(crate) fn closes(node: &Node, spec: &PodSpec) -> bool {
     let selected = spec.node_selector.iter().all(|(key, value)| node.labels.get(key) == Some(value));
-    let required =
-        spec.required_nodes.as_ref().is_none_or(|terms| any_term_matches(terms, &node.name, &node.labels));
+    let required = spec.required_nodes.as_ref().is_none_or(|terms| any_term_matches(terms, &node.name, &node.labels));
     !(selected && required)
 }
 

@@ -46,7 +46,8 @@ pub(crate) fn bindings(nodes: &Nodes, node: NodeId, shape: &Shape, volumes: &Vol
     let mut bindings = Vec::new();
     for claim in unbound {
         let key = (claim.namespace.clone(), claim.name.clone());
-        let choice = if claim.selected_node.is_none() { choose(claim, &key, &chosen, nodes, node, volumes) } else { None };
+        let choice =
+            if claim.selected_node.is_none() { choose(claim, &key, &chosen, nodes, node, volumes) } else { None };
         if let Some(volume) = choice {
             chosen.push(volume.name.clone());
             bindings.push(ClaimBinding::Volume { claim: claim.name.clone(), volume: volume.name.clone() });

@@ -132,7 +132,12 @@ impl<'a> Search<'a> {
             }
             let sums = |sorted: &Vec<i128>| {
                 let mut sum = 0;
-                std::iter::once(0).chain(sorted.iter().map(|x| { sum += x; sum })).collect()
+                std::iter::once(0)
+                    .chain(sorted.iter().map(|x| {
+                        sum += x;
+                        sum
+                    }))
+                    .collect()
             };
             largest[i] = sorted.iter().map(sums).collect();
         }

@@ -245,9 +245,8 @@ impl World {
         let mut found = Vec::new();
         for (relation, topology) in rules {
             let domain = self.topologies.domain(topology, node);
-            let near = |pod: &PodId| {
-                self.pods.get(*pod).node().is_some_and(|n| self.topologies.domain(topology, n) == domain)
-            };
+            let near =
+                |pod: &PodId| self.pods.get(*pod).node().is_some_and(|n| self.topologies.domain(topology, n) == domain);
             found.extend(self.relations.placed_ids(relation, &self.pods).into_iter().filter(near));
         }
         for (topology, marks) in question.objecting() {

@@ -1,0 +1,214 @@
+//! Why a pod waits, in words and numbers.
+
+use crate::fact::{Created, Name, PodKey, RequestProblem};
+use crate::filter::{Filter, resources_fit};
+use crate::nodes::NodeId;
+use crate::place::{ClosedCounts, Question};
+use crate::pods::Pod;
+use crate::quantity::canonical;
+use crate::reason::{Code, Numbers, Reason};
+use crate::resources::ResourceId;
+use crate::score::FULL;
+use crate::world::World;
+
+fn plain(code: Code, message: String, remedies: Vec<String>) -> Reason {
+    Reason { code, message, quota: None, numbers: None, closed: Vec::new(), remedies, details: Vec::new() }
+}
+
+/// The pod's request cannot be read.
+pub(crate) fn invalid(problem: &RequestProblem) -> Reason {
+    let message = format!("{}: {}", problem.field, problem.message);
+    plain(Code::InvalidRequest, message, vec![format!("correct {} and create the pod anew", problem.field)])
+}
+
+/// The pod has gates.
+pub(crate) fn gated(gates: &[Name]) -> Reason {
+    let names: Vec<&str> = gates.iter().map(|gate| &**gate).collect();
+    let list = names.join(", ");
+    let message = format!("the pod is not to be scheduled before its gates are removed: {list}");
+    plain(Code::SchedulingGated, message, vec![format!("remove the scheduling gates {list}")])
+}
+
+/// Victims are leaving for the pod.
+pub(crate) fn awaiting(victims: &[(PodKey, Option<Created>)], node: &Name) -> Reason {
+    const SHOWN_MAX: usize = 5;
+    let mut names: Vec<String> = victims.iter().take(SHOWN_MAX).map(|(key, _)| key.to_string()).collect();
+    if victims.len() > SHOWN_MAX {
+        names.push(format!("{} more", victims.len() - SHOWN_MAX));
+    }
+    let since = victims.iter().filter_map(|(_, since)| *since).min();
+    let since = since.map_or(String::new(), |since| format!(", the first since {}", Shown(since)));
+    let (pods, are) = if victims.len() == 1 { ("pod is", "it is") } else { ("pods are", "they are") };
+    let message = format!("{} {pods} leaving to make room on {node}: {}{since}", victims.len(), names.join(", "));
+    plain(Code::AwaitingVictims, message, vec![format!("wait until {are} gone")])
+}
+
+/// A creation time as people write it, to the second.
+struct Shown(Created);
+
+impl std::fmt::Display for Shown {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let seconds = self.0.0.div_euclid(1_000_000);
+        let (days, second) = (seconds.div_euclid(86_400), seconds.rem_euclid(86_400));
+        // Days since 1970 to a date, by counting from March of year 0 in eras of 400 years.
+        let shifted = days + 719_468;
+        let era = shifted.div_euclid(146_097);
+        let day_of_era = shifted.rem_euclid(146_097);
+        let year_of_era = (day_of_era - day_of_era / 1_460 + day_of_era / 36_524 - day_of_era / 146_096) / 365;
+        let day_of_year = day_of_era - (365 * year_of_era + year_of_era / 4 - year_of_era / 100);
+        let month_from_march = (5 * day_of_year + 2) / 153;
+        let day = day_of_year - (153 * month_from_march + 2) / 5 + 1;
+        let month = if month_from_march < 10 { month_from_march + 3 } else { month_from_march - 9 };
+        let year = year_of_era + era * 400 + i64::from(month <= 2);
+        let (hour, minute, second) = (second / 3_600, second / 60 % 60, second % 60);
+        write!(f, "{year:04}-{month:02}-{day:02}T{hour:02}:{minute:02}:{second:02}Z")
+    }
+}
+
+/// The node that comes nearest among those with too little free, and what is missing there.
+struct Nearest {
+    node: NodeId,
+    missing: Vec<(ResourceId, i128)>,
+    /// Whether the node would do if it were empty.
+    large_enough: bool,
+}
+
+impl World {
+    /// How much of what is asked for is missing on a node, in parts of what the node has.
+    pub fn lack(&self, node: NodeId, missing: &[(ResourceId, i128)]) -> i128 {
+        let part = |(resource, amount): &(ResourceId, i128)| {
+            let allocatable = i128::from(self.nodes.allocatable(*resource, node));
+            if allocatable <= 0 { i128::from(u64::MAX) } else { amount * i128::from(FULL) / allocatable }
+        };
+        missing.iter().map(part).sum()
+    }
+
+    /// No node takes the pod.
+    pub fn no_fitting_node(&self, pod: &Pod, question: &Question, closed: &ClosedCounts, leaving: bool) -> Reason {
+        let total = self.nodes.present_count();
+        if total == 0 {
+            let remedies = vec!["add a node".to_owned()];
+            return plain(Code::NoFittingNode, "the cluster has no nodes".to_owned(), remedies);
+        }
+        let counts: Vec<(Filter, u32)> =
+            Filter::ALL.into_iter().map(|f| (f, closed[f as usize])).filter(|(_, n)| *n > 0).collect();
+        let nearest = if closed[Filter::NodeResourcesFit as usize] > 0 { self.nearest(question) } else { None };
+        let mut parts: Vec<String> = Vec::new();
+        for (filter, nodes) in &counts {
+            let mut part = format!("{nodes} {}", filter.sentence());
+            if *filter == Filter::NodeResourcesFit
+                && let Some(nearest) = &nearest
+            {
+                part += &format!(" ({})", self.shortage(nearest));
+            }
+            parts.push(part);
+        }
+        let nodes = if total == 1 { "the one node does not take" } else { "none of the nodes takes" };
+        let count = if total == 1 { String::new() } else { format!(" (of {total})") };
+        let mut message = format!("{nodes} the pod{count}: {}", parts.join("; "));
+        if leaving {
+            message += "; pods that are leaving will make room";
+        }
+        let numbers = nearest.as_ref().map(|nearest| {
+            let (resource, _) = nearest.missing[0];
+            let demand = &self.shapes.get(pod.shape).demand;
+            Numbers {
+                resource: self.names.name(resource).clone(),
+                used: self.nodes.held(resource, nearest.node) + self.nodes.claimed(resource, nearest.node),
+                requested: i128::from(demand.get(resource)),
+                limit: i128::from(self.nodes.allocatable(resource, nearest.node)),
+            }
+        });
+        let mut remedies = Vec::new();
+        if let Some(nearest) = &nearest {
+            remedies.push(self.make_room(nearest));
+        }
+        remedies.extend(counts.iter().filter_map(|(filter, _)| remedy(*filter)).map(str::to_owned));
+        let mut reason = plain(Code::NoFittingNode, message, remedies);
+        reason.numbers = numbers;
+        reason.closed = counts;
+        reason
+    }
+
+    fn nearest(&self, question: &Question) -> Option<Nearest> {
+        let demand = &self.shapes.get(question.shape).demand;
+        let mut nearest: Option<(bool, i128, u64, NodeId)> = None;
+        for i in 0..self.nodes.limit() {
+            let node = NodeId(i as u32);
+            if !self.nodes.is_present(node) || self.statics.get(question.rule).closed_by(node).is_some() {
+                continue;
+            }
+            let missing = resources_fit::missing(&self.nodes, node, demand);
+            if missing.is_empty() {
+                continue;
+            }
+            let too_small = !self.is_large_enough(question, node);
+            let key = (too_small, self.lack(node, &missing), self.nodes.rank(node), node);
+            if nearest.is_none_or(|least| key < least) {
+                nearest = Some(key);
+            }
+        }
+        let (too_small, _, _, node) = nearest?;
+        let missing = resources_fit::missing(&self.nodes, node, demand);
+        Some(Nearest { node, missing, large_enough: !too_small })
+    }
+
+    /// Whether the node's allocatable covers the request.
+    pub fn is_large_enough(&self, question: &Question, node: NodeId) -> bool {
+        let demand = &self.shapes.get(question.shape).demand;
+        demand.amounts.iter().all(|(resource, amount)| self.nodes.allocatable(*resource, node) >= *amount)
+    }
+
+    fn amounts(&self, amounts: &[(ResourceId, i128)]) -> String {
+        let show = |(resource, amount): &(ResourceId, i128)| {
+            let name = self.names.name(*resource);
+            format!("{} {name}", canonical(name, *amount))
+        };
+        amounts.iter().map(show).collect::<Vec<_>>().join(" and ")
+    }
+
+    fn shortage(&self, nearest: &Nearest) -> String {
+        format!("{} comes nearest, short by {}", self.nodes.get(nearest.node).name, self.amounts(&nearest.missing))
+    }
+
+    fn make_room(&self, nearest: &Nearest) -> String {
+        let (node, missing) = (&self.nodes.get(nearest.node).name, self.amounts(&nearest.missing));
+        if nearest.large_enough {
+            format!("free {missing} on {node}, or add a node")
+        } else {
+            format!("ask for less: even if empty, {node} and all others are too small; or add a larger node")
+        }
+    }
+}
+
+fn remedy(filter: Filter) -> Option<&'static str> {
+    match filter {
+        Filter::NodeUnschedulable => Some("uncordon a node"),
+        Filter::TaintToleration => Some("tolerate the taint, or remove it from a node"),
+        Filter::NodeAffinity => Some("loosen the pod's node selector or affinity, or label a node to match"),
+        Filter::NodePorts => Some("use another host port, or none"),
+        Filter::NodeResourcesFit => None,
+        Filter::VolumeRestrictions => Some("wait until the pod that uses the volume is gone"),
+        Filter::NodeVolumeLimits => Some("use fewer volumes, or add a node"),
+        Filter::VolumeBinding => {
+            Some("check that the pod's claims exist, and that a volume can be had on a node it may use")
+        }
+        Filter::VolumeZone => Some("let the pod run in the zone of its volume"),
+        Filter::PodTopologySpread => Some("allow a larger skew, or make room in the emptiest domain"),
+        Filter::InterPodAffinity => Some("loosen the affinity rules between pods, or add a node"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn dates() {
+        let shown = |seconds: i64| Shown(Created(seconds * 1_000_000)).to_string();
+        assert_eq!(shown(0), "1970-01-01T00:00:00Z");
+        assert_eq!(shown(951_782_400), "2000-02-29T00:00:00Z");
+        assert_eq!(shown(1_794_716_103), "2026-11-15T04:15:03Z");
+        assert_eq!(shown(-1), "1969-12-31T23:59:59Z");
+    }
+}
