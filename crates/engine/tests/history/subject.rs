@@ -1,0 +1,121 @@
+//! What a history is told to: the engine, or the reference itself.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use quotient_engine::fact::{Fact, PodKey, Tick};
+use quotient_engine::{Budget, Decision, Decisions, Engine, NodeReport, Reason, Rule, Settings};
+
+use crate::naive::World;
+use crate::naive::cycle::Act;
+
+/// What the tests ask of the engine.
+pub trait Subject {
+    fn new(reserve_after_ms: u64) -> Self;
+    fn observe(&mut self, now: Tick, fact: Fact);
+    fn decide(&mut self, now: Tick) -> Decisions;
+    fn fork(&self) -> Self;
+    fn reason(&self, pod: &PodKey) -> Option<Arc<Reason>>;
+    fn nodes(&self) -> Vec<NodeReport>;
+    fn check_invariants(&self) -> Result<(), String>;
+}
+
+impl Subject for Engine {
+    fn new(reserve_after_ms: u64) -> Self {
+        Engine::new(Settings { reserve_after_ms })
+    }
+
+    fn observe(&mut self, now: Tick, fact: Fact) {
+        self.observe(now, fact);
+    }
+
+    fn decide(&mut self, now: Tick) -> Decisions {
+        self.decide(now, Budget::default())
+    }
+
+    fn fork(&self) -> Self {
+        self.fork()
+    }
+
+    fn reason(&self, pod: &PodKey) -> Option<Arc<Reason>> {
+        self.reason(pod)
+    }
+
+    fn nodes(&self) -> Vec<NodeReport> {
+        self.nodes()
+    }
+
+    fn check_invariants(&self) -> Result<(), String> {
+        self.check_invariants()
+    }
+}
+
+/// The reference in the engine's place: what holds of every engine must hold of it, and the tests can be tested.
+#[derive(Debug, Clone)]
+pub struct Reference {
+    world: World,
+    reasons: BTreeMap<PodKey, Arc<Reason>>,
+}
+
+impl Subject for Reference {
+    fn new(reserve_after_ms: u64) -> Self {
+        Reference { world: World::new(reserve_after_ms), reasons: BTreeMap::new() }
+    }
+
+    fn observe(&mut self, now: Tick, fact: Fact) {
+        self.world.observe(now, fact);
+        let Self { world, reasons } = self;
+        reasons.retain(|key, _| world.pods.get(key).is_some_and(|pod| world.waits(pod)));
+    }
+
+    fn decide(&mut self, now: Tick) -> Decisions {
+        let cycle = self.world.decide(now);
+        let mut list: Vec<Decision> = cycle.acts.into_iter().map(decision).collect();
+        let mut reasons = BTreeMap::new();
+        for (pod, code) in cycle.holds {
+            let message = String::new();
+            let reason = Reason { code, message, quota: None, numbers: None, remedies: vec![], details: vec![] };
+            let reason = Arc::new(reason);
+            if self.reasons.get(&pod) != Some(&reason) {
+                let uid = self.world.pods[&pod].uid.clone();
+                list.push(Decision::Hold { pod: pod.clone(), uid, reason: reason.clone() });
+            }
+            reasons.insert(pod, reason);
+        }
+        self.reasons = reasons;
+        Decisions { list, more: false, wake_at: None }
+    }
+
+    fn fork(&self) -> Self {
+        self.clone()
+    }
+
+    fn reason(&self, pod: &PodKey) -> Option<Arc<Reason>> {
+        self.reasons.get(pod).cloned()
+    }
+
+    fn nodes(&self) -> Vec<NodeReport> {
+        let report = |name| NodeReport { used: self.world.used(name), name: name.clone(), allocatable: vec![] };
+        self.world.nodes.keys().map(report).collect()
+    }
+
+    fn check_invariants(&self) -> Result<(), String> {
+        Ok(())
+    }
+}
+
+fn decision(act: Act) -> Decision {
+    match act {
+        Act::Bind { pod, uid, node, claims } => Decision::Bind { pod, uid, node, claims },
+        Act::Nominate { pod, uid, node } => Decision::Nominate { pod, uid, node },
+        Act::Evict { pod, uid, node, claimant, violates_budget } => Decision::Evict {
+            pod,
+            uid,
+            node,
+            claimant: Some(claimant),
+            rule: Rule::Priority,
+            violates_budget,
+            message: String::new(),
+        },
+    }
+}

@@ -1,0 +1,23 @@
+//! Claims: what a claimant holds, and for how long.
+
+use quotient_engine::fact::{PodFact, PodKey};
+
+use super::world::World;
+
+/// Whether pods are still on their way out for the claimant.
+pub fn awaits_victims(world: &World, claimant: &PodFact) -> bool {
+    let key = claimant.key();
+    world.placed().iter().filter(|p| p.leaving).any(|p| {
+        let decided = world.evicting.get(&p.pod.key());
+        let decided = decided.is_some_and(|e| e.claimant == key && e.claimant_uid == claimant.uid);
+        decided || (p.pod.leaving_since.is_some() && p.pod.victim_of.as_ref() == Some(&key))
+    })
+}
+
+/// The waiting pods whose claim is on a node that is not there, in order.
+pub fn homeless(world: &World) -> Vec<PodKey> {
+    let waiting = super::order::waiting(world).into_iter();
+    let homeless =
+        waiting.filter(|pod| world.claims.get(&pod.key()).is_some_and(|c| !world.nodes.contains_key(&c.node)));
+    homeless.map(PodFact::key).collect()
+}

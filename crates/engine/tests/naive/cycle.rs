@@ -1,0 +1,132 @@
+//! A cycle: turn after turn, from the top after each that changed something, until none does.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use quotient_engine::fact::{Name, PodFact, PodKey, Tick};
+use quotient_engine::{ClaimBinding, Code};
+
+use super::preemption::Outcome;
+use super::world::{Bound, Claim, ClaimKind, Evicting, Promise, World};
+use super::{claims, filters, order, preemption, reserve, scores, volumes};
+
+/// What was decided, without the words.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Act {
+    Bind { pod: PodKey, uid: Name, node: Name, claims: Vec<ClaimBinding> },
+    Evict { pod: PodKey, uid: Name, node: Name, claimant: PodKey, violates_budget: bool },
+    Nominate { pod: PodKey, uid: Name, node: Option<Name> },
+}
+
+/// What a cycle comes to: what to do, in order, and why each of the others waits.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Cycle {
+    pub acts: Vec<Act>,
+    pub holds: BTreeMap<PodKey, Code>,
+}
+
+/// How a turn ends.
+enum Turn {
+    /// Something changed.
+    Acted,
+    Held(Code),
+}
+
+impl World {
+    pub fn decide(&mut self, now: Tick) -> Cycle {
+        let mut cycle = Cycle::default();
+        for key in claims::homeless(self) {
+            self.drop_claim(&key, &mut cycle.acts);
+        }
+        'again: loop {
+            cycle.holds.clear();
+            for key in order::candidates(self) {
+                match self.turn(&key, &mut cycle.acts) {
+                    Turn::Acted => continue 'again,
+                    Turn::Held(code) => drop(cycle.holds.insert(key, code)),
+                }
+            }
+            // Nothing else can be done: who has waited for long may hold a node.
+            let Some((key, node)) = reserve::reserve(self, now) else { break };
+            self.claim(&self.pods[&key].clone(), node, ClaimKind::Reserve, &mut cycle.acts);
+        }
+        for pod in order::waiting(self) {
+            if pod.problem.is_some() {
+                cycle.holds.insert(pod.key(), Code::InvalidRequest);
+            } else if !pod.gates.is_empty() {
+                cycle.holds.insert(pod.key(), Code::SchedulingGated);
+            }
+        }
+        cycle
+    }
+
+    fn turn(&mut self, key: &PodKey, acts: &mut Vec<Act>) -> Turn {
+        let pod = &self.pods[key].clone();
+        let claim = self.claims.get(key).cloned();
+        if let Some(node) = self.place(pod, claim.as_ref()) {
+            self.bind(pod, node, acts);
+            return Turn::Acted;
+        }
+        match &claim {
+            Some(claim) if claim.kind == ClaimKind::Preemption => {
+                if claims::awaits_victims(self, pod) {
+                    return Turn::Held(Code::AwaitingVictims);
+                }
+                self.drop_claim(key, acts);
+            }
+            Some(_) | None => {}
+        }
+        let outcome = preemption::preempt(self, pod);
+        if let Outcome::Evict { node, victims } = outcome {
+            self.claim(pod, node, ClaimKind::Preemption, acts);
+            self.evict(pod, victims, acts);
+            return Turn::Acted;
+        }
+        match claim {
+            Some(claim) if claim.kind == ClaimKind::Preemption => Turn::Acted,
+            Some(claim) if !reserve::still_does(self, pod, &self.nodes[&claim.node]) => {
+                self.drop_claim(key, acts);
+                Turn::Acted
+            }
+            Some(_) | None => Turn::Held(Code::NoFittingNode),
+        }
+    }
+
+    /// The node that takes the pod: the one it claims if that does, otherwise the best.
+    fn place(&self, pod: &PodFact, claim: Option<&Claim>) -> Option<Name> {
+        let view = self.view(pod, &BTreeSet::new());
+        let open = filters::open(&view);
+        let claimed = claim.and_then(|claim| open.iter().find(|node| node.name == claim.node).copied());
+        claimed.or_else(|| scores::best(&view, &open)).map(|node| node.name.clone())
+    }
+
+    fn bind(&mut self, pod: &PodFact, node: Name, acts: &mut Vec<Act>) {
+        let claims = volumes::bindings(self, pod, &self.nodes[&node]).expect("the node took the pod");
+        for binding in &claims {
+            let (ClaimBinding::Volume { claim, .. } | ClaimBinding::Provision { claim }) = binding;
+            let promise = Promise { pod: pod.key(), node: node.clone(), binding: binding.clone() };
+            self.promises.insert((pod.namespace.clone(), claim.clone()), promise);
+        }
+        self.bound.insert(pod.key(), Bound { uid: pod.uid.clone(), node: node.clone() });
+        acts.push(Act::Bind { pod: pod.key(), uid: pod.uid.clone(), node, claims });
+    }
+
+    fn claim(&mut self, pod: &PodFact, node: Name, kind: ClaimKind, acts: &mut Vec<Act>) {
+        self.claims.insert(pod.key(), Claim { node: node.clone(), kind });
+        acts.push(Act::Nominate { pod: pod.key(), uid: pod.uid.clone(), node: Some(node) });
+    }
+
+    fn drop_claim(&mut self, key: &PodKey, acts: &mut Vec<Act>) {
+        self.claims.remove(key);
+        acts.push(Act::Nominate { pod: key.clone(), uid: self.pods[key].uid.clone(), node: None });
+    }
+
+    fn evict(&mut self, claimant: &PodFact, victims: Vec<(PodKey, bool)>, acts: &mut Vec<Act>) {
+        for (key, violates_budget) in victims {
+            let pod = &self.pods[&key];
+            let (uid, node) = (pod.uid.clone(), pod.node.clone().expect("victims are on a node"));
+            let evicting = Evicting { uid: uid.clone(), claimant: claimant.key(), claimant_uid: claimant.uid.clone() };
+            self.evicting.insert(key.clone(), evicting);
+            acts.push(Act::Evict { pod: key, uid, node, claimant: claimant.key(), violates_budget });
+        }
+    }
+}

@@ -1,0 +1,92 @@
+//! Which nodes take a pod, and which filter closes the others.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use quotient_engine::fact::{Effect, HostPort, NodeFact, PODS, PodFact, Taint};
+
+use super::world::{View, World};
+use super::{affinity, labels, spread, volumes};
+
+/// The filters, in the order in which reasons count them.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Filter {
+    NodeUnschedulable,
+    TaintToleration,
+    NodeAffinity,
+    NodePorts,
+    NodeResourcesFit,
+    VolumeRestrictions,
+    NodeVolumeLimits,
+    VolumeBinding,
+    VolumeZone,
+    PodTopologySpread,
+    InterPodAffinity,
+}
+
+/// The first filter that closes the node to the pod of the view, if one does.
+pub fn closed_by(view: &View<'_>, node: &NodeFact) -> Option<Filter> {
+    let filters: [(Filter, fn(&View<'_>, &NodeFact) -> bool); 11] = [
+        (Filter::NodeUnschedulable, unschedulable),
+        (Filter::TaintToleration, |view, node| labels::repelled(&view.pod.spec, node)),
+        (Filter::NodeAffinity, |view, node| !labels::node_matches(&view.pod.spec, node)),
+        (Filter::NodePorts, ports_taken),
+        (Filter::NodeResourcesFit, too_full),
+        (Filter::VolumeRestrictions, volumes::in_use),
+        (Filter::NodeVolumeLimits, volumes::too_many),
+        (Filter::VolumeBinding, |view, node| volumes::bindings(view.world, view.pod, node).is_none()),
+        (Filter::VolumeZone, volumes::wrong_zone),
+        (Filter::PodTopologySpread, spread::violated),
+        (Filter::InterPodAffinity, affinity::violated),
+    ];
+    filters.into_iter().find(|(_, closes)| closes(view, node)).map(|(filter, _)| filter)
+}
+
+/// The nodes that take the pod of the view.
+pub fn open<'a>(view: &View<'a>) -> Vec<&'a NodeFact> {
+    view.world.nodes.values().filter(|node| closed_by(view, node).is_none()).collect()
+}
+
+/// How many nodes each filter closes to the pod as things are.
+pub fn counts(world: &World, pod: &PodFact) -> BTreeMap<Filter, usize> {
+    let view = world.view(pod, &BTreeSet::new());
+    let mut counts = BTreeMap::new();
+    for filter in world.nodes.values().filter_map(|node| closed_by(&view, node)) {
+        *counts.entry(filter).or_default() += 1;
+    }
+    counts
+}
+
+pub fn unschedulable(view: &View<'_>, node: &NodeFact) -> bool {
+    let taint = Taint { key: "node.kubernetes.io/unschedulable".into(), value: "".into(), effect: Effect::NoSchedule };
+    node.unschedulable && !labels::tolerated(&view.pod.spec, &taint)
+}
+
+fn ports_taken(view: &View<'_>, node: &NodeFact) -> bool {
+    let everywhere = |port: &HostPort| &*port.ip == "0.0.0.0";
+    let collide = |a: &HostPort, b: &HostPort| {
+        a.port == b.port && a.protocol == b.protocol && (a.ip == b.ip || everywhere(a) || everywhere(b))
+    };
+    let holders = view.placed_on(node).map(|p| p.pod).chain(view.claimants_of(node));
+    let taken: Vec<&HostPort> = holders.flat_map(|pod| &pod.spec.ports).collect();
+    view.pod.spec.ports.iter().any(|port| taken.iter().any(|other| collide(port, other)))
+}
+
+/// What would be held of a resource on the node with the pod there: used + claimed + request.
+pub fn held_with(view: &View<'_>, node: &NodeFact, resource: &str) -> i128 {
+    let asks = |pod: &PodFact| if resource == PODS { 1 } else { i128::from(pod.spec.requests.get(resource)) };
+    let used: i128 = view.placed_on(node).map(|p| asks(p.pod)).sum();
+    let claimed: i128 = view.claimants_of(node).map(asks).sum();
+    used + claimed + asks(view.pod)
+}
+
+/// The resources that must suffice: those the pod asks for, and `pods`.
+pub fn asked(pod: &PodFact) -> Vec<&str> {
+    let asked = pod.spec.requests.iter().filter(|(_, amount)| *amount > 0).map(|(resource, _)| &**resource);
+    asked.filter(|resource| *resource != PODS).chain([PODS]).collect()
+}
+
+fn too_full(view: &View<'_>, node: &NodeFact) -> bool {
+    asked(view.pod)
+        .into_iter()
+        .any(|resource| held_with(view, node, resource) > i128::from(node.allocatable.get(resource)))
+}
