@@ -1,1 +1,33 @@
+//! Kubernetes objects: reading them, defaulting and checking them, and turning them into engine facts.
+//!
+//! This is the only crate that knows both what an object looks like and what the engine wants to be
+//! told. Objects are plain JSON values here, as they come from a file or from a watch; every reader
+//! looks at the fields it needs and ignores the rest, so that an object of a newer API version is read
+//! as well as it can be. Nothing in this crate talks to a network or reads a clock, and a malformed
+//! object is a [`Problem`] and never a panic.
 
+pub mod admission;
+mod budget;
+pub mod config;
+mod cursor;
+mod intern;
+pub mod kinds;
+mod node;
+pub mod object;
+mod pod;
+pub mod problem;
+pub mod read;
+mod selector;
+pub mod time;
+pub mod translate;
+mod volume;
+mod yaml;
+
+pub use admission::{Admitted, Operation, Rejection, Request, View, admit};
+pub use config::Configuration;
+pub use kinds::Kind;
+pub use object::{ObjectKey, key_of};
+pub use pod::preemption_message;
+pub use problem::Problem;
+pub use read::{Document, Place, Read, read, read_path};
+pub use translate::{Translation, Translator, TranslatorSettings};

@@ -1,0 +1,225 @@
+//! The settings of a cluster: the body of a `QuotientConfiguration`.
+
+use std::path::Path;
+use std::time::Duration;
+
+use serde_json::{Map, Value};
+
+use crate::cursor::{Cursor, Notes};
+use crate::problem::Problem;
+use crate::read;
+use crate::time::parse_duration;
+
+/// The settings. What is left out has its default.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Configuration {
+    /// Pods that name one of these in `spec.schedulerName` are ours.
+    pub scheduler_names: Vec<String>,
+    /// After this long a waiting pod that cannot run may hold a node for itself.
+    pub reserve_after: Duration,
+    /// What a whole NVIDIA GPU counts in gigabytes of GPU memory.
+    pub nvidia_gpu_resource_memory_gb: u32,
+    pub tree: Option<TreeSettings>,
+    pub cards: Option<CardSettings>,
+    pub cross_quota: Option<CrossQuotaSettings>,
+}
+
+/// Settings of quota trees.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct TreeSettings {
+    /// For how long a quota may use more than its runtime before pods of it are evicted.
+    pub revoke_after: Option<Duration>,
+    /// Whether minima are scaled down where they sum up to more than there is.
+    pub scale_min: Option<bool>,
+}
+
+/// Settings of card quotas.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct CardSettings {
+    /// Whether pods with cards go unchecked against cpu and memory quotas.
+    pub card_unlimited_cpu_memory: Option<bool>,
+    /// The weight of the order of nodes by card.
+    pub node_order_weight: Option<i64>,
+}
+
+/// Settings of the caps on GPU nodes: the arguments of the `crossquota` plugin by their own names
+/// (`quota.cpu`, `quota-percentage.memory`, …), as they stand.
+#[derive(Debug, Clone, PartialEq, Default)]
+pub struct CrossQuotaSettings {
+    pub arguments: Map<String, Value>,
+}
+
+impl Default for Configuration {
+    fn default() -> Self {
+        Configuration {
+            scheduler_names: vec!["quotient".to_string()],
+            reserve_after: Duration::from_secs(5 * 60),
+            nvidia_gpu_resource_memory_gb: 16,
+            tree: None,
+            cards: None,
+            cross_quota: None,
+        }
+    }
+}
+
+/// The keys of a configuration.
+const KEYS: [&str; 6] = ["schedulerNames", "reserveAfter", "nvidiaGPUResourceMemoryGB", "tree", "cards", "crossQuota"];
+
+/// The keys that every object has.
+const OBJECT_KEYS: [&str; 3] = ["apiVersion", "kind", "metadata"];
+
+impl Configuration {
+    /// Reads the body of a configuration; `apiVersion`, `kind` and `metadata` may be there or not. All
+    /// problems are given at once.
+    pub fn from_value(value: &Value) -> Result<Configuration, Vec<Problem>> {
+        let notes = Notes::default();
+        let configuration = Self::read_cursor(&Cursor::root(value, &notes));
+        let problems: Vec<Problem> = notes.into_vec().into_iter().map(Problem::from).collect();
+        if problems.is_empty() { Ok(configuration) } else { Err(problems) }
+    }
+
+    /// Reads a file that holds one configuration. An empty file is one with every default.
+    pub fn read_path(path: &Path) -> Result<Configuration, Vec<Problem>> {
+        let file = path.display().to_string();
+        let text = read::read_text(path).map_err(|problem| vec![problem])?;
+        let (values, problems) = read::parse(&file, &text);
+        if !problems.is_empty() {
+            return Err(problems);
+        }
+        let in_file = |problems: Vec<Problem>| problems.into_iter().map(|p| p.in_file(file.as_str())).collect();
+        match &values[..] {
+            [] => Ok(Configuration::default()),
+            [(_, value)] => Self::from_value(value).map_err(in_file),
+            more => Err(in_file(vec![Problem::new(format!("holds {} documents: expected one", more.len()))])),
+        }
+    }
+
+    fn read_cursor(root: &Cursor<'_, '_>) -> Configuration {
+        let defaults = Configuration::default();
+        known_keys(root, &KEYS, &OBJECT_KEYS);
+        let kind = root.field("kind");
+        if kind.str().is_some_and(|kind| kind != "QuotientConfiguration") {
+            kind.note("expected QuotientConfiguration");
+        }
+        let api_version = root.field("apiVersion");
+        if api_version.str().is_some_and(|version| version != "quotient.dev/v1alpha1") {
+            api_version.note("expected quotient.dev/v1alpha1");
+        }
+        let scheduler_names = root.field("schedulerNames");
+        let names: Vec<String> = scheduler_names.strs().into_iter().map(str::to_string).collect();
+        if scheduler_names.exists() && (names.is_empty() || names.iter().any(String::is_empty)) {
+            scheduler_names.note("expected at least one name, and none that is empty");
+        }
+        let memory = root.field("nvidiaGPUResourceMemoryGB");
+        let cross_quota = root.field("crossQuota");
+        if cross_quota.value().is_some_and(|value| !value.is_object()) {
+            cross_quota.note("expected a map");
+        }
+        Configuration {
+            scheduler_names: if scheduler_names.exists() { names } else { defaults.scheduler_names },
+            reserve_after: duration(&root.field("reserveAfter")).unwrap_or(defaults.reserve_after),
+            nvidia_gpu_resource_memory_gb: memory.int().unwrap_or(defaults.nvidia_gpu_resource_memory_gb),
+            tree: tree(&root.field("tree")),
+            cards: cards(&root.field("cards")),
+            cross_quota: cross_quota
+                .value()
+                .and_then(Value::as_object)
+                .map(|arguments| CrossQuotaSettings { arguments: arguments.clone() }),
+        }
+    }
+}
+
+fn tree(at: &Cursor<'_, '_>) -> Option<TreeSettings> {
+    at.value()?;
+    known_keys(at, &["revokeAfter", "scaleMin"], &[]);
+    Some(TreeSettings { revoke_after: duration(&at.field("revokeAfter")), scale_min: at.field("scaleMin").bool() })
+}
+
+fn cards(at: &Cursor<'_, '_>) -> Option<CardSettings> {
+    at.value()?;
+    known_keys(at, &["cardUnlimitedCpuMemory", "nodeOrderWeight"], &[]);
+    Some(CardSettings {
+        card_unlimited_cpu_memory: at.field("cardUnlimitedCpuMemory").bool(),
+        node_order_weight: at.field("nodeOrderWeight").int(),
+    })
+}
+
+fn duration(at: &Cursor<'_, '_>) -> Option<Duration> {
+    let text = at.str()?;
+    parse_duration(text).map_err(|message| at.note(message)).ok()
+}
+
+/// Notes every key that is in neither list: a misspelt setting must not silently keep its default.
+fn known_keys(at: &Cursor<'_, '_>, known: &[&str], also: &[&str]) {
+    for (key, value) in at.entries() {
+        if !known.contains(&key) && !also.contains(&key) {
+            value.note(format!("is not a key that is known: expected one of {}", known.join(", ")));
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    fn lines(value: &Value) -> Vec<String> {
+        let problems = Configuration::from_value(value).expect_err("problems");
+        problems.iter().map(ToString::to_string).collect()
+    }
+
+    #[test]
+    fn an_empty_one_has_every_default() {
+        assert_eq!(Configuration::from_value(&json!({})), Ok(Configuration::default()));
+    }
+
+    #[test]
+    fn every_key_is_read() {
+        let value = json!({
+            "apiVersion": "quotient.dev/v1alpha1",
+            "kind": "QuotientConfiguration",
+            "schedulerNames": ["a", "b"],
+            "reserveAfter": "1h30m",
+            "nvidiaGPUResourceMemoryGB": 8,
+            "tree": {"revokeAfter": "2m", "scaleMin": true},
+            "cards": {"cardUnlimitedCpuMemory": false, "nodeOrderWeight": 1},
+            "crossQuota": {"quota.cpu": "32", "crossQuotaWeight": 10},
+        });
+        let expected = Configuration {
+            scheduler_names: vec!["a".into(), "b".into()],
+            reserve_after: Duration::from_secs(5400),
+            nvidia_gpu_resource_memory_gb: 8,
+            tree: Some(TreeSettings { revoke_after: Some(Duration::from_secs(120)), scale_min: Some(true) }),
+            cards: Some(CardSettings { card_unlimited_cpu_memory: Some(false), node_order_weight: Some(1) }),
+            cross_quota: Some(CrossQuotaSettings {
+                arguments: value["crossQuota"].as_object().cloned().unwrap_or_default(),
+            }),
+        };
+        assert_eq!(Configuration::from_value(&value), Ok(expected));
+    }
+
+    #[test]
+    fn what_is_wrong_is_said_all_at_once() {
+        let value = json!({
+            "kind": "Pod",
+            "reserveAfer": "5m",
+            "reserveAfter": "5 minutes",
+            "schedulerNames": [],
+            "nvidiaGPUResourceMemoryGB": -1,
+            "tree": {"revoke": 1},
+            "cards": [],
+            "crossQuota": "none",
+        });
+        let expected = [
+            r#"reserveAfer: "5m": is not a key that is known: expected one of schedulerNames, reserveAfter, nvidiaGPUResourceMemoryGB, tree, cards, crossQuota"#,
+            r#"kind: "Pod": expected QuotientConfiguration"#,
+            r#"schedulerNames: []: expected at least one name, and none that is empty"#,
+            r#"crossQuota: "none": expected a map"#,
+            r#"reserveAfter: "5 minutes": expected a duration such as 30s, 5m or 1h30m"#,
+            "nvidiaGPUResourceMemoryGB: -1: is out of range",
+            "tree.revoke: 1: is not a key that is known: expected one of revokeAfter, scaleMin",
+            "cards: []: expected a map",
+        ];
+        assert_eq!(lines(&value), expected);
+    }
+}

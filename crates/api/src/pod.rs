@@ -1,0 +1,190 @@
+//! Pods.
+
+pub(crate) mod affinity;
+pub(crate) mod requests;
+mod volumes;
+
+use quotient_engine::fact::{
+    Amounts, Created, HostPort, Labels, Name, Phase, PodFact, PodKey, PodSpec, RequestProblem,
+};
+
+use crate::cursor::{Cursor, Notes};
+use crate::intern::Interner;
+use crate::object::ObjectKey;
+use crate::selector::labels;
+use crate::time::parse_timestamp;
+
+/// The scheduler of pods that name none.
+pub(crate) const DEFAULT_SCHEDULER: &str = "default-scheduler";
+
+/// What the `DisruptionTarget` condition of a victim says; who the victim makes room for is read back
+/// from it after a restart.
+pub fn preemption_message(claimant: &PodKey) -> String {
+    format!("preempted by quotient for {claimant}")
+}
+
+/// Whom the message of a `DisruptionTarget` condition names as the claimant.
+fn claimant_of(message: &str) -> Option<PodKey> {
+    let (_, claimant) = message.rsplit_once(" for ")?;
+    let (namespace, name) = claimant.split_once('/')?;
+    let is_name = |text: &str| !text.is_empty() && !text.contains([' ', '/']);
+    (is_name(namespace) && is_name(name)).then(|| PodKey { namespace: namespace.into(), name: name.into() })
+}
+
+/// What there is to tell about a pod. `ours` says whether a scheduler's name is ours.
+pub(crate) fn pod(
+    root: &Cursor<'_, '_>,
+    notes: &Notes,
+    key: &ObjectKey,
+    ours: impl Fn(&str) -> bool,
+    interner: &mut Interner,
+) -> PodFact {
+    let (metadata, spec, status) = (root.field("metadata"), root.field("spec"), root.field("status"));
+    let namespace = interner.name(key.namespace.as_deref().unwrap_or_default());
+    let labels = labels(&metadata.field("labels"), interner);
+    let own = affinity::Own { namespace: &namespace, labels: &labels };
+    let pod_spec = pod_spec(&spec, &key.name, &own, interner);
+    let node = spec.field("nodeName").non_empty_str().map(|name| interner.name(name));
+    let phase = phase(&status.field("phase"), node.is_some());
+    let gates =
+        spec.field("schedulingGates").items().filter_map(|gate| gate.field("name").str().map(Name::from)).collect();
+    let scheduler = spec.field("schedulerName").non_empty_str().unwrap_or(DEFAULT_SCHEDULER);
+    PodFact {
+        uid: metadata.field("uid").str().unwrap_or_default().into(),
+        created: timestamp(&metadata.field("creationTimestamp")).unwrap_or_default(),
+        priority: spec.field("priority").int().unwrap_or(0),
+        never_preempts: spec.field("preemptionPolicy").str() == Some("Never"),
+        nominated: status.field("nominatedNodeName").non_empty_str().map(|name| interner.name(name)),
+        victim_of: victim_of(&status),
+        leaving_since: timestamp(&metadata.field("deletionTimestamp")),
+        ours: ours(scheduler),
+        owner: owner(&metadata).map(|owner| interner.name(&owner)),
+        spec: interner.spec(pod_spec),
+        name: key.name.clone(),
+        namespace,
+        labels,
+        phase,
+        node,
+        gates,
+        // Last, when everything was looked at.
+        problem: notes
+            .first_of_spec()
+            .map(|note| RequestProblem { message: note_message(&note).into(), field: note.field.into() }),
+    }
+}
+
+/// What is wrong with the field, without its name.
+fn note_message(note: &crate::cursor::Note) -> String {
+    match &note.value {
+        Some(value) => format!("{value}: {}", note.message),
+        None => note.message.clone(),
+    }
+}
+
+/// The spec of a pod named `name`.
+fn pod_spec(spec: &Cursor<'_, '_>, name: &str, own: &affinity::Own<'_>, interner: &mut Interner) -> PodSpec {
+    let (requests, assumed) = requests::requests(spec, interner);
+    PodSpec { requests, assumed, ..placement(spec, name, own, interner) }
+}
+
+/// Everything of a spec but what the pod asks for.
+fn placement(spec: &Cursor<'_, '_>, name: &str, own: &affinity::Own<'_>, interner: &mut Interner) -> PodSpec {
+    let affinity = spec.field("affinity");
+    let (near, apart) = (affinity.field("podAffinity"), affinity.field("podAntiAffinity"));
+    PodSpec {
+        requests: Amounts::default(),
+        assumed: (0, 0),
+        node_selector: labels(&spec.field("nodeSelector"), interner),
+        required_nodes: affinity::required_nodes(&affinity, interner),
+        preferred_nodes: affinity::preferred_nodes(&affinity, interner),
+        tolerations: affinity::tolerations(spec, interner),
+        spread: affinity::spread(spec, own, interner),
+        affinity: affinity::required_pods(&near, own, interner),
+        anti_affinity: affinity::required_pods(&apart, own, interner),
+        preferred_affinity: affinity::preferred_pods(&near, own, interner),
+        preferred_anti_affinity: affinity::preferred_pods(&apart, own, interner),
+        ports: host_ports(spec, interner),
+        volumes: volumes::volumes(spec, name, interner),
+        images: images(spec, interner),
+    }
+}
+
+/// Reads a spec for what is noted about it: terms, tolerations, ports and volumes that cannot be read.
+pub(crate) fn read_placement(spec: &Cursor<'_, '_>) {
+    let own = affinity::Own { namespace: &Name::default(), labels: &Labels::default() };
+    placement(spec, "", &own, &mut Interner::default());
+}
+
+/// A pod without a phase has just been created; one that says where it is counts as running there.
+fn phase(at: &Cursor<'_, '_>, has_node: bool) -> Phase {
+    let default = if has_node { Phase::Running } else { Phase::Pending };
+    match at.non_empty_str() {
+        None => default,
+        Some("Pending") => Phase::Pending,
+        Some("Running") => Phase::Running,
+        Some("Succeeded") => Phase::Succeeded,
+        Some("Failed") => Phase::Failed,
+        // The node has not been heard of: the pod still holds what it holds.
+        Some("Unknown") => default,
+        Some(_) => {
+            at.note("expected Pending, Running, Succeeded or Failed");
+            default
+        }
+    }
+}
+
+fn timestamp(at: &Cursor<'_, '_>) -> Option<Created> {
+    let text = at.str()?;
+    parse_timestamp(text).map_err(|message| at.note(message)).ok().map(Created)
+}
+
+/// The controller that made the pod, as `Kind/name`.
+fn owner(metadata: &Cursor<'_, '_>) -> Option<String> {
+    let owners = metadata.field("ownerReferences");
+    let controller = owners.items().find(|owner| owner.field("controller").bool() == Some(true))?;
+    Some(format!("{}/{}", controller.field("kind").str()?, controller.field("name").str()?))
+}
+
+fn victim_of(status: &Cursor<'_, '_>) -> Option<PodKey> {
+    let conditions = status.field("conditions");
+    let target = conditions.items().find(|condition| {
+        condition.field("type").str() == Some("DisruptionTarget") && condition.field("status").str() == Some("True")
+    })?;
+    claimant_of(target.field("message").str()?)
+}
+
+/// The ports of the node that containers and sidecars take. Where the pod lives in the node's network,
+/// every port is one.
+fn host_ports(spec: &Cursor<'_, '_>, interner: &mut Interner) -> Vec<HostPort> {
+    let host_network = spec.field("hostNetwork").bool().unwrap_or(false);
+    let (containers, init) = (spec.field("containers"), spec.field("initContainers"));
+    let running = containers.items().chain(init.items().filter(requests::is_sidecar));
+    let mut ports = Vec::new();
+    for container in running {
+        for port in container.field("ports").items() {
+            let host_port = port.field("hostPort").int::<u16>().filter(|port| *port != 0);
+            let container_port = port.field("containerPort").int::<u16>().filter(|_| host_network);
+            let Some(number) = host_port.or(container_port).filter(|port| *port != 0) else { continue };
+            ports.push(HostPort {
+                ip: interner.name(port.field("hostIP").non_empty_str().unwrap_or("0.0.0.0")),
+                protocol: interner.name(port.field("protocol").non_empty_str().unwrap_or("TCP")),
+                port: number,
+            });
+        }
+    }
+    ports
+}
+
+/// The images of containers and init containers.
+fn images(spec: &Cursor<'_, '_>, interner: &mut Interner) -> Vec<Name> {
+    let (containers, init) = (spec.field("containers"), spec.field("initContainers"));
+    let images =
+        init.items().chain(containers.items()).filter_map(|container| container.field("image").non_empty_str());
+    images.map(|image| interner.name(&normalized_image(image))).collect()
+}
+
+/// The name a node would know the image by: with a tag, `latest` where neither tag nor digest is given.
+fn normalized_image(image: &str) -> String {
+    // A colon before the last slash belongs to the registry's port.
+    if image.rfind(':') <= image.rfind('/') { format!("{image}:latest") } else { image.to_string() }
+}

@@ -1,0 +1,134 @@
+//! What a pod asks for, as Kubernetes counts it.
+//!
+//! Containers run together and are summed. Init containers run one after another before them, so that
+//! the largest counts, and a sidecar (an init container that keeps running) counts beside everything
+//! that starts after it. What the pod itself asks for stands for what its containers do, and the
+//! overhead of its runtime comes on top. A limit stands for a request that is not given.
+
+use std::collections::BTreeMap;
+
+use quotient_engine::fact::{Amount, Amounts, CPU, MEMORY, PODS};
+
+use crate::cursor::Cursor;
+use crate::intern::Interner;
+
+/// What a container that asks for no cpu is taken to use, for scoring: 100m.
+pub(crate) const ASSUMED_CPU: Amount = 100;
+/// What a container that asks for no memory is taken to use, for scoring: 200Mi.
+pub(crate) const ASSUMED_MEMORY: Amount = 200 * 1024 * 1024;
+
+/// Amounts by resource, as they are summed up. 128 bits hold any sum of what 64 bits hold.
+type Sums<'v> = BTreeMap<&'v str, i128>;
+
+/// What a pod asks for, and what scoring takes it to use (cpu, memory).
+pub(crate) fn requests(spec: &Cursor<'_, '_>, interner: &mut Interner) -> (Amounts, (Amount, Amount)) {
+    let containers: Vec<Sums<'_>> = spec.field("containers").items().map(|c| container(&c)).collect();
+    let init: Vec<(bool, Sums<'_>)> =
+        spec.field("initContainers").items().map(|c| (is_sidecar(&c), container(&c))).collect();
+    let pod = pod_level(spec, &containers, &init);
+    let overhead: Sums<'_> = amounts(&spec.field("overhead"));
+
+    let total = |containers: &[Sums<'_>], init: &[(bool, Sums<'_>)]| {
+        let mut total = aggregate(containers, init);
+        total.extend(pod.iter());
+        add(&mut total, &overhead);
+        total.into_iter().map(|(resource, amount)| (resource.to_string(), amount)).collect::<BTreeMap<_, _>>()
+    };
+    let exact = total(&containers, &init);
+    let assumed_containers: Vec<Sums<'_>> = containers.iter().cloned().map(with_assumed).collect();
+    let assumed_init: Vec<(bool, Sums<'_>)> =
+        init.iter().map(|(sidecar, sums)| (*sidecar, with_assumed(sums.clone()))).collect();
+    let assumed = total(&assumed_containers, &assumed_init);
+
+    let fit = |resource: &str, amount: i128| {
+        Amount::try_from(amount)
+            .map_err(|_| spec.note(format!("asks for {amount} of {resource} in total, more than can be counted")))
+            .unwrap_or(Amount::MAX)
+    };
+    let assumed_of = |resource: &str| assumed.get(resource).copied().unwrap_or(0);
+    let assumed = (fit(CPU, assumed_of(CPU)), fit(MEMORY, assumed_of(MEMORY)));
+    let requests = exact
+        .into_iter()
+        .filter(|(resource, amount)| *amount != 0 && resource != PODS)
+        .map(|(resource, amount)| (interner.name(&resource), fit(&resource, amount)))
+        .collect();
+    (requests, assumed)
+}
+
+/// Whether an init container keeps running beside the containers.
+pub(crate) fn is_sidecar(container: &Cursor<'_, '_>) -> bool {
+    container.field("restartPolicy").str() == Some("Always")
+}
+
+/// What one container asks for. A resource that is asked for with 0 is there, as 0.
+fn container<'v>(at: &Cursor<'v, '_>) -> Sums<'v> {
+    let resources = at.field("resources");
+    let mut sums = amounts(&resources.field("limits"));
+    sums.extend(amounts(&resources.field("requests")));
+    sums
+}
+
+/// The resources that a pod as a whole can ask for.
+fn is_pod_level(resource: &str) -> bool {
+    resource == CPU || resource == MEMORY || resource.starts_with("hugepages-")
+}
+
+/// What the pod as a whole asks for: what it says, else what its containers ask for, else its limit.
+fn pod_level<'v>(spec: &Cursor<'v, '_>, containers: &[Sums<'v>], init: &[(bool, Sums<'v>)]) -> Sums<'v> {
+    let resources = spec.field("resources");
+    let mut sums = amounts(&resources.field("limits"));
+    sums.retain(|resource, _| is_pod_level(resource));
+    if !sums.is_empty() {
+        let aggregate = aggregate(containers, init);
+        for (resource, amount) in &mut sums {
+            *amount = aggregate.get(resource).copied().unwrap_or(*amount);
+        }
+    }
+    sums.extend(amounts(&resources.field("requests")).into_iter().filter(|(resource, _)| is_pod_level(resource)));
+    sums
+}
+
+/// What containers ask for together, init containers considered.
+fn aggregate<'v>(containers: &[Sums<'v>], init: &[(bool, Sums<'v>)]) -> Sums<'v> {
+    let mut running = Sums::new();
+    containers.iter().for_each(|sums| add(&mut running, sums));
+    let mut sidecars = Sums::new();
+    let mut starting = Sums::new();
+    for (is_sidecar, sums) in init {
+        let mut now = sidecars.clone();
+        add(&mut now, sums);
+        raise(&mut starting, &now);
+        if *is_sidecar {
+            add(&mut running, sums);
+            sidecars = now;
+        }
+    }
+    raise(&mut running, &starting);
+    running
+}
+
+/// Adds to each amount.
+fn add<'v>(sums: &mut Sums<'v>, other: &Sums<'v>) {
+    for (resource, amount) in other {
+        *sums.entry(resource).or_default() += amount;
+    }
+}
+
+/// Raises each amount to at least the other.
+fn raise<'v>(sums: &mut Sums<'v>, other: &Sums<'v>) {
+    for (resource, amount) in other {
+        let sum = sums.entry(resource).or_default();
+        *sum = (*sum).max(*amount);
+    }
+}
+
+fn with_assumed(mut sums: Sums<'_>) -> Sums<'_> {
+    sums.entry(CPU).or_insert(ASSUMED_CPU.into());
+    sums.entry(MEMORY).or_insert(ASSUMED_MEMORY.into());
+    sums
+}
+
+/// The map of quantities at `at`.
+fn amounts<'v>(at: &Cursor<'v, '_>) -> Sums<'v> {
+    at.entries().filter_map(|(resource, value)| Some((resource, value.amount(resource)?.into()))).collect()
+}

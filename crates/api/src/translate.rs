@@ -1,0 +1,137 @@
+//! From objects to facts: what the engine is told when an object is seen or gone.
+
+use quotient_engine::Fact;
+use quotient_engine::fact::{Name, PodKey, SelectorFact};
+use serde_json::Value;
+
+use crate::cursor::{Cursor, Notes};
+use crate::intern::Interner;
+use crate::object::{ObjectKey, key_of};
+use crate::problem::Problem;
+use crate::selector::{label_selector, labels, map_selector};
+use crate::{budget, node, pod, volume};
+
+/// What can be set about the translation.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct TranslatorSettings {
+    /// The values of `spec.schedulerName` that make a pod ours. `None`: every pod is.
+    pub scheduler_names: Option<Vec<String>>,
+    /// Whether pods without spread constraints are spread by the Services and controllers that select
+    /// them, as Kubernetes does by default.
+    pub default_topology: bool,
+}
+
+impl Default for TranslatorSettings {
+    fn default() -> Self {
+        TranslatorSettings { scheduler_names: None, default_topology: true }
+    }
+}
+
+/// What an object means for the engine, and what in it could not be read.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Translation {
+    pub facts: Vec<Fact>,
+    pub problems: Vec<Problem>,
+}
+
+/// Turns objects into facts. It remembers nothing about objects but equal parts it can share.
+#[derive(Debug, Default)]
+pub struct Translator {
+    settings: TranslatorSettings,
+    interner: Interner,
+}
+
+impl Translator {
+    /// A translator with these settings.
+    pub fn new(settings: TranslatorSettings) -> Self {
+        Translator { settings, interner: Interner::default() }
+    }
+
+    /// What there is to tell about an object that was seen, new or changed. Objects of kinds that mean
+    /// nothing to the engine give no facts.
+    pub fn upsert(&mut self, object: &Value) -> Translation {
+        let key = match key_of(object) {
+            Ok(key) => key,
+            Err(problem) => return Translation { facts: Vec::new(), problems: vec![problem] },
+        };
+        let notes = Notes::default();
+        let facts = self.seen(&key, &Cursor::root(object, &notes), &notes).into_iter().collect();
+        let problems = notes.into_vec().into_iter().map(|note| Problem::from(note).of_object(&key)).collect();
+        Translation { facts, problems }
+    }
+
+    /// What there is to tell about an object that is gone.
+    pub fn remove(&mut self, key: &ObjectKey) -> Translation {
+        Translation { facts: self.gone(key).into_iter().collect(), problems: Vec::new() }
+    }
+
+    fn seen(&mut self, key: &ObjectKey, root: &Cursor<'_, '_>, notes: &Notes) -> Option<Fact> {
+        let Translator { settings, interner } = self;
+        let name = &key.name;
+        let fact = match (key.group, key.kind) {
+            ("", "Pod") => {
+                let ours = |scheduler: &str| {
+                    settings.scheduler_names.as_ref().is_none_or(|names| names.iter().any(|name| name == scheduler))
+                };
+                Fact::Pod(pod::pod(root, notes, key, ours, interner))
+            }
+            ("", "Node") => Fact::Node(node::node(root, name, interner)),
+            ("", "Namespace") => {
+                let metadata = root.field("metadata");
+                Fact::Namespace(interner.name(name), labels(&metadata.field("labels"), interner))
+            }
+            ("", "PersistentVolume") => Fact::Volume(volume::volume(root, name, interner)),
+            ("", "PersistentVolumeClaim") => Fact::Claim(volume::claim(root, key, interner)),
+            ("storage.k8s.io", "StorageClass") => Fact::StorageClass(volume::storage_class(root, name, interner)),
+            ("storage.k8s.io", "CSINode") => Fact::AttachLimits(node::attach_limits(root, name, interner)),
+            ("policy", "PodDisruptionBudget") => Fact::Budget(budget::budget(root, key, interner)),
+            kind if selects_pods(kind) && settings.default_topology => {
+                let spec = root.field("spec");
+                let at = spec.field("selector");
+                // A Service and a ReplicationController select by a plain map, the others by a selector.
+                let selector = match key.group {
+                    "" => map_selector(&at, interner),
+                    _ => label_selector(&at, interner),
+                };
+                let (namespace, object) = selector_key(key);
+                match selector {
+                    Some(selector) => Fact::Selector(SelectorFact { object, namespace, selector }),
+                    None => Fact::SelectorGone { namespace, object },
+                }
+            }
+            _ => return None,
+        };
+        Some(fact)
+    }
+
+    fn gone(&self, key: &ObjectKey) -> Option<Fact> {
+        let name = key.name.clone();
+        let namespace = || key.namespace.clone().unwrap_or_default();
+        let fact = match (key.group, key.kind) {
+            ("", "Pod") => Fact::PodGone(PodKey { namespace: namespace(), name }),
+            ("", "Node") => Fact::NodeGone(name),
+            ("", "Namespace") => Fact::NamespaceGone(name),
+            ("", "PersistentVolume") => Fact::VolumeGone(name),
+            ("", "PersistentVolumeClaim") => Fact::ClaimGone { namespace: namespace(), name },
+            ("storage.k8s.io", "StorageClass") => Fact::StorageClassGone(name),
+            ("storage.k8s.io", "CSINode") => Fact::AttachLimitsGone(name),
+            ("policy", "PodDisruptionBudget") => Fact::BudgetGone { namespace: namespace(), name },
+            kind if selects_pods(kind) && self.settings.default_topology => {
+                let (namespace, object) = selector_key(key);
+                Fact::SelectorGone { namespace, object }
+            }
+            _ => return None,
+        };
+        Some(fact)
+    }
+}
+
+/// Whether objects of a kind name a set of pods that is spread by default.
+fn selects_pods((group, kind): (&str, &str)) -> bool {
+    matches!((group, kind), ("", "Service" | "ReplicationController") | ("apps", "ReplicaSet" | "StatefulSet"))
+}
+
+/// The namespace and `Kind/name` of an object that names a set of pods.
+fn selector_key(key: &ObjectKey) -> (Name, Name) {
+    (key.namespace.clone().unwrap_or_default(), format!("{}/{}", key.kind, key.name).into())
+}

@@ -1,0 +1,394 @@
+//! YAML as JSON values, document by document.
+//!
+//! Values are built from the parser's events instead of through serde, for three reasons: a document
+//! that is broken does not cost the ones after it, every document has its line, and numbers keep their
+//! text where a binary floating-point number could not (quantities must come through exactly).
+//!
+//! Scalars are read by the core schema of YAML 1.2: `yes`, `on` and `n` are texts, `true` is not. A
+//! whole number with leading zeroes is a text, because parsers do not agree what it is.
+
+use std::collections::HashMap;
+
+use serde_json::{Map, Number, Value};
+use serde_saphyr::granit_parser::{Event, Parser, ScalarStyle, Span};
+
+/// A place in a text, both counted from 1.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Position {
+    pub line: usize,
+    pub column: usize,
+}
+
+impl From<Span> for Position {
+    fn from(span: Span) -> Self {
+        Position { line: span.start.line(), column: span.start.col() + 1 }
+    }
+}
+
+/// What is wrong with a text, and where.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Fault {
+    pub position: Position,
+    pub message: String,
+}
+
+/// One document: its first line with its value, or what is wrong with it.
+pub(crate) type Parsed = Result<(usize, Value), Fault>;
+
+/// The most values that aliases may stand for in one text. Real manifests stay far below; a text made
+/// of aliases to aliases does not get to fill the memory.
+const ALIASED_VALUES_MAX: usize = 100_000;
+
+/// Reads all documents of a text. Empty ones are left out.
+pub(crate) fn parse(text: &str) -> Vec<Parsed> {
+    let mut parser = Parser::new_from_str(text);
+    let mut documents = Vec::new();
+    let mut aliased_values = 0;
+    let mut builder = Builder::new(&mut aliased_values);
+    loop {
+        let fault = match parser.next_event() {
+            None => break,
+            Some(Err(error)) => {
+                let marker = error.marker();
+                let position = Position { line: marker.line(), column: marker.col() + 1 };
+                Fault { position, message: format!("not YAML: {}", error.info()) }
+            }
+            Some(Ok((event, span))) => match builder.take(event, span.into()) {
+                Err(fault) => fault,
+                Ok(None) => continue,
+                Ok(Some((_, Value::Null))) => continue,
+                Ok(Some(document)) => {
+                    documents.push(Ok(document));
+                    continue;
+                }
+            },
+        };
+        documents.push(Err(fault));
+        builder.abandon();
+        if !parser.proceed_next_document().unwrap_or(false) {
+            break;
+        }
+    }
+    documents
+}
+
+/// A list or map whose end has not been seen.
+#[derive(Debug)]
+struct Open {
+    anchor: usize,
+    values: OpenValues,
+}
+
+#[derive(Debug)]
+enum OpenValues {
+    List(Vec<Value>),
+    /// `merged` are the maps under `<<`, whose fields count where the map itself has none.
+    Map {
+        map: Map<String, Value>,
+        key: Option<String>,
+        merged: Vec<Map<String, Value>>,
+    },
+}
+
+/// A document under construction.
+#[derive(Debug)]
+struct Builder<'a> {
+    open: Vec<Open>,
+    root: Option<Value>,
+    line: usize,
+    /// Values that have an anchor, with how many values they consist of.
+    anchors: HashMap<usize, (Value, usize)>,
+    aliased_values: &'a mut usize,
+}
+
+impl<'a> Builder<'a> {
+    fn new(aliased_values: &'a mut usize) -> Self {
+        Builder { open: Vec::new(), root: None, line: 1, anchors: HashMap::new(), aliased_values }
+    }
+
+    /// Forgets the document.
+    fn abandon(&mut self) {
+        self.open.clear();
+        self.root = None;
+        self.anchors.clear();
+    }
+
+    /// Takes in an event. At the end of a document, gives its first line and value.
+    fn take(&mut self, event: Event<'_>, position: Position) -> Result<Option<(usize, Value)>, Fault> {
+        let fault = |message: String| Fault { position, message };
+        if self.root.is_none() && self.open.is_empty() && event.is_node() {
+            self.line = position.line;
+        }
+        match event {
+            Event::DocumentEnd => {
+                let value = self.root.take();
+                self.abandon();
+                return Ok(value.map(|value| (self.line, value)));
+            }
+            Event::Scalar(text, style, anchor, tag) => {
+                let tag = tag.as_deref().and_then(|tag| tag.core_suffix().map(str::to_string));
+                let plain = style == ScalarStyle::Plain && tag.is_none();
+                if self.expects_key() {
+                    let key = text.into_owned();
+                    if anchor != 0 {
+                        self.anchors.insert(anchor, (Value::String(key.clone()), 1));
+                    }
+                    return self.key(key, style == ScalarStyle::Plain).map_err(fault).map(|()| None);
+                }
+                let value = match (plain, tag.as_deref()) {
+                    (true, _) | (_, Some("int" | "float" | "bool" | "null")) => scalar(&text),
+                    _ => Value::String(text.into_owned()),
+                };
+                self.value(value, anchor).map_err(fault)?;
+            }
+            Event::SequenceStart(_, anchor, _) => {
+                self.refuse_key().map_err(fault)?;
+                self.open.push(Open { anchor, values: OpenValues::List(Vec::new()) });
+            }
+            Event::MappingStart(_, anchor, _) => {
+                self.refuse_key().map_err(fault)?;
+                let values = OpenValues::Map { map: Map::new(), key: None, merged: Vec::new() };
+                self.open.push(Open { anchor, values });
+            }
+            Event::SequenceEnd | Event::MappingEnd => {
+                if let Some(Open { anchor, values }) = self.open.pop() {
+                    self.value(values.close(), anchor).map_err(fault)?;
+                }
+            }
+            Event::Alias(anchor) => {
+                // An alias within the value it stands for finds no value yet.
+                let Some((value, count)) = self.anchors.get(&anchor).cloned() else {
+                    return Err(fault("an alias stands for a value that contains it".into()));
+                };
+                *self.aliased_values += count;
+                if *self.aliased_values > ALIASED_VALUES_MAX {
+                    return Err(fault(format!("aliases stand for more than {ALIASED_VALUES_MAX} values")));
+                }
+                match (self.expects_key(), value) {
+                    (true, Value::String(key)) => self.key(key, false).map_err(fault)?,
+                    (true, _) => return Err(fault("a key must be a text".into())),
+                    (false, value) => self.value(value, 0).map_err(fault)?,
+                }
+            }
+            _ => {}
+        }
+        Ok(None)
+    }
+
+    fn expects_key(&self) -> bool {
+        matches!(self.open.last(), Some(Open { values: OpenValues::Map { key: None, .. }, .. }))
+    }
+
+    fn refuse_key(&self) -> Result<(), String> {
+        if self.expects_key() { Err("a key must be a text, not a list or a map".into()) } else { Ok(()) }
+    }
+
+    fn key(&mut self, text: String, plain: bool) -> Result<(), String> {
+        if let Some(Open { values: OpenValues::Map { map, key, .. }, .. }) = self.open.last_mut() {
+            // Templating leaves `<<` only where a merge is meant; in quotes it is a key like any other.
+            if map.contains_key(&text) && !(plain && text == "<<") {
+                return Err(format!("the key {text:?} is given twice"));
+            }
+            *key = Some(text);
+        }
+        Ok(())
+    }
+
+    fn value(&mut self, value: Value, anchor: usize) -> Result<(), String> {
+        if anchor != 0 {
+            let count = count(&value);
+            self.anchors.insert(anchor, (value.clone(), count));
+        }
+        match self.open.last_mut().map(|open| &mut open.values) {
+            None => self.root = Some(value),
+            Some(OpenValues::List(items)) => items.push(value),
+            Some(OpenValues::Map { map, key, merged }) => match (key.take().unwrap_or_default(), value) {
+                (key, Value::Object(other)) if key == "<<" => merged.push(other),
+                (key, Value::Array(items)) if key == "<<" => {
+                    for item in items {
+                        let Value::Object(other) = item else {
+                            return Err("\"<<\" takes a map or a list of maps".into());
+                        };
+                        merged.push(other);
+                    }
+                }
+                (key, _) if key == "<<" => return Err("\"<<\" takes a map or a list of maps".into()),
+                (key, value) => {
+                    map.insert(key, value);
+                }
+            },
+        }
+        Ok(())
+    }
+}
+
+impl OpenValues {
+    fn close(self) -> Value {
+        match self {
+            OpenValues::List(items) => Value::Array(items),
+            OpenValues::Map { mut map, merged, .. } => {
+                for (key, value) in merged.into_iter().flatten() {
+                    map.entry(key).or_insert(value);
+                }
+                Value::Object(map)
+            }
+        }
+    }
+}
+
+/// How many values a value consists of, itself included.
+fn count(value: &Value) -> usize {
+    1 + match value {
+        Value::Array(items) => items.iter().map(count).sum(),
+        Value::Object(map) => map.values().map(count).sum(),
+        _ => 0,
+    }
+}
+
+/// The value of a plain scalar, by YAML's core schema.
+fn scalar(text: &str) -> Value {
+    match text {
+        "" | "~" | "null" | "Null" | "NULL" => Value::Null,
+        "true" | "True" | "TRUE" => Value::Bool(true),
+        "false" | "False" | "FALSE" => Value::Bool(false),
+        _ => number(text).map_or_else(|| Value::String(text.to_string()), Value::Number),
+    }
+}
+
+/// Decimal digits up to which every number survives a binary floating-point number of 64 bits.
+const FLOAT_DIGITS_MAX: usize = 15;
+
+/// The number that a plain scalar is, if it is one that JSON's numbers hold exactly. Others stay texts.
+fn number(text: &str) -> Option<Number> {
+    let unsigned = text.strip_prefix(['-', '+']).unwrap_or(text);
+    if let Some(hex) = text.strip_prefix("0x") {
+        return u64::from_str_radix(hex, 16).ok().filter(|_| !hex.starts_with('+')).map(Number::from);
+    }
+    if let Some(octal) = text.strip_prefix("0o") {
+        return u64::from_str_radix(octal, 8).ok().filter(|_| !octal.starts_with('+')).map(Number::from);
+    }
+    if !unsigned.starts_with(|c: char| c.is_ascii_digit() || c == '.') {
+        return None;
+    }
+    if unsigned.bytes().all(|b| b.is_ascii_digit()) {
+        if unsigned.len() > 1 && unsigned.starts_with('0') {
+            return None;
+        }
+        let text = text.strip_prefix('+').unwrap_or(text);
+        return text.parse::<i64>().map(Number::from).or_else(|_| text.parse::<u64>().map(Number::from)).ok();
+    }
+    let (mantissa, exponent) = match unsigned.split_once(['e', 'E']) {
+        Some((mantissa, exponent)) => (mantissa, exponent.parse::<i32>().ok()?),
+        None => (unsigned, 0),
+    };
+    let (whole, fraction) = mantissa.split_once('.').unwrap_or((mantissa, ""));
+    let digits = whole.len() + fraction.len();
+    let only_digits = whole.bytes().chain(fraction.bytes()).all(|b| b.is_ascii_digit());
+    if !only_digits || digits == 0 || digits > FLOAT_DIGITS_MAX || exponent.abs() > 200 {
+        return None;
+    }
+    text.parse::<f64>().ok().and_then(Number::from_f64)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    fn values(text: &str) -> Vec<Value> {
+        parse(text).into_iter().map(|document| document.expect("a document").1).collect()
+    }
+
+    #[test]
+    fn scalars_are_what_they_look_like() {
+        let cases = [
+            ("1", json!(1)),
+            ("-7", json!(-7)),
+            ("+7", json!(7)),
+            ("18446744073709551615", json!(u64::MAX)),
+            ("18446744073709551616", json!("18446744073709551616")),
+            ("0.1", json!(0.1)),
+            (".5", json!(0.5)),
+            ("1e3", json!(1000.0)),
+            ("0.1234567890123456789", json!("0.1234567890123456789")),
+            ("0x1F", json!(31)),
+            ("0o17", json!(15)),
+            ("0644", json!("0644")),
+            ("64Gi", json!("64Gi")),
+            ("100m", json!("100m")),
+            ("1.2.3", json!("1.2.3")),
+            (".", json!(".")),
+            ("-", json!([null])),
+            ("e3", json!("e3")),
+            ("inf", json!("inf")),
+            ("true", json!(true)),
+            ("n", json!("n")),
+            ("yes", json!("yes")),
+            ("'1'", json!("1")),
+            ("\"true\"", json!("true")),
+            ("!!str 1", json!("1")),
+            ("!!int \"1\"", json!(1)),
+            ("2026-01-02", json!("2026-01-02")),
+        ];
+        for (text, expected) in cases {
+            assert_eq!(values(text), [expected], "{text}");
+        }
+    }
+
+    #[test]
+    fn a_float_shows_as_it_was_written() {
+        for text in ["0.1", "0.25", "1.5", "0.001", "123456.789012345"] {
+            assert_eq!(values(text)[0].to_string(), text);
+        }
+    }
+
+    #[test]
+    fn documents_have_lines_and_empty_ones_are_left_out() {
+        let documents = parse("# a comment\n---\na: 1\n---\n---\n# nothing\n---\nb: 2\n");
+        assert_eq!(documents, [Ok((3, json!({"a": 1}))), Ok((8, json!({"b": 2})))]);
+    }
+
+    #[test]
+    fn a_broken_document_does_not_cost_the_next() {
+        let documents = parse("a: 1\n---\nb: [1, 2\n---\nc: 3\n");
+        assert_eq!(documents.len(), 3, "{documents:?}");
+        assert_eq!(documents[0], Ok((1, json!({"a": 1}))));
+        assert!(documents[1].is_err());
+        assert_eq!(documents[2], Ok((5, json!({"c": 3}))));
+    }
+
+    #[test]
+    fn a_key_twice_is_a_fault_with_its_place() {
+        let fault = parse("a:\n  b: 1\n  b: 2\n")[0].clone().expect_err("twice");
+        assert_eq!(fault.position, Position { line: 3, column: 3 });
+        assert!(fault.message.contains("\"b\""), "{}", fault.message);
+    }
+
+    #[test]
+    fn anchors_and_merges() {
+        let text = "base: &b {x: 1, y: {z: 2}}\nother: {<<: *b, x: 3}\nlist: {<<: [*b, {w: 4}]}\nagain: *b\n";
+        let expected = json!({
+            "base": {"x": 1, "y": {"z": 2}},
+            "other": {"x": 3, "y": {"z": 2}},
+            "list": {"x": 1, "y": {"z": 2}, "w": 4},
+            "again": {"x": 1, "y": {"z": 2}},
+        });
+        assert_eq!(values(text), [expected]);
+    }
+
+    #[test]
+    fn aliases_of_aliases_do_not_fill_the_memory() {
+        let mut text = String::from("a0: &a0 [x, x, x, x, x, x, x, x, x, x]\n");
+        for i in 1..10 {
+            let alias = format!("*a{}", i - 1);
+            text.push_str(&format!("a{i}: &a{i} [{}]\n", [alias.as_str(); 10].join(", ")));
+        }
+        let fault = parse(&text)[0].clone().expect_err("too many");
+        assert!(fault.message.contains("aliases"), "{}", fault.message);
+    }
+
+    #[test]
+    fn an_alias_within_its_own_value_is_a_fault() {
+        assert!(parse("a: &a [*a]\n")[0].is_err());
+    }
+}

@@ -1,0 +1,488 @@
+//! A virtual cluster: the real engine and the real translation around objects in memory.
+//!
+//! ```text
+//!   objects ──changes──▶ controllers ──▶ objects        until nobody has anything to do
+//!      │
+//!      └──changes──▶ translator ──facts──▶ engine ──decisions──▶ objects
+//! ```
+//!
+//! A cluster *settles*: this goes round until nothing changes any more. Time stands still meanwhile;
+//! it passes only by [`Cluster::wait`], which stops at every moment at which something is due.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
+
+use quotient_api::{
+    Configuration, ObjectKey, Problem, Translation, Translator, TranslatorSettings, preemption_message, time,
+};
+use quotient_engine::fact::{Name, PodKey};
+use quotient_engine::{Budget, ClaimBinding, Code, Decision, Engine, Fact, Reason, Settings, Tick};
+use serde_json::{Value, json};
+
+use crate::clock::Clock;
+use crate::controllers::{Controllers, volume};
+use crate::field;
+use crate::report::{Bound, Evicted, NodeState, PodPhase, PodReport, QuotaReport, ReasonReport};
+use crate::server::{self, EVENT, Refusal, Rejected, Server, is_over};
+use crate::store::{Change, Store};
+
+/// Rounds that a cluster may take to settle, besides some for each object. A round moves an object
+/// at least; an object moves a few times at most (made, held, nominated, bound, its status told).
+const ROUNDS_MIN: usize = 200;
+const ROUNDS_PER_OBJECT: usize = 8;
+
+/// How many objects an error names.
+const NAMED_MAX: usize = 5;
+
+/// A virtual cluster that cannot go on. Both are faults of the program and not of its input.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum Stuck {
+    #[error("the cluster does not settle: after {rounds} rounds these still change: {changing}")]
+    Unsettled { rounds: usize, changing: String },
+    #[error("the engine broke an invariant: {0}")]
+    Invariant(String),
+}
+
+/// What happened since it was last asked for.
+#[derive(Debug, Clone, PartialEq, Default)]
+pub struct Happened {
+    pub bound: Vec<Bound>,
+    pub evicted: Vec<Evicted>,
+    pub rejected: Vec<Rejected>,
+    pub problems: Vec<Problem>,
+}
+
+/// How a cluster is set up.
+#[derive(Debug, Clone, PartialEq, Default)]
+pub struct Setup {
+    pub configuration: Configuration,
+    /// Pods with one of these in `spec.schedulerName` are ours. `None`: every pod is.
+    pub scheduler_names: Option<Vec<String>>,
+}
+
+/// Objects in memory, with everything that makes them a cluster.
+#[derive(Debug)]
+pub struct Cluster {
+    setup: Setup,
+    server: Server,
+    controllers: Controllers,
+    translator: Translator,
+    engine: Engine,
+    /// When time alone makes the engine decide something.
+    wake_at: Option<Tick>,
+    /// Changes that the engine was not told yet.
+    untold: Vec<Change>,
+    /// What is wrong with each object, so that it is said once and not with every change.
+    problems: BTreeMap<ObjectKey, Vec<Problem>>,
+    /// Pods that were evicted and that nobody makes anew.
+    lost: BTreeSet<ObjectKey>,
+    happened: Happened,
+}
+
+impl Cluster {
+    /// An empty cluster.
+    pub fn new(setup: Setup) -> Self {
+        let (engine, translator) = (engine(&setup), translator(&setup));
+        Cluster {
+            setup,
+            server: Server::default(),
+            controllers: Controllers::default(),
+            translator,
+            engine,
+            wake_at: None,
+            untold: Vec::new(),
+            problems: BTreeMap::new(),
+            lost: BTreeSet::new(),
+            happened: Happened::default(),
+        }
+    }
+
+    /// The objects as they are.
+    pub fn store(&self) -> &Store {
+        self.server.store()
+    }
+
+    /// The engine as it is.
+    pub fn engine(&self) -> &Engine {
+        &self.engine
+    }
+
+    /// Virtual time, in microseconds since the Unix epoch.
+    pub fn now_us(&self) -> i64 {
+        self.server.clock.now_us()
+    }
+
+    /// The events about an object: reasons and messages.
+    pub fn events<'a>(&'a self, about: &'a ObjectKey) -> impl Iterator<Item = (&'a str, &'a str)> {
+        self.server.events(about)
+    }
+
+    /// What happened since this was last asked, each list by namespace and name.
+    pub fn take_happened(&mut self) -> Happened {
+        let mut happened = std::mem::take(&mut self.happened);
+        happened.rejected = self.server.take_rejected();
+        happened.problems.extend(self.server.take_warnings());
+        happened.bound.sort();
+        happened.evicted.sort();
+        happened.rejected.sort();
+        happened
+    }
+
+    /// Makes or replaces an object.
+    pub fn apply(&mut self, object: Value) -> Result<ObjectKey, Refusal> {
+        self.server.apply(object)
+    }
+
+    /// Takes an object out.
+    pub fn delete(&mut self, key: &ObjectKey) -> Result<(), Refusal> {
+        self.server.delete(key)
+    }
+
+    /// Ends a pod.
+    pub fn end(&mut self, pod: &ObjectKey, outcome: Outcome) -> Result<(), Refusal> {
+        if !self.store().contains(pod) {
+            return Err(Refusal::Missing(pod.clone()));
+        }
+        let phase = match outcome {
+            Outcome::Succeeded => "Succeeded",
+            Outcome::Failed => "Failed",
+        };
+        let now = self.now_us();
+        self.server.amend(pod, |pod| server::end(pod, phase, now));
+        Ok(())
+    }
+
+    /// From now on, evicted pods take this long to go.
+    pub fn set_eviction_takes(&mut self, takes: Duration) {
+        self.server.set_eviction_takes(takes);
+    }
+
+    /// The scheduler starts anew and knows only what the objects say.
+    pub fn restart(&mut self) {
+        self.pass_changes_to_controllers();
+        self.untold.clear();
+        self.engine = engine(&self.setup);
+        self.translator = translator(&self.setup);
+        self.wake_at = None;
+        self.untold = self.store().iter().map(|(key, _)| Change::Seen(key.clone())).collect();
+    }
+
+    /// Lets time pass, and everything happen that is due meanwhile.
+    pub fn wait(&mut self, duration: Duration) -> Result<(), Stuck> {
+        let end = self.server.clock.after_us(duration);
+        self.settle()?;
+        while let Some(due) = self.next_due_us().filter(|due| *due < end) {
+            self.server.clock.advance_to(due);
+            self.server.depart();
+            self.settle()?;
+        }
+        self.server.clock.advance_to(end);
+        self.server.depart();
+        self.settle()
+    }
+
+    /// The next moment at which time alone changes something.
+    fn next_due_us(&self) -> Option<i64> {
+        // The engine has decided for now already: a wish to be woken now or before is fulfilled.
+        let wake = self.wake_at.map(Clock::us_of).filter(|wake| *wake > self.now_us());
+        self.server.next_departure_us().into_iter().chain(wake).min()
+    }
+
+    /// Goes round until nothing changes any more.
+    pub fn settle(&mut self) -> Result<(), Stuck> {
+        self.controllers.retry();
+        self.server.depart();
+        let mut rounds = 0;
+        loop {
+            self.run_controllers(&mut rounds)?;
+            self.tell_engine();
+            let more = self.decide()?;
+            if !more && !self.store().has_changes() && !self.controllers.have_work() {
+                return Ok(());
+            }
+            self.count_round(&mut rounds)?;
+        }
+    }
+
+    fn run_controllers(&mut self, rounds: &mut usize) -> Result<(), Stuck> {
+        loop {
+            self.pass_changes_to_controllers();
+            if !self.controllers.have_work() {
+                return Ok(());
+            }
+            self.controllers.run(&mut self.server);
+            self.count_round(rounds)?;
+        }
+    }
+
+    fn count_round(&mut self, rounds: &mut usize) -> Result<(), Stuck> {
+        *rounds += 1;
+        if *rounds < ROUNDS_MIN + ROUNDS_PER_OBJECT * self.store().len() {
+            return Ok(());
+        }
+        let changing: BTreeSet<String> = self.server.take_changes().iter().map(|c| c.key().to_string()).collect();
+        let mut named: Vec<&str> = changing.iter().take(NAMED_MAX).map(String::as_str).collect();
+        if changing.len() > NAMED_MAX {
+            named.push("…");
+        }
+        Err(Stuck::Unsettled { rounds: *rounds, changing: named.join(", ") })
+    }
+
+    fn pass_changes_to_controllers(&mut self) {
+        for change in self.server.take_changes() {
+            self.controllers.note(&change, self.server.store());
+            self.untold.push(change);
+        }
+    }
+
+    /// Tells the engine what changed, in order.
+    fn tell_engine(&mut self) {
+        let now = self.server.clock.tick();
+        for change in std::mem::take(&mut self.untold) {
+            // Events are for people.
+            if change.key().kind == EVENT {
+                continue;
+            }
+            let translation = match &change {
+                Change::Gone(key, _) => self.translator.remove(key),
+                Change::Seen(key) => match self.server.store().get(key) {
+                    Some(object) => self.translator.upsert(object),
+                    // It went again meanwhile, which is told next.
+                    None => continue,
+                },
+            };
+            let Translation { facts, problems } = translation;
+            for fact in facts {
+                self.engine.observe(now, fact);
+            }
+            self.note_problems(&change, problems);
+            if let Change::Seen(key) = &change {
+                self.lost.remove(key);
+            }
+        }
+    }
+
+    /// Keeps what is wrong with an object; what was said of it before is not said again.
+    fn note_problems(&mut self, change: &Change, problems: Vec<Problem>) {
+        let key = change.key();
+        if problems.is_empty() {
+            self.problems.remove(key);
+            return;
+        }
+        let known = self.problems.get(key).map_or(&[][..], Vec::as_slice);
+        self.happened.problems.extend(problems.iter().filter(|problem| !known.contains(problem)).cloned());
+        self.problems.insert(key.clone(), problems);
+    }
+
+    /// Lets the engine decide and carries it out; says whether there is more to decide.
+    fn decide(&mut self) -> Result<bool, Stuck> {
+        let now = self.server.clock.tick();
+        let decisions = self.engine.decide(now, Budget::default());
+        if cfg!(debug_assertions) {
+            self.engine.check_invariants().map_err(Stuck::Invariant)?;
+        }
+        for decision in decisions.list {
+            self.carry_out(decision);
+        }
+        self.wake_at = decisions.wake_at;
+        Ok(decisions.more)
+    }
+
+    fn carry_out(&mut self, decision: Decision) {
+        let now = self.server.clock.tick();
+        match decision {
+            Decision::Bind { pod, uid, node, claims } => {
+                if self.bind(&pod, &uid, &node, &claims).is_none() {
+                    self.engine.observe(now, Fact::BindFailed { pod, uid });
+                }
+            }
+            Decision::Evict { pod, uid, node, claimant, rule, violates_budget: _, message } => {
+                let evicted = Evicted {
+                    namespace: pod.namespace.to_string(),
+                    name: pod.name.to_string(),
+                    node: node.to_string(),
+                    claimant: claimant.as_ref().map(ToString::to_string),
+                    rule: rule.name().to_string(),
+                    message,
+                };
+                if self.evict(&pod, &uid, claimant.as_ref(), evicted).is_none() {
+                    self.engine.observe(now, Fact::EvictFailed { pod, uid });
+                }
+            }
+            Decision::Nominate { pod, uid, node } => {
+                let Some(key) = self.same_pod(&pod, &uid) else { return };
+                self.server.amend(&key, |pod| match &node {
+                    Some(node) => field::put(pod, &["status", "nominatedNodeName"], json!(**node)),
+                    None => {
+                        field::remove(pod, &["status", "nominatedNodeName"]);
+                    }
+                });
+            }
+            Decision::Hold { pod, uid, reason } => self.hold(&pod, &uid, &reason),
+        }
+    }
+
+    /// The pod's key, if it is still the one that was decided about.
+    fn same_pod(&self, pod: &PodKey, uid: &Name) -> Option<ObjectKey> {
+        let key = ObjectKey::pod(&pod.namespace, &pod.name);
+        let object = self.store().get(&key)?;
+        (field::text(object, "/metadata/uid") == Some(uid)).then_some(key)
+    }
+
+    /// Binds a pod, its claims first; it runs at once.
+    fn bind(&mut self, pod: &PodKey, uid: &Name, node: &Name, claims: &[ClaimBinding]) -> Option<()> {
+        let key = self.same_pod(pod, uid)?;
+        if !self.store().contains(&ObjectKey::node(node)) {
+            return None;
+        }
+        for claim in claims {
+            match claim {
+                ClaimBinding::Volume { claim, volume } => {
+                    volume::bind(&mut self.server, &volume::claim_key(&pod.namespace, claim), volume);
+                }
+                ClaimBinding::Provision { claim } => {
+                    volume::provision(&mut self.server, &volume::claim_key(&pod.namespace, claim), Some(node));
+                }
+            }
+        }
+        let now = self.now_us();
+        self.server.amend(&key, |pod| {
+            field::put(pod, &["spec", "nodeName"], json!(**node));
+            field::remove(pod, &["status", "nominatedNodeName"]);
+            server::run(pod, now);
+        });
+        self.server.event(&key, "Normal", "Scheduled", &format!("Successfully assigned {pod} to {node}"));
+        self.happened.bound.push(Bound {
+            namespace: pod.namespace.to_string(),
+            name: pod.name.to_string(),
+            node: node.to_string(),
+        });
+        Some(())
+    }
+
+    /// Marks a pod as a victim, and sends it away.
+    fn evict(&mut self, pod: &PodKey, uid: &Name, claimant: Option<&PodKey>, evicted: Evicted) -> Option<()> {
+        let key = self.same_pod(pod, uid)?;
+        let (reason, message) = match claimant {
+            Some(claimant) => ("PreemptionByScheduler", preemption_message(claimant)),
+            None => ("EvictionByEvictionAPI", evicted.message.clone()),
+        };
+        let now = json!(time::format_timestamp(self.now_us()));
+        self.server.amend(&key, |pod| {
+            let fields = [
+                ("status", json!("True")),
+                ("reason", json!(reason)),
+                ("message", json!(message)),
+                ("lastTransitionTime", now),
+            ];
+            field::set_condition(pod, "DisruptionTarget", &fields);
+        });
+        self.server.event(&key, "Normal", "Preempted", &evicted.message);
+        let owner = self.store().get(&key).and_then(|pod| field::controller(pod));
+        if owner.is_none_or(|owner| !self.store().contains(&owner)) {
+            self.lost.insert(key.clone());
+        }
+        self.server.evict(&key);
+        self.happened.evicted.push(evicted);
+        Some(())
+    }
+
+    /// Says on the pod why it waits.
+    fn hold(&mut self, pod: &PodKey, uid: &Name, reason: &Reason) {
+        let Some(key) = self.same_pod(pod, uid) else { return };
+        let short = match reason.code {
+            Code::SchedulingGated => "SchedulingGated",
+            _ => "Unschedulable",
+        };
+        self.server.amend(&key, |pod| {
+            let fields = [("status", json!("False")), ("reason", json!(short)), ("message", json!(reason.message))];
+            field::set_condition(pod, "PodScheduled", &fields);
+            if pod["status"].get("phase").is_none() {
+                field::put(pod, &["status", "phase"], json!("Pending"));
+            }
+        });
+        if reason.code != Code::SchedulingGated {
+            self.server.event(&key, "Warning", "FailedScheduling", &reason.message);
+        }
+    }
+
+    /// Why a pod waits, if it does.
+    pub fn reason(&self, pod: &ObjectKey) -> Option<std::sync::Arc<Reason>> {
+        let namespace = pod.namespace.clone()?;
+        self.engine.reason(&PodKey { namespace, name: pod.name.clone() })
+    }
+
+    /// All pods, by namespace and name; those that were evicted and have nobody to make them anew too.
+    pub fn pods(&self) -> Vec<PodReport> {
+        let mut pods: BTreeMap<&ObjectKey, PodReport> = BTreeMap::new();
+        for key in &self.lost {
+            pods.insert(key, pod_report(key, PodPhase::Evicted));
+        }
+        for (key, pod) in self.store().pods() {
+            let node = field::text(pod, "/spec/nodeName").map(str::to_string);
+            let phase = match field::text(pod, "/status/phase") {
+                Some("Succeeded") => PodPhase::Succeeded,
+                Some("Failed") => PodPhase::Failed,
+                _ if node.is_some() => PodPhase::Running,
+                _ => PodPhase::Pending,
+            };
+            let reason = match phase {
+                PodPhase::Pending => self.reason(key).map(|reason| ReasonReport::from(&*reason)),
+                _ => None,
+            };
+            pods.insert(key, PodReport { node, reason, ..pod_report(key, phase) });
+        }
+        pods.into_values().collect()
+    }
+
+    /// All quotas, by namespace and name. There is no kind of quota yet.
+    pub fn quotas(&self) -> Vec<QuotaReport> {
+        Vec::new()
+    }
+
+    /// All nodes, by name.
+    pub fn nodes(&self) -> Vec<NodeState> {
+        let mut nodes: Vec<NodeState> = self.engine.nodes().iter().map(NodeState::from).collect();
+        nodes.sort_by(|a, b| a.name.cmp(&b.name));
+        nodes
+    }
+}
+
+/// How a pod can end.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Outcome {
+    Succeeded,
+    Failed,
+}
+
+fn pod_report(key: &ObjectKey, phase: PodPhase) -> PodReport {
+    PodReport {
+        namespace: key.namespace.as_deref().unwrap_or_default().to_string(),
+        name: key.name.to_string(),
+        phase,
+        node: None,
+        capacity: None,
+        quotas: Vec::new(),
+        reason: None,
+    }
+}
+
+fn engine(setup: &Setup) -> Engine {
+    let reserve_after_ms = u64::try_from(setup.configuration.reserve_after.as_millis()).unwrap_or(u64::MAX);
+    Engine::new(Settings { reserve_after_ms })
+}
+
+fn translator(setup: &Setup) -> Translator {
+    let scheduler_names = setup.scheduler_names.clone();
+    Translator::new(TranslatorSettings { scheduler_names, ..TranslatorSettings::default() })
+}
+
+/// Whether a pod is on a node, and neither ended nor leaving.
+pub fn is_bound(pod: &Value) -> bool {
+    field::text(pod, "/spec/nodeName").is_some() && !is_over(pod) && !server::is_leaving(pod)
+}
+
+/// Whether a pod waits for a node.
+pub fn is_pending(pod: &Value) -> bool {
+    field::text(pod, "/spec/nodeName").is_none() && !is_over(pod) && !server::is_leaving(pod)
+}

@@ -1,0 +1,219 @@
+//! The controllers of a cluster that make pods and keep status: what people's workloads rely on.
+//!
+//! They are level-triggered, as the real ones are: a change puts the objects it concerns into a
+//! queue, and each is then compared with how it should be, whatever happened before. They see
+//! objects only, never the engine.
+
+mod daemonset;
+mod deployment;
+mod disruption;
+mod job;
+mod matching;
+mod node;
+mod replicaset;
+mod statefulset;
+mod template;
+pub mod volume;
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use quotient_api::{ObjectKey, Translator, TranslatorSettings, kinds};
+use quotient_engine::Fact;
+use serde_json::Value;
+
+use crate::field;
+use crate::naming;
+use crate::server::{Refusal, Server, controlled_by};
+use crate::store::{Change, Store};
+
+/// The controllers of one cluster, and what they still have to look at.
+#[derive(Debug)]
+pub struct Controllers {
+    queue: BTreeSet<ObjectKey>,
+    /// Objects that were refused something: they try again when the cluster next settles.
+    refused: BTreeSet<ObjectKey>,
+    /// How many objects each owner has made, so that each has a name of its own.
+    made: BTreeMap<ObjectKey, u64>,
+    /// Reads selectors, requests and affinity as the engine is told them.
+    translator: Translator,
+}
+
+impl Default for Controllers {
+    fn default() -> Self {
+        Controllers {
+            queue: BTreeSet::new(),
+            refused: BTreeSet::new(),
+            made: BTreeMap::new(),
+            translator: Translator::new(TranslatorSettings::default()),
+        }
+    }
+}
+
+impl Controllers {
+    /// Takes note of a change: whom it concerns has to look again.
+    pub fn note(&mut self, change: &Change, store: &Store) {
+        let key = change.key();
+        self.queue.insert(key.clone());
+        let object = match change {
+            Change::Seen(key) => store.get(key),
+            Change::Gone(_, object) => Some(object),
+        };
+        if let Some(object) = object {
+            self.queue.extend(field::controller(object));
+        }
+        let namespace = key.namespace.as_deref();
+        let mut concerns = |group: &'static str, kind: &'static str, namespace: Option<&str>| {
+            self.queue.extend(store.of_kind(group, kind, namespace).map(|(key, _)| key.clone()));
+        };
+        match (key.group, key.kind) {
+            ("", "Pod") => concerns("policy", "PodDisruptionBudget", namespace),
+            ("apps", "Deployment" | "ReplicaSet" | "StatefulSet") => {
+                concerns("policy", "PodDisruptionBudget", namespace);
+            }
+            ("", "Node") => concerns("apps", "DaemonSet", None),
+            ("", "PersistentVolume") | ("storage.k8s.io", "StorageClass") => {
+                concerns("", "PersistentVolumeClaim", None);
+            }
+            ("", "PersistentVolumeClaim") => {
+                let volume = object.and_then(|claim| field::text(claim, "/spec/volumeName"));
+                self.queue.extend(volume.map(volume::volume_key));
+            }
+            _ => {}
+        }
+    }
+
+    /// Whether somebody has to look at something.
+    pub fn have_work(&self) -> bool {
+        !self.queue.is_empty()
+    }
+
+    /// Lets those try again who were refused something.
+    pub fn retry(&mut self) {
+        self.queue.append(&mut self.refused);
+    }
+
+    /// Looks at everything in the queue once.
+    pub fn run(&mut self, server: &mut Server) {
+        for key in std::mem::take(&mut self.queue) {
+            self.reconcile(server, &key);
+        }
+    }
+
+    fn reconcile(&mut self, server: &mut Server, key: &ObjectKey) {
+        let Some(object) = server.store().get(key).cloned() else { return };
+        match (key.group, key.kind) {
+            ("apps", "Deployment") => deployment::reconcile(self, server, key, &object),
+            ("apps", "ReplicaSet") | ("", "ReplicationController") => {
+                replicaset::reconcile(self, server, key, &object);
+            }
+            ("apps", "StatefulSet") => statefulset::reconcile(self, server, key, &object),
+            ("apps", "DaemonSet") => daemonset::reconcile(self, server, key, &object),
+            ("batch", "Job") => job::reconcile(self, server, key, &object),
+            ("policy", "PodDisruptionBudget") => disruption::reconcile(self, server, key, &object),
+            ("", "PersistentVolumeClaim") => volume::reconcile_claim(self, server, key, &object),
+            ("", "PersistentVolume") => volume::reconcile_volume(server, key, &object),
+            ("", "Node") => node::reconcile(server, key, &object),
+            _ => {}
+        }
+    }
+
+    /// Makes an object for its owner. Where it is refused, the owner has an event and tries again later.
+    fn make(&mut self, server: &mut Server, owner: &ObjectKey, mut object: Value) -> Option<ObjectKey> {
+        let owner_object = server.store().get(owner)?.clone();
+        field::put(&mut object, &["metadata", "ownerReferences"], controlled_by(owner, &owner_object));
+        if let Some(namespace) = &owner.namespace {
+            field::put(&mut object, &["metadata", "namespace"], Value::from(&**namespace));
+        }
+        match server.create(object) {
+            Ok(key) => Some(key),
+            Err(refusal) => {
+                let message = match refusal {
+                    Refusal::Rejected(rejected) => format!("{}: {}", rejected.object, rejected.message),
+                    other => other.to_string(),
+                };
+                server.event(owner, "Warning", "FailedCreate", &message);
+                self.refused.insert(owner.clone());
+                None
+            }
+        }
+    }
+
+    /// A name for the next object that `owner` makes in its namespace, which no other object has.
+    fn next_name(&mut self, store: &Store, owner: &ObjectKey, stem: &str, kind: &'static str) -> String {
+        let kind = kinds::find("", kind).expect("pods and claims are known kinds");
+        let made = self.made.entry(owner.clone()).or_default();
+        loop {
+            let name = naming::generated(stem, &owner.qualified(), *made);
+            if !store.contains(&ObjectKey::new(kind, owner.namespace.as_deref(), &name)) {
+                return name;
+            }
+            *made += 1;
+        }
+    }
+
+    /// Says that the name of [`Self::next_name`] was used.
+    fn name_used(&mut self, owner: &ObjectKey) {
+        *self.made.entry(owner.clone()).or_default() += 1;
+    }
+
+    /// What the engine is told of an object, read the same way here.
+    fn facts(&mut self, object: &Value) -> Vec<Fact> {
+        self.translator.upsert(object).facts
+    }
+}
+
+/// A number that may be written as a percentage of `total`, as `maxSurge: 25%` is. `None` where it is
+/// neither.
+fn int_or_percent(value: &Value, total: i64, rounding: Rounding) -> Option<i64> {
+    if let Some(number) = value.as_i64() {
+        return Some(number);
+    }
+    let percent: i64 = value.as_str()?.strip_suffix('%')?.parse().ok()?;
+    let hundredths = percent.checked_mul(total)?;
+    Some(match rounding {
+        Rounding::Up => hundredths.div_euclid(100) + i64::from(hundredths.rem_euclid(100) != 0),
+        Rounding::Down => hundredths.div_euclid(100),
+    })
+}
+
+/// Which way a percentage is made whole.
+#[derive(Debug, Clone, Copy)]
+enum Rounding {
+    Up,
+    Down,
+}
+
+/// Writes `status.<field>` for each field given, and leaves the rest of the status as it is.
+fn write_status(server: &mut Server, key: &ObjectKey, fields: &[(&str, Value)]) {
+    server.amend(key, |object| {
+        for (name, value) in fields {
+            field::put(object, &["status", name], value.clone());
+        }
+    });
+}
+
+/// The generation of an object's spec that a status speaks of.
+fn observed(object: &Value) -> (&'static str, Value) {
+    ("observedGeneration", object["metadata"]["generation"].clone())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    #[test]
+    fn percentages_are_rounded_as_asked() {
+        let cases = [
+            (json!("25%"), 10, Rounding::Up, Some(3)),
+            (json!("25%"), 10, Rounding::Down, Some(2)),
+            (json!("100%"), 7, Rounding::Up, Some(7)),
+            (json!("0%"), 7, Rounding::Up, Some(0)),
+            (json!(4), 7, Rounding::Up, Some(4)),
+            (json!("4"), 7, Rounding::Up, None),
+        ];
+        for (value, total, rounding, expected) in cases {
+            assert_eq!(int_or_percent(&value, total, rounding), expected, "{value} of {total}");
+        }
+    }
+}

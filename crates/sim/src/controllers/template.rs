@@ -1,0 +1,42 @@
+//! Pods from templates.
+
+use quotient_api::ObjectKey;
+use serde_json::{Value, json};
+
+use crate::field;
+use crate::server::{is_leaving, is_over};
+use crate::store::Store;
+
+/// A pod of this name as the template says.
+pub fn pod(template: &Value, name: &str) -> Value {
+    let mut pod = json!({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": name}});
+    for part in ["labels", "annotations", "finalizers"] {
+        if let Some(value) = template.pointer(&format!("/metadata/{part}")).filter(|value| !value.is_null()) {
+            field::put(&mut pod, &["metadata", part], value.clone());
+        }
+    }
+    field::put(&mut pod, &["spec"], template.get("spec").cloned().unwrap_or_else(|| json!({})));
+    pod
+}
+
+/// The pods of an owner that have not ended and are not leaving, in the order they were made.
+pub fn active<'a>(store: &'a Store, owner: &ObjectKey) -> Vec<(&'a ObjectKey, &'a Value)> {
+    let mut pods: Vec<(&ObjectKey, &Value)> = store
+        .controlled(owner, "Pod")
+        .into_iter()
+        .map(|(key, pod)| (key, pod.as_ref()))
+        .filter(|(_, pod)| !is_over(pod) && !is_leaving(pod))
+        .collect();
+    pods.sort_by_key(|(key, pod)| (created(pod), *key));
+    pods
+}
+
+/// When an object was made, as a text that sorts by time: the virtual cluster writes all of them.
+pub fn created(object: &Value) -> &str {
+    field::text(object, "/metadata/creationTimestamp").unwrap_or_default()
+}
+
+/// Whether a pod is on a node.
+pub fn is_assigned(pod: &Value) -> bool {
+    field::text(pod, "/spec/nodeName").is_some()
+}

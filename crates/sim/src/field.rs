@@ -1,0 +1,146 @@
+//! Fields of raw objects, read and written by path.
+//!
+//! The virtual cluster keeps objects as the JSON they are written in, so that nothing a user gave is
+//! lost. A field that is absent or of another type reads as `None` here: what is wrong with an
+//! object is said by the translation, not by whoever looks at it in passing.
+
+use quotient_api::{ObjectKey, kinds};
+use serde_json::{Map, Value};
+
+/// The text at `pointer` (`/spec/nodeName`), where there is one that is not empty.
+pub fn text<'a>(object: &'a Value, pointer: &str) -> Option<&'a str> {
+    object.pointer(pointer).and_then(Value::as_str).filter(|text| !text.is_empty())
+}
+
+/// The integer at `pointer`.
+pub fn integer(object: &Value, pointer: &str) -> Option<i64> {
+    object.pointer(pointer).and_then(Value::as_i64)
+}
+
+/// Whether `true` stands at `pointer`.
+pub fn is_true(object: &Value, pointer: &str) -> bool {
+    object.pointer(pointer).and_then(Value::as_bool).unwrap_or(false)
+}
+
+/// The list at `pointer`; empty where there is none.
+pub fn list<'a>(object: &'a Value, pointer: &str) -> &'a [Value] {
+    object.pointer(pointer).and_then(Value::as_array).map_or(&[], Vec::as_slice)
+}
+
+/// Writes `value` at `path`, making the mappings on the way.
+pub fn put(object: &mut Value, path: &[&str], value: Value) {
+    let Some((last, way)) = path.split_last() else {
+        *object = value;
+        return;
+    };
+    let mut place = object;
+    for key in way {
+        place = as_map(place).entry(*key).or_insert_with(|| Value::Object(Map::new()));
+    }
+    as_map(place).insert((*last).to_string(), value);
+}
+
+/// Takes out what is at `path`, and says whether anything was.
+pub fn remove(object: &mut Value, path: &[&str]) -> bool {
+    let Some((last, way)) = path.split_last() else { return false };
+    let mut place = object;
+    for key in way {
+        match place.get_mut(*key) {
+            Some(next) => place = next,
+            None => return false,
+        }
+    }
+    // The order of what is left is part of the bytes that are compared, so it is kept.
+    place.as_object_mut().is_some_and(|map| map.shift_remove(*last).is_some())
+}
+
+/// The mapping at `value`, which becomes one where it is none.
+fn as_map(value: &mut Value) -> &mut Map<String, Value> {
+    if !value.is_object() {
+        *value = Value::Object(Map::new());
+    }
+    value.as_object_mut().expect("it was made a mapping just now")
+}
+
+/// Puts `over` on top of `base`: mappings are merged key by key, everything else is replaced.
+pub fn merge(base: &mut Value, over: &Value) {
+    match (base, over) {
+        (Value::Object(base), Value::Object(over)) => {
+            for (key, value) in over {
+                merge(base.entry(key.clone()).or_insert(Value::Null), value);
+            }
+        }
+        (base, over) => *base = over.clone(),
+    }
+}
+
+/// Sets the condition of that type in `status.conditions`; `fields` are `status`, `reason`, ….
+pub fn set_condition(object: &mut Value, kind: &str, fields: &[(&str, Value)]) {
+    let mut condition = Map::new();
+    condition.insert("type".to_string(), Value::from(kind));
+    condition.extend(fields.iter().map(|(key, value)| ((*key).to_string(), value.clone())));
+    let condition = Value::Object(condition);
+    let mut conditions = list(object, "/status/conditions").to_vec();
+    match conditions.iter_mut().find(|c| c["type"] == kind) {
+        Some(found) => *found = condition,
+        None => conditions.push(condition),
+    }
+    put(object, &["status", "conditions"], Value::Array(conditions));
+}
+
+/// Whether `status.conditions` has that type with status `True`.
+pub fn has_condition(object: &Value, kind: &str) -> bool {
+    list(object, "/status/conditions").iter().any(|c| c["type"] == kind && c["status"] == "True")
+}
+
+/// The objects that own this one, those of unknown kinds left out.
+pub fn owners(object: &Value, namespace: Option<&str>) -> Vec<ObjectKey> {
+    list(object, "/metadata/ownerReferences").iter().filter_map(|owner| owner_key(owner, namespace)).collect()
+}
+
+/// The object that made this one and looks after it.
+pub fn controller(object: &Value) -> Option<ObjectKey> {
+    let namespace = text(object, "/metadata/namespace");
+    let owner = list(object, "/metadata/ownerReferences").iter().find(|o| is_true(o, "/controller"))?;
+    owner_key(owner, namespace)
+}
+
+/// Owners are found by name and not by uid: objects that were written down from another cluster
+/// keep the owners they had there.
+fn owner_key(owner: &Value, namespace: Option<&str>) -> Option<ObjectKey> {
+    let api_version = text(owner, "/apiVersion")?;
+    let group = api_version.split_once('/').map_or("", |(group, _)| group);
+    let kind = kinds::find(group, text(owner, "/kind")?)?;
+    Some(ObjectKey::new(kind, namespace, text(owner, "/name")?))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    #[test]
+    fn a_path_is_made_read_and_removed() {
+        let mut object = json!({"spec": null});
+        put(&mut object, &["spec", "a", "b"], json!(1));
+        assert_eq!(integer(&object, "/spec/a/b"), Some(1));
+        assert!(remove(&mut object, &["spec", "a", "b"]));
+        assert!(!remove(&mut object, &["spec", "x", "b"]));
+        assert_eq!(object, json!({"spec": {"a": {}}}));
+    }
+
+    #[test]
+    fn merging_keeps_what_is_not_named_and_replaces_lists() {
+        let mut base = json!({"a": {"b": 1, "c": [1, 2]}});
+        merge(&mut base, &json!({"a": {"c": [3], "d": true}}));
+        assert_eq!(base, json!({"a": {"b": 1, "c": [3], "d": true}}));
+    }
+
+    #[test]
+    fn a_condition_is_replaced_in_its_place() {
+        let mut object = json!({"status": {"conditions": [{"type": "A", "status": "False"}, {"type": "B"}]}});
+        set_condition(&mut object, "A", &[("status", json!("True"))]);
+        assert!(has_condition(&object, "A"));
+        assert_eq!(object["status"]["conditions"][1], json!({"type": "B"}));
+    }
+}

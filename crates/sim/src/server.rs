@@ -1,0 +1,448 @@
+//! The virtual API server: what happens to an object on its way into the store and out of it.
+//!
+//! Admission is the one that the live program has; metadata is assigned as an API server assigns it,
+//! but the same input always gets the same. What hangs on an object goes with it: the pods of a
+//! node, the dependents of an owner, everything in a namespace.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use quotient_api::{ObjectKey, Operation, Problem, Request, admit, key_of, kinds, time};
+use quotient_engine::fact::Name;
+use serde_json::{Value, json};
+
+use crate::clock::Clock;
+use crate::field;
+use crate::naming;
+use crate::store::Store;
+
+/// The label that every namespace has: its name.
+const NAMESPACE_NAME_LABEL: &str = "kubernetes.io/metadata.name";
+
+/// An object that was not let in, or not let go.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Rejected {
+    pub object: ObjectKey,
+    pub message: String,
+}
+
+/// Why an object was not applied.
+#[derive(Debug, Clone, PartialEq, thiserror::Error)]
+pub enum Refusal {
+    /// It is not an object that can be kept.
+    #[error("{0}")]
+    Unreadable(Problem),
+    /// Admission said no.
+    #[error("{} was rejected: {}", .0.object, .0.message)]
+    Rejected(Rejected),
+    /// There is no such object.
+    #[error("{0} does not exist")]
+    Missing(ObjectKey),
+}
+
+/// A pod on its way out.
+#[derive(Debug, Clone, PartialEq, Eq)]
+struct Departure {
+    pod: ObjectKey,
+    uid: String,
+}
+
+/// Objects, time, and what an API server does with them.
+#[derive(Debug, Clone, Default)]
+pub struct Server {
+    pub clock: Clock,
+    store: Store,
+    /// How many objects were made so far, for uids.
+    made: u64,
+    /// How many changes were written so far, for resource versions.
+    written: u64,
+    /// How long evicted pods take to go.
+    eviction_takes: Duration,
+    /// Pods that are leaving, by the time at which they are gone, then by the order of their eviction.
+    departures: BTreeMap<(i64, u64), Departure>,
+    rejected: Vec<Rejected>,
+    warnings: Vec<Problem>,
+}
+
+impl Server {
+    /// The objects as they are.
+    pub fn store(&self) -> &Store {
+        &self.store
+    }
+
+    /// The store's changes since they were last taken.
+    pub fn take_changes(&mut self) -> Vec<crate::store::Change> {
+        self.store.take_changes()
+    }
+
+    /// What was rejected since this was last asked, each object and message once.
+    pub fn take_rejected(&mut self) -> Vec<Rejected> {
+        std::mem::take(&mut self.rejected)
+    }
+
+    /// What admission warned of since this was last asked.
+    pub fn take_warnings(&mut self) -> Vec<Problem> {
+        std::mem::take(&mut self.warnings)
+    }
+
+    /// From now on, evicted pods take this long to go.
+    pub fn set_eviction_takes(&mut self, takes: Duration) {
+        self.eviction_takes = takes;
+    }
+
+    /// Makes the object, or replaces the spec, labels and annotations of the one that exists (and its
+    /// status where one is given), as `kubectl replace` does.
+    pub fn apply(&mut self, object: Value) -> Result<ObjectKey, Refusal> {
+        let key = key_of(&object).map_err(Refusal::Unreadable)?;
+        match self.store.get(&key).cloned() {
+            None => self.create_as(key, object),
+            Some(old) => {
+                let replacement = replacement(&old, object);
+                self.update(&key, replacement)
+            }
+        }
+    }
+
+    /// Makes an object; one of that key that exists already is a refusal.
+    pub fn create(&mut self, object: Value) -> Result<ObjectKey, Refusal> {
+        let key = key_of(&object).map_err(Refusal::Unreadable)?;
+        if self.store.contains(&key) {
+            let message = format!("{key} already exists");
+            return Err(self.reject(Rejected { object: key, message }));
+        }
+        self.create_as(key, object)
+    }
+
+    fn create_as(&mut self, key: ObjectKey, mut object: Value) -> Result<ObjectKey, Refusal> {
+        field::put(&mut object, &["metadata", "name"], json!(*key.name));
+        if let Some(namespace) = &key.namespace {
+            field::put(&mut object, &["metadata", "namespace"], json!(**namespace));
+            self.ensure_namespace(namespace);
+        } else {
+            field::remove(&mut object, &["metadata", "namespace"]);
+        }
+        if key.kind == "Namespace" && key.group.is_empty() {
+            field::put(&mut object, &["metadata", "labels", NAMESPACE_NAME_LABEL], json!(*key.name));
+        }
+        let mut object = self.admitted(Operation::Create, &key, object, None)?;
+        self.made += 1;
+        let created = self.clock.created();
+        // A uid that is given is kept: objects written down from another cluster refer to each other by it.
+        if field::text(&object, "/metadata/uid").is_none() {
+            field::put(&mut object, &["metadata", "uid"], json!(naming::uid(self.made)));
+        }
+        field::put(&mut object, &["metadata", "creationTimestamp"], json!(time::format_timestamp(created)));
+        field::put(&mut object, &["metadata", "generation"], json!(1));
+        if is_pod(&key) {
+            self.start_if_assigned(&mut object);
+        }
+        self.write(key.clone(), object);
+        Ok(key)
+    }
+
+    /// Replaces an object that exists.
+    fn update(&mut self, key: &ObjectKey, object: Value) -> Result<ObjectKey, Refusal> {
+        let Some(old) = self.store.get(key).cloned() else { return Err(Refusal::Missing(key.clone())) };
+        let mut object = self.admitted(Operation::Update, key, object, Some(&old))?;
+        if object.get("spec") != old.get("spec") {
+            let generation = field::integer(&old, "/metadata/generation").unwrap_or(1) + 1;
+            field::put(&mut object, &["metadata", "generation"], json!(generation));
+        }
+        if is_pod(key) {
+            self.start_if_assigned(&mut object);
+        }
+        self.write(key.clone(), object);
+        Ok(key.clone())
+    }
+
+    /// Changes an object in place, past admission: what controllers, the scheduler and kubelets write
+    /// about an object. Says whether anything changed; an object that is gone is left so.
+    pub fn amend(&mut self, key: &ObjectKey, amend: impl FnOnce(&mut Value)) -> bool {
+        let Some(old) = self.store.get(key) else { return false };
+        let mut object = (**old).clone();
+        amend(&mut object);
+        if object == **old {
+            return false;
+        }
+        if object.get("spec") != old.get("spec") {
+            let generation = field::integer(old, "/metadata/generation").unwrap_or(1) + 1;
+            field::put(&mut object, &["metadata", "generation"], json!(generation));
+        }
+        self.write(key.clone(), object);
+        true
+    }
+
+    /// Keeps an object that is not admitted: a record of the cluster's own, such as an event.
+    pub fn record(&mut self, key: ObjectKey, object: Value) {
+        self.write(key, object);
+    }
+
+    fn write(&mut self, key: ObjectKey, mut object: Value) {
+        // An object that did not change keeps its version, so the version is not part of the comparison.
+        if let Some(old) = self.store.get(&key)
+            && let Some(version) = old.pointer("/metadata/resourceVersion")
+        {
+            field::put(&mut object, &["metadata", "resourceVersion"], version.clone());
+            if object == **old {
+                return;
+            }
+        }
+        self.written += 1;
+        field::put(&mut object, &["metadata", "resourceVersion"], json!(self.written.to_string()));
+        self.store.put(key, object);
+    }
+
+    fn admitted(
+        &mut self,
+        operation: Operation,
+        key: &ObjectKey,
+        object: Value,
+        old: Option<&Value>,
+    ) -> Result<Value, Refusal> {
+        match admit(Request { operation, object, old }, &self.store) {
+            Ok(admitted) => {
+                let warn = |message| Problem::new(message).of_object(key);
+                self.warnings.extend(admitted.warnings.into_iter().map(warn));
+                Ok(admitted.object)
+            }
+            Err(rejection) => Err(self.reject(Rejected { object: key.clone(), message: rejection.message })),
+        }
+    }
+
+    fn reject(&mut self, rejected: Rejected) -> Refusal {
+        if !self.rejected.contains(&rejected) {
+            self.rejected.push(rejected.clone());
+        }
+        Refusal::Rejected(rejected)
+    }
+
+    /// Namespaces that are mentioned exist.
+    fn ensure_namespace(&mut self, name: &Name) {
+        let key = ObjectKey { group: "", kind: "Namespace", namespace: None, name: name.clone() };
+        if self.store.contains(&key) {
+            return;
+        }
+        let namespace = json!({
+            "apiVersion": "v1", "kind": "Namespace", "metadata": {"name": **name}, "status": {"phase": "Active"},
+        });
+        // A namespace has nothing that admission could refuse; if a policy does, the objects in it still come.
+        let _ = self.create_as(key, namespace);
+    }
+
+    /// A pod that names a node runs there: the simulated kubelet does nothing else.
+    fn start_if_assigned(&mut self, pod: &mut Value) {
+        if field::text(pod, "/spec/nodeName").is_none() || is_over(pod) {
+            return;
+        }
+        if field::text(pod, "/status/phase") == Some("Running") && field::has_condition(pod, "Ready") {
+            return;
+        }
+        run(pod, self.clock.now_us());
+    }
+
+    /// Takes an object out, if admission lets it go, with everything that hangs on it.
+    pub fn delete(&mut self, key: &ObjectKey) -> Result<(), Refusal> {
+        let Some(object) = self.store.get(key).cloned() else { return Err(Refusal::Missing(key.clone())) };
+        let as_it_is = (*object).clone();
+        self.admitted(Operation::Delete, key, as_it_is, Some(&object))?;
+        self.remove(key);
+        Ok(())
+    }
+
+    /// Takes an object out with everything that hangs on it; nobody is asked.
+    pub fn remove(&mut self, key: &ObjectKey) {
+        let mut gone = vec![key.clone()];
+        while let Some(key) = gone.pop() {
+            let Some(object) = self.store.remove(&key) else { continue };
+            let mut hanging: Vec<ObjectKey> = match (key.group, key.kind) {
+                ("", "Node") => self.store.pods_on(&key.name),
+                ("", "Namespace") => {
+                    let inside = self.store.iter().filter(|(k, _)| k.namespace.as_ref() == Some(&key.name));
+                    inside.map(|(k, _)| k.clone()).collect()
+                }
+                _ => Vec::new(),
+            };
+            // A dependent of several owners goes with the last of them.
+            hanging.extend(self.store.dependents(&key).into_iter().filter(|dependent| {
+                let object = self.store.get(dependent);
+                object.is_some_and(|object| {
+                    let owners = field::owners(object, dependent.namespace.as_deref());
+                    !owners.iter().any(|owner| self.store.contains(owner))
+                })
+            }));
+            hanging.reverse();
+            gone.extend(hanging);
+            drop(object);
+        }
+    }
+
+    /// Sends a pod away, as the eviction of a running pod does: it is gone at once, or leaves for as
+    /// long as evictions take.
+    pub fn evict(&mut self, key: &ObjectKey) {
+        if self.eviction_takes.is_zero() {
+            return self.remove(key);
+        }
+        let Some(pod) = self.store.get(key) else { return };
+        if pod.pointer("/metadata/deletionTimestamp").is_some() {
+            return;
+        }
+        let uid = field::text(pod, "/metadata/uid").unwrap_or_default().to_string();
+        let due = self.clock.after_us(self.eviction_takes);
+        // The deletion time of a pod is the time at which its grace period ends; grace has whole seconds.
+        let grace = i64::try_from(self.eviction_takes.as_secs()).unwrap_or(i64::MAX);
+        let deletion = self.clock.after_us(Duration::from_secs(self.eviction_takes.as_secs()));
+        self.amend(key, |pod| {
+            field::put(pod, &["metadata", "deletionTimestamp"], json!(time::format_timestamp(deletion)));
+            field::put(pod, &["metadata", "deletionGracePeriodSeconds"], json!(grace));
+        });
+        self.written += 1;
+        self.departures.insert((due, self.written), Departure { pod: key.clone(), uid });
+    }
+
+    /// When the next leaving pod will be gone.
+    pub fn next_departure_us(&self) -> Option<i64> {
+        self.departures.keys().next().map(|(due, _)| *due)
+    }
+
+    /// Takes out the pods whose time has come.
+    pub fn depart(&mut self) {
+        while let Some(entry) = self.departures.first_entry() {
+            if entry.key().0 > self.clock.now_us() {
+                return;
+            }
+            let Departure { pod, uid } = entry.remove();
+            let same = self.store.get(&pod).is_some_and(|p| field::text(p, "/metadata/uid") == Some(&uid));
+            if same {
+                self.remove(&pod);
+            }
+        }
+    }
+
+    /// Notes an event about an object. An object has one event for each reason: it counts how often,
+    /// and says what was said last.
+    pub fn event(&mut self, about: &ObjectKey, kind: &str, reason: &str, message: &str) {
+        let Some(object) = self.store.get(about) else { return };
+        let involved = json!({
+            "apiVersion": object["apiVersion"], "kind": about.kind, "namespace": about.namespace.as_deref(),
+            "name": *about.name, "uid": object["metadata"]["uid"],
+        });
+        let namespace = about.namespace.clone().unwrap_or_else(|| Name::from("default"));
+        let print = naming::fingerprint(&format!("{} {reason}", about.qualified()));
+        let name = Name::from(format!("{}.{print:016x}", about.name));
+        let key = ObjectKey { group: "", kind: EVENT, namespace: Some(namespace.clone()), name: name.clone() };
+        let now = time::format_timestamp(self.clock.now_us());
+        let (first, count) = match self.store.get(&key) {
+            Some(known) if known["message"] == message && known["lastTimestamp"] == now => return,
+            Some(known) => (known["firstTimestamp"].clone(), field::integer(known, "/count").unwrap_or(0) + 1),
+            None => (json!(now), 1),
+        };
+        let event = json!({
+            "apiVersion": "v1", "kind": EVENT, "metadata": {"name": *name, "namespace": *namespace},
+            "involvedObject": involved, "type": kind, "reason": reason, "message": message,
+            "source": {"component": "quotient"}, "count": count, "firstTimestamp": first, "lastTimestamp": now,
+        });
+        self.record(key, event);
+    }
+
+    /// The events about an object, by reason, with their messages.
+    pub fn events<'a>(&'a self, about: &'a ObjectKey) -> impl Iterator<Item = (&'a str, &'a str)> {
+        let namespace = about.namespace.as_deref().unwrap_or("default");
+        self.store.of_kind("", EVENT, Some(namespace)).filter_map(move |(_, event)| {
+            let involved = &event["involvedObject"];
+            let group = field::text(involved, "/apiVersion")?.split_once('/').map_or("", |(group, _)| group);
+            let same = involved["kind"] == about.kind && involved["name"] == *about.name && group == about.group;
+            same.then_some((field::text(event, "/reason")?, field::text(event, "/message").unwrap_or_default()))
+        })
+    }
+}
+
+/// The kind of events, which is not one that is read from files.
+pub const EVENT: &str = "Event";
+
+/// Whether the key is of a pod.
+pub fn is_pod(key: &ObjectKey) -> bool {
+    key.group.is_empty() && key.kind == "Pod"
+}
+
+/// Whether a pod has ended.
+pub fn is_over(pod: &Value) -> bool {
+    matches!(field::text(pod, "/status/phase"), Some("Succeeded" | "Failed"))
+}
+
+/// Whether a pod is on its way out.
+pub fn is_leaving(pod: &Value) -> bool {
+    pod.pointer("/metadata/deletionTimestamp").is_some_and(|at| !at.is_null())
+}
+
+/// Whether a pod runs and is ready.
+pub fn is_ready(pod: &Value) -> bool {
+    !is_over(pod) && field::has_condition(pod, "Ready")
+}
+
+/// Lets a pod run since `now_us`.
+pub fn run(pod: &mut Value, now_us: i64) {
+    let now = json!(time::format_timestamp(now_us));
+    field::put(pod, &["status", "phase"], json!("Running"));
+    if field::text(pod, "/status/startTime").is_none() {
+        field::put(pod, &["status", "startTime"], now.clone());
+    }
+    for kind in ["PodScheduled", "Initialized", "ContainersReady", "Ready"] {
+        field::set_condition(pod, kind, &[("status", json!("True")), ("lastTransitionTime", now.clone())]);
+    }
+}
+
+/// Ends a pod as `Succeeded` or `Failed`.
+pub fn end(pod: &mut Value, phase: &str, now_us: i64) {
+    let now = json!(time::format_timestamp(now_us));
+    field::put(pod, &["status", "phase"], json!(phase));
+    let reason = if phase == "Succeeded" { "PodCompleted" } else { "PodFailed" };
+    for kind in ["ContainersReady", "Ready"] {
+        let fields = [("status", json!("False")), ("reason", json!(reason)), ("lastTransitionTime", now.clone())];
+        field::set_condition(pod, kind, &fields);
+    }
+}
+
+/// What an object becomes when `new` is applied over it: the new object with the old one's identity,
+/// with its status where the new one gives none, and with what only the cluster itself sets.
+fn replacement(old: &Value, mut new: Value) -> Value {
+    let given = new.get("metadata").cloned().unwrap_or(Value::Null);
+    let mut metadata = old["metadata"].clone();
+    for part in ["labels", "annotations"] {
+        field::remove(&mut metadata, &[part]);
+    }
+    for part in ["labels", "annotations", "ownerReferences", "finalizers"] {
+        if let Some(value) = given.get(part).filter(|value| !value.is_null()) {
+            field::put(&mut metadata, &[part], value.clone());
+        }
+    }
+    field::put(&mut new, &["metadata"], metadata);
+    if new.get("status").is_none_or(Value::is_null)
+        && let Some(status) = old.get("status")
+    {
+        field::put(&mut new, &["status"], status.clone());
+    }
+    if new["kind"] == "Namespace" {
+        let name = new["metadata"]["name"].clone();
+        field::put(&mut new, &["metadata", "labels", NAMESPACE_NAME_LABEL], name);
+    }
+    // Where a pod runs and which volume a claim has is written by the cluster, never taken back by a user.
+    for (kind, part) in [("Pod", "nodeName"), ("PersistentVolumeClaim", "volumeName"), ("PersistentVolume", "claimRef")]
+    {
+        if new["kind"] == kind
+            && new["spec"].get(part).is_none_or(Value::is_null)
+            && let Some(value) = old["spec"].get(part)
+        {
+            field::put(&mut new, &["spec", part], value.clone());
+        }
+    }
+    new
+}
+
+/// A reference that makes `owner` the controller of an object.
+pub fn controlled_by(owner: &ObjectKey, object: &Value) -> Value {
+    let api_version = kinds::find(owner.group, owner.kind).map(kinds::Kind::api_version).unwrap_or_default();
+    json!([{
+        "apiVersion": api_version, "kind": owner.kind, "name": *owner.name, "uid": object["metadata"]["uid"],
+        "controller": true, "blockOwnerDeletion": true,
+    }])
+}

@@ -1,0 +1,240 @@
+//! The objects of a virtual cluster: raw JSON by key, with what is asked of them often kept at hand.
+//!
+//! The store keeps and finds; it knows nothing of admission, controllers or time. Everything that
+//! changes is noted in the order it happened, once for each object between two readings.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use quotient_api::{ObjectKey, View, kinds};
+use quotient_engine::fact::Name;
+use serde_json::Value;
+
+use crate::field;
+
+/// Something that happened to an object.
+#[derive(Debug, Clone)]
+pub enum Change {
+    /// It was made or changed; the store has it as it is now.
+    Seen(ObjectKey),
+    /// It is gone; this is what it was last.
+    Gone(ObjectKey, Arc<Value>),
+}
+
+impl Change {
+    /// Which object.
+    pub fn key(&self) -> &ObjectKey {
+        match self {
+            Change::Seen(key) | Change::Gone(key, _) => key,
+        }
+    }
+}
+
+/// All objects.
+#[derive(Debug, Clone, Default)]
+pub struct Store {
+    objects: BTreeMap<ObjectKey, Arc<Value>>,
+    /// What each object owns, whether the owner exists or not.
+    dependents: BTreeMap<ObjectKey, BTreeSet<ObjectKey>>,
+    /// The pods that name a node in `spec.nodeName`.
+    pods_on: BTreeMap<String, BTreeSet<ObjectKey>>,
+    changes: Vec<Change>,
+    /// Objects that the last entries of `changes` already tell of.
+    told: BTreeSet<ObjectKey>,
+}
+
+impl Store {
+    /// The object of that key.
+    pub fn get(&self, key: &ObjectKey) -> Option<&Arc<Value>> {
+        self.objects.get(key)
+    }
+
+    /// Whether there is such an object.
+    pub fn contains(&self, key: &ObjectKey) -> bool {
+        self.objects.contains_key(key)
+    }
+
+    /// How many objects there are.
+    pub fn len(&self) -> usize {
+        self.objects.len()
+    }
+
+    /// Whether there is none.
+    pub fn is_empty(&self) -> bool {
+        self.objects.is_empty()
+    }
+
+    /// All objects, by group, kind, namespace and name.
+    pub fn iter(&self) -> impl Iterator<Item = (&ObjectKey, &Arc<Value>)> {
+        self.objects.iter()
+    }
+
+    /// All objects of a kind, of one namespace or of all, by namespace and name.
+    pub fn of_kind<'a>(
+        &'a self,
+        group: &'static str,
+        kind: &'static str,
+        namespace: Option<&str>,
+    ) -> impl Iterator<Item = (&'a ObjectKey, &'a Arc<Value>)> {
+        let namespace: Option<Name> = namespace.map(Name::from);
+        let from = ObjectKey { group, kind, namespace: namespace.clone(), name: Name::from("") };
+        self.objects.range(from..).take_while(move |(key, _)| {
+            key.group == group && key.kind == kind && (namespace.is_none() || key.namespace == namespace)
+        })
+    }
+
+    /// All pods, by namespace and name.
+    pub fn pods(&self) -> impl Iterator<Item = (&ObjectKey, &Arc<Value>)> {
+        self.of_kind("", "Pod", None)
+    }
+
+    /// What this object owns, by key.
+    pub fn dependents(&self, owner: &ObjectKey) -> Vec<ObjectKey> {
+        self.dependents.get(owner).map_or_else(Vec::new, |keys| keys.iter().cloned().collect())
+    }
+
+    /// The objects that this one controls, of one kind.
+    pub fn controlled<'a>(&'a self, owner: &ObjectKey, kind: &'static str) -> Vec<(&'a ObjectKey, &'a Arc<Value>)> {
+        let Some(keys) = self.dependents.get(owner) else { return Vec::new() };
+        keys.iter()
+            .filter(|key| key.kind == kind)
+            .filter_map(|key| self.objects.get_key_value(key))
+            .filter(|(_, object)| field::controller(object).as_ref() == Some(owner))
+            .collect()
+    }
+
+    /// The pods that name this node.
+    pub fn pods_on(&self, node: &str) -> Vec<ObjectKey> {
+        self.pods_on.get(node).map_or_else(Vec::new, |keys| keys.iter().cloned().collect())
+    }
+
+    /// Keeps the object under `key`, and says whether that changed anything.
+    pub fn put(&mut self, key: ObjectKey, object: Value) -> bool {
+        if self.objects.get(&key).is_some_and(|known| **known == object) {
+            return false;
+        }
+        self.forget(&key);
+        for owner in field::owners(&object, key.namespace.as_deref()) {
+            self.dependents.entry(owner).or_default().insert(key.clone());
+        }
+        if let Some(node) = node_of(&key, &object) {
+            self.pods_on.entry(node.to_string()).or_default().insert(key.clone());
+        }
+        self.objects.insert(key.clone(), Arc::new(object));
+        if self.told.insert(key.clone()) {
+            self.changes.push(Change::Seen(key));
+        }
+        true
+    }
+
+    /// Takes the object out.
+    pub fn remove(&mut self, key: &ObjectKey) -> Option<Arc<Value>> {
+        self.forget(key);
+        let object = self.objects.remove(key)?;
+        self.told.remove(key);
+        self.changes.push(Change::Gone(key.clone(), object.clone()));
+        Some(object)
+    }
+
+    /// Takes the object out of what is kept at hand.
+    fn forget(&mut self, key: &ObjectKey) {
+        let Some(object) = self.objects.get(key) else { return };
+        for owner in field::owners(object, key.namespace.as_deref()) {
+            if let Some(keys) = self.dependents.get_mut(&owner) {
+                keys.remove(key);
+                if keys.is_empty() {
+                    self.dependents.remove(&owner);
+                }
+            }
+        }
+        if let Some(node) = node_of(key, object)
+            && let Some(keys) = self.pods_on.get_mut(node)
+        {
+            keys.remove(key);
+            if keys.is_empty() {
+                self.pods_on.remove(node);
+            }
+        }
+    }
+
+    /// What changed since this was last asked, in order.
+    pub fn take_changes(&mut self) -> Vec<Change> {
+        self.told.clear();
+        std::mem::take(&mut self.changes)
+    }
+
+    /// Whether something changed since the changes were last taken.
+    pub fn has_changes(&self) -> bool {
+        !self.changes.is_empty()
+    }
+}
+
+/// The node that a pod names.
+fn node_of<'a>(key: &ObjectKey, object: &'a Value) -> Option<&'a str> {
+    (key.group.is_empty() && key.kind == "Pod").then(|| field::text(object, "/spec/nodeName")).flatten()
+}
+
+impl View for Store {
+    fn get(&self, key: &ObjectKey) -> Option<&Value> {
+        self.objects.get(key).map(Arc::as_ref)
+    }
+
+    fn list(&self, group: &str, kind: &str, namespace: Option<&str>) -> Vec<&Value> {
+        let Some(kind) = kinds::find(group, kind) else { return Vec::new() };
+        self.of_kind(kind.group, kind.kind, namespace).map(|(_, object)| object.as_ref()).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    fn pod(node: &str) -> Value {
+        json!({
+            "metadata": {"namespace": "a", "ownerReferences": [
+                {"apiVersion": "apps/v1", "kind": "ReplicaSet", "name": "web", "controller": true}]},
+            "spec": {"nodeName": node},
+        })
+    }
+
+    #[test]
+    fn what_is_kept_at_hand_follows_the_objects() {
+        let mut store = Store::default();
+        let key = ObjectKey::pod("a", "p");
+        let web = ObjectKey::new(kinds::find("apps", "ReplicaSet").expect("known"), Some("a"), "web");
+        assert!(store.put(key.clone(), pod("n1")));
+        assert!(!store.put(key.clone(), pod("n1")), "the same again is no change");
+        assert!(store.put(key.clone(), pod("n2")));
+        assert_eq!(store.pods_on("n1"), []);
+        assert_eq!(store.pods_on("n2"), [key.clone()]);
+        assert_eq!(store.controlled(&web, "Pod").len(), 1);
+        assert_eq!(store.take_changes().len(), 1, "two changes of one object are told once");
+        store.remove(&key);
+        assert_eq!((store.pods_on("n2"), store.dependents(&web)), (vec![], vec![]));
+        assert!(matches!(store.take_changes()[..], [Change::Gone(..)]));
+    }
+
+    #[test]
+    fn an_object_that_goes_and_comes_again_is_told_as_both() {
+        let mut store = Store::default();
+        let key = ObjectKey::pod("a", "p");
+        store.put(key.clone(), json!({"metadata": {"uid": "1"}}));
+        store.take_changes();
+        store.remove(&key);
+        store.put(key.clone(), json!({"metadata": {"uid": "2"}}));
+        assert!(matches!(store.take_changes()[..], [Change::Gone(..), Change::Seen(_)]));
+    }
+
+    #[test]
+    fn objects_of_a_kind_are_listed_by_namespace() {
+        let mut store = Store::default();
+        for (namespace, name) in [("b", "p"), ("a", "q"), ("a", "p")] {
+            store.put(ObjectKey::pod(namespace, name), json!({"name": name}));
+        }
+        store.put(ObjectKey::node("n"), json!({}));
+        let names = |namespace| store.of_kind("", "Pod", namespace).map(|(k, _)| k.to_string()).collect::<Vec<_>>();
+        assert_eq!(names(None), ["Pod/a/p", "Pod/a/q", "Pod/b/p"]);
+        assert_eq!(names(Some("a")), ["Pod/a/p", "Pod/a/q"]);
+    }
+}
