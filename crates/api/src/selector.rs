@@ -21,22 +21,21 @@ pub(crate) fn names(at: &Cursor<'_, '_>, interner: &mut Interner) -> Vec<Name> {
 /// A label selector (`matchLabels`, `matchExpressions`). Absent, it is `None` and selects nothing;
 /// empty, it selects everything.
 pub(crate) fn label_selector(at: &Cursor<'_, '_>, interner: &mut Interner) -> Option<Selector> {
-    at.value()?;
-    let mut requirements = Some(equalities(&at.field("matchLabels"), interner));
-    for expression in at.field("matchExpressions").items() {
-        match (requirement(&expression, On::Pods, interner), &mut requirements) {
-            (Some(requirement), Some(requirements)) => requirements.push(requirement),
-            (None, requirements) => *requirements = None,
-            (Some(_), None) => {}
-        }
+    if !at.value()?.is_object() {
+        at.note("expected a map");
+        return None;
+    }
+    let mut requirements = equalities(&at.field("matchLabels"), interner);
+    match (requirement_list(&at.field("matchExpressions"), On::Pods, interner), &mut requirements) {
+        (Some(expressions), Some(requirements)) => requirements.extend(expressions),
+        _ => requirements = None,
     }
     requirements.map(selector)
 }
 
 /// A selector that is a plain map of labels. Absent or empty, it is `None`.
 pub(crate) fn map_selector(at: &Cursor<'_, '_>, interner: &mut Interner) -> Option<Selector> {
-    let requirements = equalities(at, interner);
-    if requirements.is_empty() { None } else { Some(selector(requirements)) }
+    equalities(at, interner).filter(|requirements| !requirements.is_empty()).map(selector)
 }
 
 /// A selector of these conditions, in an order that makes equal ones equal.
@@ -46,9 +45,26 @@ pub(crate) fn selector(mut requirements: Vec<Requirement>) -> Selector {
     Selector { requirements }
 }
 
-fn equalities(at: &Cursor<'_, '_>, interner: &mut Interner) -> Vec<Requirement> {
+/// A condition for each label of a map; `None` if one cannot be read.
+fn equalities(at: &Cursor<'_, '_>, interner: &mut Interner) -> Option<Vec<Requirement>> {
     let labels = labels(at, interner);
-    labels.iter().map(|(key, value)| equality(key, Operator::In, value)).collect()
+    let is_whole = at.value().is_none_or(|value| value.is_object()) && labels.iter().count() == at.entries().count();
+    is_whole.then(|| labels.iter().map(|(key, value)| equality(key, Operator::In, value)).collect())
+}
+
+/// The conditions of a list; `None` if one cannot be read.
+fn requirement_list(at: &Cursor<'_, '_>, on: On, interner: &mut Interner) -> Option<Vec<Requirement>> {
+    let mut requirements: Vec<Requirement> = Vec::new();
+    let mut is_whole = at.value().is_none_or(|value| value.is_array());
+    for item in at.items() {
+        match requirement(&item, on, interner) {
+            Some(requirement) => requirements.push(requirement),
+            None => is_whole = false,
+        }
+    }
+    requirements.sort();
+    requirements.dedup();
+    is_whole.then_some(requirements)
 }
 
 /// `key In [value]` or `key NotIn [value]`.
@@ -63,15 +79,9 @@ pub(crate) fn node_terms(at: &Cursor<'_, '_>, interner: &mut Interner) -> Vec<No
 
 /// One term of a node selector.
 pub(crate) fn node_term(at: &Cursor<'_, '_>, interner: &mut Interner) -> NodeTerm {
-    let (expressions, fields) = (at.field("matchExpressions"), at.field("matchFields"));
-    let read = |list: &Cursor<'_, '_>, on: On, interner: &mut Interner| -> Option<Vec<Requirement>> {
-        let mut requirements: Vec<Requirement> =
-            list.items().map(|item| requirement(&item, on, interner)).collect::<Option<_>>()?;
-        requirements.sort();
-        requirements.dedup();
-        Some(requirements)
-    };
-    match (read(&expressions, On::Nodes, interner), read(&fields, On::NodeFields, interner)) {
+    let labels = requirement_list(&at.field("matchExpressions"), On::Nodes, interner);
+    let fields = requirement_list(&at.field("matchFields"), On::NodeFields, interner);
+    match (labels, fields) {
         (Some(labels), Some(fields)) => NodeTerm { labels, fields },
         _ => NodeTerm::default(),
     }
@@ -195,7 +205,18 @@ mod tests {
         );
         check(
             json!({"matchLabels": {"a": 1}}),
-            "everything; s.matchLabels.a: expected a text (in quotes, if it looks like something else)",
+            "nothing; s.matchLabels.a: expected a text (in quotes, if it looks like something else)",
+        );
+    }
+
+    #[test]
+    fn what_is_no_selector_selects_nothing() {
+        check(json!("app"), "nothing; s: expected a map");
+        check(json!({"matchLabels": ["app"]}), "nothing; s.matchLabels: expected a map");
+        check(json!({"matchExpressions": {"app": "x"}}), "nothing; s.matchExpressions: expected a list");
+        check(
+            json!({"matchExpressions": ["app"]}),
+            "nothing; s.matchExpressions[0]: expected a map; s.matchExpressions[0].key: expected a label's key",
         );
     }
 

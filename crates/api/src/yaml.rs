@@ -381,7 +381,7 @@ mod tests {
         let mut text = String::from("a0: &a0 [x, x, x, x, x, x, x, x, x, x]\n");
         for i in 1..10 {
             let alias = format!("*a{}", i - 1);
-            text.push_str(&format!("a{i}: &a{i} [{}]\n", vec![alias.as_str(); 10].join(", ")));
+            text.push_str(&format!("a{i}: &a{i} [{}]\n", [alias.as_str(); 10].join(", ")));
         }
         let fault = parse(&text)[0].clone().expect_err("too many");
         assert!(fault.message.contains("aliases"), "{}", fault.message);

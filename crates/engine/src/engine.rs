@@ -391,6 +391,7 @@ impl Engine {
     fn release_shape(&mut self, shape: ShapeId) {
         if self.world.shapes.release(shape, &mut self.world.relations) {
             // Its number may be given to another shape; what was found of it must not be taken for the other's.
+            self.world.kept.forget(shape);
             self.changes += 1;
         }
     }
@@ -634,13 +635,13 @@ impl Engine {
     /// The turn of a pod whose own claim does not count at the moment.
     fn take_turn_unclaimed(&mut self, now: Tick, id: PodId, claim: Option<Claim>, decisions: &mut Decisions) -> Turn {
         let pod = self.world.pods.get(id).clone();
-        let question = self.world.question(&pod);
+        let question = self.world.question(id);
         if let Some(claim) = claim
             && self.world.closed_by(&question, claim.node).is_none()
         {
             return self.bind(id, claim.node, decisions);
         }
-        let closed = match self.world.scan(&question) {
+        let closed = match self.world.answer(&question) {
             Answer::Node(node) => return self.bind(id, node, decisions),
             Answer::Nowhere(closed) => closed,
         };
@@ -815,7 +816,7 @@ impl Engine {
     /// The node that would do if it were empty and where the least is missing.
     fn node_to_reserve(&mut self, id: PodId) -> Option<NodeId> {
         let pod = self.world.pods.get(id).clone();
-        let question = self.world.question(&pod);
+        let question = self.world.question(id);
         let world = &self.world;
         let demand = &world.shapes.get(pod.shape).demand;
         let would_do = |node: &NodeId| {

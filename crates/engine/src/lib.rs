@@ -13,6 +13,7 @@ pub mod quantity;
 pub mod reason;
 
 mod budgets;
+mod candidates;
 mod claims;
 mod explain;
 mod filter;

@@ -5,8 +5,8 @@ use crate::filter::{
     Filter, pod_affinity, ports, resources_fit, spread, volume_binding, volume_limits, volume_restrictions, volume_zone,
 };
 use crate::nodes::NodeId;
-use crate::pods::Pod;
-use crate::relations::{CounterId, CounterKey, Eligible, Matched};
+use crate::pods::PodId;
+use crate::relations::{Around, CounterId, CounterKey, Eligible, Matched};
 use crate::resources::{CPU_ID, MEMORY_ID};
 use crate::score::{self, weight};
 use crate::shape::{Shape, ShapeId, Spread};
@@ -22,12 +22,14 @@ pub(crate) type ClosedCounts = [u32; Filter::COUNT];
 pub(crate) struct Question {
     pub shape: ShapeId,
     pub rule: StaticId,
-    spread: Vec<CounterId>,
-    soft_spread: Vec<CounterId>,
-    affinity: Vec<CounterId>,
-    may_be_first: bool,
-    anti_affinity: Vec<CounterId>,
-    preferred: Vec<CounterId>,
+    pub spread: Vec<CounterId>,
+    pub soft_spread: Vec<CounterId>,
+    pub affinity: Vec<CounterId>,
+    pub may_be_first: bool,
+    pub anti_affinity: Vec<CounterId>,
+    pub preferred: Vec<CounterId>,
+    /// Some of the counters were counted anew for this question.
+    counted_anew: bool,
     /// Domains closed by placed pods that object, as marks by topology.
     objections: Vec<(TopoId, Vec<bool>)>,
     inclinations: Vec<(TopoId, Vec<i64>)>,
@@ -44,18 +46,53 @@ pub(crate) enum Answer {
 
 /// A node that takes the pod, with its scores before they are made comparable.
 #[derive(Debug, Clone, Copy)]
-struct Taker {
-    node: NodeId,
-    points: i64,
-    class: u16,
-    spread: Option<i64>,
-    affinity: i64,
+pub(crate) struct Taker {
+    pub node: NodeId,
+    pub points: i64,
+    pub class: u16,
+    pub spread: Option<i64>,
+    pub affinity: i64,
+}
+
+/// The size of a pod as the resource scores see it.
+pub(crate) struct Sized {
+    request: [i64; 2],
+    assumed: [i64; 2],
+}
+
+impl Sized {
+    pub fn of(shape: &Shape) -> Self {
+        Sized {
+            request: [shape.demand.get(CPU_ID), shape.demand.get(MEMORY_ID)],
+            assumed: [shape.demand.assumed.0, shape.demand.assumed.1],
+        }
+    }
 }
 
 impl Question {
     /// Whether a placed pod objects to this one somewhere.
     pub fn has_objections(&self) -> bool {
         !self.objections.is_empty()
+    }
+
+    /// Whether placed pods incline the score of this one.
+    pub fn has_inclinations(&self) -> bool {
+        !self.inclinations.is_empty()
+    }
+
+    pub fn counted_anew(&self) -> bool {
+        self.counted_anew
+    }
+
+    /// All rules of the shape about other pods: required spread, affinity, anti-affinity, then soft spread and preferences.
+    pub fn rules<'a>(&'a self, shape: &'a Shape) -> impl Iterator<Item = (TopoId, CounterId)> + 'a {
+        let spread = shape.spread.iter().map(|s| s.topology).zip(self.spread.iter().copied());
+        let near = shape.affinity.iter().flat_map(|(_, keys)| keys.iter().copied());
+        let affinity = near.zip(self.affinity.iter().copied());
+        let anti = shape.anti_affinity.iter().map(|t| t.topology).zip(self.anti_affinity.iter().copied());
+        let soft = shape.soft_spread.iter().map(|s| s.topology).zip(self.soft_spread.iter().copied());
+        let preferred = shape.preferred.iter().map(|t| t.topology).zip(self.preferred.iter().copied());
+        spread.chain(affinity).chain(anti).chain(soft).chain(preferred)
     }
 
     /// The domains where a placed pod objects, as marks by topology.
@@ -66,14 +103,16 @@ impl Question {
 
 impl World {
     /// Makes ready what it takes to say where the pod can go.
-    pub fn question(&mut self, pod: &Pod) -> Question {
-        let generation = self.statics.generation;
-        let rule = self.statics.intern(self.shapes.get(pod.shape).spec());
-        if self.statics.generation != generation {
-            self.relations.drop_counters();
+    pub fn question(&mut self, id: PodId) -> Question {
+        let World { nodes, pods, shapes, topologies, statics, relations, .. } = self;
+        let pod = pods.get(id);
+        let shape = shapes.get(pod.shape);
+        let generation = statics.generation;
+        let rule = statics.intern(shape.spec());
+        if statics.generation != generation {
+            relations.drop_counters();
         }
-        self.statics.refresh(rule, &self.nodes);
-        let shape = self.shapes.get(pod.shape);
+        statics.refresh(rule, nodes);
         let mut question = Question {
             shape: pod.shape,
             rule,
@@ -83,29 +122,27 @@ impl World {
             may_be_first: false,
             anti_affinity: Vec::new(),
             preferred: Vec::new(),
+            counted_anew: false,
             objections: Vec::new(),
             inclinations: Vec::new(),
             uid: pod.uid.clone(),
         };
         if shape.is_related() {
-            let around = crate::relations::Around {
-                pods: &self.pods,
-                nodes: &self.nodes,
-                topologies: &self.topologies,
-                statics: &self.statics,
-            };
-            let relations = &mut self.relations;
-            let hard_keys: Vec<TopoId> = shape.spread.iter().map(|s| s.topology).collect();
-            let soft_keys: Vec<TopoId> = shape.soft_spread.iter().map(|s| s.topology).collect();
+            let around = Around { pods, nodes, topologies, statics };
+            let counted = relations.counted;
             let mut spread_counter = |s: &Spread, keys: &[TopoId]| {
                 let mask = (s.mask != 0).then_some((rule, s.mask));
                 let eligible = Eligible { keys: keys.to_vec(), rule: mask };
                 let key = CounterKey { relation: s.relation, topology: s.topology, eligible: Some(eligible) };
                 relations.counter(&key, &around)
             };
+            let hard_keys: Vec<TopoId> = shape.spread.iter().map(|s| s.topology).collect();
             question.spread = shape.spread.iter().map(|s| spread_counter(s, &hard_keys)).collect();
-            let soft_keys: &[TopoId] = if shape.spread_implied { &[] } else { &soft_keys };
-            question.soft_spread = shape.soft_spread.iter().map(|s| spread_counter(s, soft_keys)).collect();
+            let soft_keys: Vec<TopoId> = match shape.spread_implied {
+                true => Vec::new(),
+                false => shape.soft_spread.iter().map(|s| s.topology).collect(),
+            };
+            question.soft_spread = shape.soft_spread.iter().map(|s| spread_counter(s, &soft_keys)).collect();
             let mut counter =
                 |relation, topology| relations.counter(&CounterKey { relation, topology, eligible: None }, &around);
             question.anti_affinity = shape.anti_affinity.iter().map(|t| counter(t.relation, t.topology)).collect();
@@ -115,8 +152,9 @@ impl World {
                 let totals = question.affinity.iter().map(|id| relations.get(*id).total());
                 question.may_be_first = pod_affinity::may_be_first(shape.affine_to_itself, totals);
             }
+            question.counted_anew = relations.counted != counted;
         }
-        let matched = self.relations.matched(&pod.namespace, &pod.labels);
+        let matched = relations.matched(&pod.namespace, &pod.labels);
         self.mark(&mut question, matched);
         question
     }
@@ -155,7 +193,7 @@ impl World {
     }
 
     /// The filters that look at the node alone.
-    fn closed_locally(&self, question: &Question, shape: &Shape, node: NodeId) -> Option<Filter> {
+    pub fn closed_locally(&self, question: &Question, shape: &Shape, node: NodeId) -> Option<Filter> {
         let spec = shape.spec();
         if !spec.ports.is_empty() && ports::closes(self.nodes.get(node), &spec.ports) {
             return Some(Filter::NodePorts);
@@ -208,11 +246,15 @@ impl World {
         if shape.anti_affinity.iter().zip(&question.anti_affinity).any(adverse) {
             return Some(Filter::InterPodAffinity);
         }
-        let objected = question.objections.iter().any(|(topology, marks)| {
-            let domain = domain(*topology);
+        self.is_objected(question, node).then_some(Filter::InterPodAffinity)
+    }
+
+    /// Whether a placed pod objects to this one being on the node.
+    pub fn is_objected(&self, question: &Question, node: NodeId) -> bool {
+        question.objections.iter().any(|(topology, marks)| {
+            let domain = self.topologies.domain(*topology, node);
             domain != NO_DOMAIN && marks[domain as usize]
-        });
-        objected.then_some(Filter::InterPodAffinity)
+        })
     }
 
     /// The best node for the pod, by looking at every node.
@@ -221,8 +263,7 @@ impl World {
         let rule = self.statics.get(question.rule);
         let mut closed = [0; Filter::COUNT];
         let mut takers = Vec::new();
-        let request = [shape.demand.get(CPU_ID), shape.demand.get(MEMORY_ID)];
-        let assumed = [shape.demand.assumed.0, shape.demand.assumed.1];
+        let sized = Sized::of(shape);
         for i in 0..self.nodes.limit() {
             let node = NodeId(i as u32);
             if !self.nodes.is_present(node) {
@@ -234,46 +275,28 @@ impl World {
                 .or_else(|| self.closed_by_others(question, shape, node));
             match closing {
                 Some(filter) => closed[filter as usize] += 1,
-                None => takers.push(self.taker(question, shape, rule, node, request, assumed)),
+                None => takers.push(Taker {
+                    node,
+                    points: self.points(shape, &sized, node),
+                    class: rule.class(node),
+                    spread: self.raw_spread(question, shape, node),
+                    affinity: self.raw_affinity(question, shape, node),
+                }),
             }
         }
-        match self.best(question, rule, shape, &takers) {
+        match self.best(rule, shape, &takers) {
             Some(node) => Answer::Node(node),
             None => Answer::Nowhere(closed),
         }
     }
 
-    /// The best of some nodes that are known to take the pod.
-    pub fn best_of(&self, question: &Question, nodes: &[NodeId]) -> Option<NodeId> {
-        let shape = self.shapes.get(question.shape);
-        let rule = self.statics.get(question.rule);
-        let request = [shape.demand.get(CPU_ID), shape.demand.get(MEMORY_ID)];
-        let assumed = [shape.demand.assumed.0, shape.demand.assumed.1];
-        let takers: Vec<Taker> =
-            nodes.iter().map(|node| self.taker(question, shape, rule, *node, request, assumed)).collect();
-        self.best(question, rule, shape, &takers)
-    }
-
-    fn taker(
-        &self,
-        question: &Question,
-        shape: &Shape,
-        rule: &Static,
-        node: NodeId,
-        request: [i64; 2],
-        assumed: [i64; 2],
-    ) -> Taker {
-        let mut points = score::resources::points(self.nodes.load(node), request, assumed);
+    /// The points of the scores that look at the node alone.
+    pub fn points(&self, shape: &Shape, sized: &Sized, node: NodeId) -> i64 {
+        let mut points = score::resources::points(self.nodes.load(node), sized.request, sized.assumed);
         if !shape.spec().images.is_empty() {
             points += score::image::points(&self.nodes, node, &shape.spec().images);
         }
-        Taker {
-            node,
-            points,
-            class: rule.class(node),
-            spread: self.raw_spread(question, shape, node),
-            affinity: self.raw_affinity(question, shape, node),
-        }
+        points
     }
 
     /// What the soft spread rules make of a node; `None` where it lacks one of their keys.
@@ -310,8 +333,8 @@ impl World {
         sum
     }
 
-    fn best(&self, question: &Question, rule: &Static, shape: &Shape, takers: &[Taker]) -> Option<NodeId> {
-        let _ = question;
+    /// The taker with the highest total, the first by name among equals.
+    pub fn best(&self, rule: &Static, shape: &Shape, takers: &[Taker]) -> Option<NodeId> {
         let classes = rule.classes();
         let largest = |of: fn(&crate::statics::StaticClass) -> i64| {
             takers.iter().map(|t| of(&classes[t.class as usize])).max().unwrap_or(0)

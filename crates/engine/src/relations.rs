@@ -203,6 +203,8 @@ pub(crate) struct Relations {
     counter_ids: LookupMap<CounterKey, CounterId>,
     counters_live: usize,
     clock: u64,
+    /// How many counters were ever counted anew.
+    pub counted: u64,
     holders: Vec<Option<Holder>>,
     holder_vacant: Vec<usize>,
     holder_ids: LookupMap<HolderKey, usize>,
@@ -449,6 +451,7 @@ impl Relations {
         let counter = self.counters[id.0 as usize].as_mut().expect("found or made above");
         counter.used = self.clock;
         if counter.epoch != epoch {
+            self.counted += 1;
             let fresh = self.count_anew(key, epoch, around);
             self.counters[id.0 as usize] = Some(fresh);
         }

@@ -1,6 +1,7 @@
 //! All that is known of the cluster, in the tables that decisions are made from.
 
 use crate::budgets::Budgets;
+use crate::candidates::Kept;
 use crate::fact::{Name, PodVolume};
 use crate::implied::Implied;
 use crate::nodes::{NodeId, Nodes};
@@ -24,14 +25,10 @@ pub(crate) struct World {
     pub volumes: Volumes,
     pub budgets: Budgets,
     pub implied: Implied,
+    pub kept: Kept,
 }
 
 impl World {
-    /// The tables that counting reads, beside the relations themselves.
-    pub fn around(&self) -> Around<'_> {
-        Around { pods: &self.pods, nodes: &self.nodes, topologies: &self.topologies, statics: &self.statics }
-    }
-
     /// The shape of a pod with this spec and labels, for one more user.
     pub fn shape(
         &mut self,

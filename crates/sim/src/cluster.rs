@@ -23,7 +23,7 @@ use crate::clock::Clock;
 use crate::controllers::{Controllers, volume};
 use crate::field;
 use crate::report::{Bound, Evicted, NodeState, PodPhase, PodReport, QuotaReport, ReasonReport};
-use crate::server::{self, Refusal, Rejected, Server, is_over};
+use crate::server::{self, EVENT, Refusal, Rejected, Server, is_over};
 use crate::store::{Change, Store};
 
 /// Rounds that a cluster may take to settle, besides some for each object. A round moves an object
@@ -239,6 +239,10 @@ impl Cluster {
     fn tell_engine(&mut self) {
         let now = self.server.clock.tick();
         for change in std::mem::take(&mut self.untold) {
+            // Events are for people.
+            if change.key().kind == EVENT {
+                continue;
+            }
             let translation = match &change {
                 Change::Gone(key, _) => self.translator.remove(key),
                 Change::Seen(key) => match self.server.store().get(key) {

@@ -108,7 +108,7 @@ pub struct ReasonReport {
 
 impl From<&Reason> for ReasonReport {
     fn from(reason: &Reason) -> Self {
-        let Reason { code, message, quota, numbers, remedies, details: _, closed: _ } = reason;
+        let Reason { code, message, quota, numbers, remedies, .. } = reason;
         let amount = |of: i128| numbers.as_ref().map(|n| canonical(&n.resource, of));
         ReasonReport {
             code: code.name().to_string(),

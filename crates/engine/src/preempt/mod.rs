@@ -197,7 +197,7 @@ impl World {
                 .then(a.created.cmp(&b.created))
                 .then_with(|| b.key.cmp(&a.key))
         });
-        let question = self.question_of(claimant);
+        let question = self.question(claimant);
         let nodes: Vec<NodeId> = self
             .nodes
             .by_name()
@@ -268,19 +268,14 @@ impl World {
         found
     }
 
-    fn question_of(&mut self, claimant: PodId) -> Question {
-        let pod = self.pods.get(claimant).clone();
-        self.question(&pod)
-    }
-
     fn is_open(&mut self, claimant: PodId, node: NodeId) -> bool {
-        let question = self.question_of(claimant);
+        let question = self.question(claimant);
         self.closed_by(&question, node).is_none()
     }
 
     /// The best node that takes the claimant as things stand.
     fn open_node(&mut self, claimant: PodId) -> Option<NodeId> {
-        let question = self.question_of(claimant);
+        let question = self.question(claimant);
         match self.scan(&question) {
             crate::place::Answer::Node(node) => Some(node),
             crate::place::Answer::Nowhere(_) => None,
