@@ -99,7 +99,6 @@ impl Engine {
             Fact::NodeGone(name) => match self.world.nodes.find_present(&name) {
                 Some(node) => {
                     self.world.change_node(node, &mut effects, |nodes, _| nodes.gone(node));
-                    self.world.nodes.forget_if_idle(node);
                     true
                 }
                 None => false,
@@ -112,7 +111,6 @@ impl Engine {
             Fact::AttachLimitsGone(name) => match self.world.nodes.find(&name) {
                 Some(node) => {
                     self.world.nodes.set_attach_limits(node, Vec::new());
-                    self.world.nodes.forget_if_idle(node);
                     true
                 }
                 None => false,
@@ -561,6 +559,7 @@ impl Engine {
         let mut decisions = Decisions::default();
         self.regroup();
         self.drop_claims_on_absent_nodes(&mut decisions);
+        self.world.nodes.forget_idle();
         let mut looked_at = 0;
         loop {
             let Some((group, pod)) = self.queue.first() else {
