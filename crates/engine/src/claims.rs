@@ -31,8 +31,5 @@ impl World {
         for port in &shape.spec().ports {
             self.nodes.use_port(claim.node, port, add);
         }
-        if !add {
-            self.nodes.forget_if_idle(claim.node);
-        }
     }
 }

@@ -61,6 +61,8 @@ pub struct Engine {
     hopeless: LookupMap<(ShapeId, i32), u64>,
     /// A search for victims passed over a pod that was only decided to be where it is.
     looked_past_assumed: bool,
+    /// A pod rests because pods that leave make room for it.
+    counts_on_leaving: bool,
     keys_epoch: u64,
 }
 
@@ -99,7 +101,6 @@ impl Engine {
             Fact::NodeGone(name) => match self.world.nodes.find_present(&name) {
                 Some(node) => {
                     self.world.change_node(node, &mut effects, |nodes, _| nodes.gone(node));
-                    self.world.nodes.forget_if_idle(node);
                     true
                 }
                 None => false,
@@ -112,7 +113,6 @@ impl Engine {
             Fact::AttachLimitsGone(name) => match self.world.nodes.find(&name) {
                 Some(node) => {
                     self.world.nodes.set_attach_limits(node, Vec::new());
-                    self.world.nodes.forget_if_idle(node);
                     true
                 }
                 None => false,
@@ -561,6 +561,7 @@ impl Engine {
         let mut decisions = Decisions::default();
         self.regroup();
         self.drop_claims_on_absent_nodes(&mut decisions);
+        self.world.nodes.forget_idle();
         let mut looked_at = 0;
         loop {
             let Some((group, pod)) = self.queue.first() else {
@@ -670,7 +671,10 @@ impl Engine {
                 self.claim(now, id, plan, decisions);
                 Turn::Claimed
             }
-            Outcome::Wait => self.rests(&pod, &question, &closed, true),
+            Outcome::Wait => {
+                self.counts_on_leaving = true;
+                self.rests(&pod, &question, &closed, true)
+            }
             Outcome::Hopeless => {
                 self.looked_past_assumed |= self.has_assumed_below(pod.priority);
                 if !question.has_objections() {
@@ -729,7 +733,11 @@ impl Engine {
         let claims = volume_binding::bindings(&self.world.nodes, node, shape, &self.world.volumes).unwrap_or_default();
         let (key, uid) = (pod.key(), pod.uid.clone());
         self.dequeue(id);
-        self.claimants.remove(&id);
+        // The end of a claim frees room, a decided volume may attach where the undecided claim could not, and who rests
+        // because leaving pods make room for it may find that room taken: from the top again.
+        if self.claimants.remove(&id) || !claims.is_empty() || std::mem::take(&mut self.counts_on_leaving) {
+            self.stir();
+        }
         self.world.volumes.decide(&key.namespace, &claims, node);
         let mut effects = Effects::default();
         self.world.enter(id, Place::Assumed(node), &mut effects);
@@ -776,7 +784,8 @@ impl Engine {
             self.note_leaving_for(victim, true);
             self.world.budgets.unseen.push(victim);
         }
-        self.changes += 1;
+        // What leaves now may be all that kept another pod from claiming.
+        self.stir();
         self.enqueue(id);
         self.wake(effects);
     }
@@ -798,8 +807,8 @@ impl Engine {
             let Some(node) = self.node_to_reserve(id) else { continue };
             self.dequeue(id);
             self.take_claim(id, Claim { node, kind: ClaimKind::Patience });
+            self.stir();
             self.enqueue(id);
-            self.changes += 1;
             let pod = self.world.pods.get(id);
             let node = Some(self.world.nodes.get(node).name.clone());
             decisions.list.push(Decision::Nominate { pod: pod.key(), uid: pod.uid.clone(), node });

@@ -4,11 +4,11 @@
 //! memory in order. Every change appends the node's number to a log, and whoever keeps something
 //! derived from nodes keeps a position in that log and catches up on what changed since.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use crate::fact::{Amount, Effect, HostPort, Labels, Name, NodeFact, Taint};
 use crate::lookup::LookupMap;
-use crate::resources::{CPU_ID, Demand, MEMORY_ID, PODS_ID, ResourceId, ResourceNames};
+use crate::resources::{CPU_ID, Demand, MEMORY_ID, ResourceId, ResourceNames};
 
 /// A node's number. Numbers are reused after a node has gone.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -61,6 +61,8 @@ pub(crate) struct Nodes {
     list: Vec<Node>,
     ids: LookupMap<Name, NodeId>,
     vacant: Vec<NodeId>,
+    /// Nodes with a number whose object is not there.
+    absent: BTreeSet<NodeId>,
     /// By resource, by node: allocatable − held − claimed, cut off at the ends of 64 bits. A cut-off value
     /// compares with any request as the true one would.
     free: Vec<Vec<Amount>>,
@@ -222,6 +224,7 @@ impl Nodes {
         };
         self.ids.insert(name.clone(), id);
         self.by_name.insert(name.clone(), id);
+        self.absent.insert(id);
         self.deal_rank(name, id);
         id
     }
@@ -292,7 +295,8 @@ impl Nodes {
     }
 
     fn count_images(&mut self, id: NodeId, add: bool) {
-        for name in self.list[id.at()].images.iter().flat_map(|(names, _)| names) {
+        let names: BTreeSet<&Name> = self.list[id.at()].images.iter().flat_map(|(names, _)| names).collect();
+        for name in names {
             let count = self.image_nodes.or_insert_with(name.clone(), || 0);
             *count = if add { *count + 1 } else { count.saturating_sub(1) };
         }
@@ -353,6 +357,7 @@ impl Nodes {
         node.unschedulable = false;
         node.images = Vec::new();
         self.present[id.at()] = false;
+        self.absent.insert(id);
         self.present_count -= 1;
         self.change_kind(id);
         self.image_epoch += 1;
@@ -360,13 +365,17 @@ impl Nodes {
         self.touch(id);
     }
 
-    /// Forgets a node that is gone and that nothing is on.
-    pub fn forget_if_idle(&mut self, id: NodeId) {
-        let node = &self.list[id.at()];
-        let idle = !node.present
-            && node.attach_limits.is_empty()
-            && node.held.iter().chain(&node.claimed).all(|amount| *amount == 0);
-        if idle && self.ids.get(&node.name) == Some(&id) {
+    /// Forgets nodes that are not there and that nothing is on. To be called only when no change is under way.
+    pub fn forget_idle(&mut self) {
+        for id in std::mem::take(&mut self.absent) {
+            let node = &self.list[id.at()];
+            if node.present {
+                continue;
+            }
+            if !node.attach_limits.is_empty() || node.held.iter().chain(&node.claimed).any(|amount| *amount != 0) {
+                self.absent.insert(id);
+                continue;
+            }
             let name = node.name.clone();
             self.ids.remove(&name);
             self.by_name.remove(&name);
@@ -447,15 +456,6 @@ impl Nodes {
         if *count == (0, 0) {
             disks.remove(disk);
         }
-    }
-
-    /// How many pods more fit by number alone.
-    pub fn pods_free(&self, id: NodeId) -> Amount {
-        self.free(PODS_ID, id)
-    }
-
-    pub fn is_at(&self, id: NodeId) -> bool {
-        self.ids.get(&self.list[id.at()].name) == Some(&id)
     }
 }
 

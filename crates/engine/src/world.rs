@@ -68,7 +68,6 @@ impl World {
             self.bear(id, node, false, effects);
         }
         self.pods.leave(id, place);
-        self.nodes.forget_if_idle(node);
     }
 
     /// A pod on a node that is there bears on others beyond the amounts it holds: by its ports and volumes, by being

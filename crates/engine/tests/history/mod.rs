@@ -143,11 +143,14 @@ impl<S: Subject> Run<S> {
         for fact in &facts {
             self.world.observe(self.now, fact.clone());
         }
-        let mut random = shuffle;
-        facts.sort_by_cached_key(|_| {
-            random = random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
-            random >> 20
-        });
+        // By what a fact is and not by where it stood, so that a history with less in it keeps its order.
+        let place = |fact: &Fact| {
+            let text = format!("{fact:?}");
+            text.bytes().fold(shuffle, |hash, byte| (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3))
+        };
+        if shuffle != 0 {
+            facts.sort_by_cached_key(place);
+        }
         for fact in facts {
             self.engine.observe(self.now, fact);
         }

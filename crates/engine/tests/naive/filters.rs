@@ -2,26 +2,11 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use quotient_engine::Filter;
 use quotient_engine::fact::{Effect, HostPort, NodeFact, PODS, PodFact, Taint};
 
 use super::world::{View, World};
 use super::{affinity, labels, spread, volumes};
-
-/// The filters, in the order in which reasons count them.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Filter {
-    NodeUnschedulable,
-    TaintToleration,
-    NodeAffinity,
-    NodePorts,
-    NodeResourcesFit,
-    VolumeRestrictions,
-    NodeVolumeLimits,
-    VolumeBinding,
-    VolumeZone,
-    PodTopologySpread,
-    InterPodAffinity,
-}
 
 /// The first filter that closes the node to the pod of the view, if one does.
 pub fn closed_by(view: &View<'_>, node: &NodeFact) -> Option<Filter> {
@@ -47,13 +32,13 @@ pub fn open<'a>(view: &View<'a>) -> Vec<&'a NodeFact> {
 }
 
 /// How many nodes each filter closes to the pod as things are.
-pub fn counts(world: &World, pod: &PodFact) -> BTreeMap<Filter, usize> {
+pub fn counts(world: &World, pod: &PodFact) -> Vec<(Filter, u32)> {
     let view = world.view(pod, &BTreeSet::new());
-    let mut counts = BTreeMap::new();
+    let mut counts: BTreeMap<Filter, u32> = BTreeMap::new();
     for filter in world.nodes.values().filter_map(|node| closed_by(&view, node)) {
         *counts.entry(filter).or_default() += 1;
     }
-    counts
+    counts.into_iter().collect()
 }
 
 pub fn unschedulable(view: &View<'_>, node: &NodeFact) -> bool {

@@ -20,7 +20,7 @@ pub enum Outcome {
 }
 
 /// What a set of victims costs. Lists of equal length compare from their start, so that the derived order is the rule's.
-type Cost = (u64, Option<i32>, usize, Vec<Reverse<Created>>, Vec<String>);
+type Cost = (u64, Option<i32>, usize, Vec<Reverse<Created>>, Vec<PodKey>);
 
 pub fn preempt(world: &World, claimant: &PodFact) -> Outcome {
     let leaving: BTreeSet<PodKey> = world.placed().iter().filter(|p| p.leaving).map(|p| p.pod.key()).collect();
@@ -72,7 +72,7 @@ pub fn cost(world: &World, set: &[&PodFact]) -> Cost {
     let violations = world.budgets.values().map(|budget| excess(world, budget, set)).sum();
     let mut created: Vec<Reverse<Created>> = set.iter().map(|pod| Reverse(pod.created)).collect();
     created.sort();
-    let mut names: Vec<String> = set.iter().map(|pod| pod.key().to_string()).collect();
+    let mut names: Vec<PodKey> = set.iter().map(|pod| pod.key()).collect();
     names.sort();
     (violations, set.iter().map(|pod| pod.priority).max(), set.len(), created, names)
 }

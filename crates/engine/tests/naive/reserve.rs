@@ -2,9 +2,10 @@
 
 use std::collections::BTreeSet;
 
+use quotient_engine::Filter;
 use quotient_engine::fact::{Name, NodeFact, PodFact, PodKey, Tick};
 
-use super::filters::{self, Filter};
+use super::filters;
 use super::world::{ClaimKind, World};
 use super::{labels, order};
 

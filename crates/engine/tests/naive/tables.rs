@@ -4,10 +4,10 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use quotient_engine::fact::*;
-use quotient_engine::{ClaimBinding, Fact, Tick};
+use quotient_engine::{ClaimBinding, Fact, Filter, Tick};
 
 use super::cycle::{Act, Cycle};
-use super::filters::{Filter, closed_by};
+use super::filters::closed_by;
 use super::{World, labels, scores};
 
 const MI: i64 = 1024 * 1024;

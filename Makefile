@@ -1,0 +1,40 @@
+# The few things there are to do here. `make` alone lists them.
+
+.DEFAULT_GOAL := help
+.PHONY: help demo test bench fuzz
+
+CARGO ?= cargo
+TARGET := $(or $(CARGO_TARGET_DIR),target)
+
+# Scenarios that hold today; each rule that is added brings its folder.
+SCENARIOS := $(wildcard scenarios/kubernetes scenarios/controllers)
+
+# Tests are built without debug information: it is half of the build and nobody reads it there.
+test: export CARGO_PROFILE_DEV_DEBUG = 0
+test: export CARGO_PROFILE_TEST_DEBUG = 0
+
+help:
+	@echo 'make demo    a small cluster, simulated: who runs where, who is evicted, who waits and why'
+	@echo 'make test    everything that is checked: style, lints, tests, scenarios, licences'
+	@echo 'make bench   the engine'\''s figures beside their goals'
+	@echo 'make fuzz    one minute of random bytes for each parser (needs a nightly toolchain and cargo-fuzz)'
+
+demo:
+	@$(CARGO) build --quiet --release --locked --package quotient
+	@$(TARGET)/release/quotient simulate examples/first-steps
+
+test:
+	$(CARGO) fmt --all --check
+	$(CARGO) clippy --quiet --workspace --all-targets --locked -- -D warnings
+	RUSTDOCFLAGS='-D warnings' $(CARGO) doc --quiet --workspace --no-deps --locked
+	$(CARGO) test --workspace --locked
+	$(TARGET)/debug/quotient test $(SCENARIOS)
+
+bench:
+	@$(CARGO) build --quiet --release --locked --package quotient
+	@$(TARGET)/release/quotient bench
+
+fuzz:
+	@set -e; for target in $$($(CARGO) +nightly fuzz list); do \
+	  $(CARGO) +nightly fuzz run $$target -- -max_total_time=60; \
+	done

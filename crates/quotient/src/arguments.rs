@@ -1,0 +1,165 @@
+//! What can be typed: commands, flags and their help. Nothing here does anything.
+
+use std::ffi::OsString;
+use std::path::{Path, PathBuf};
+
+use clap::{Args, CommandFactory, FromArgMatches, Parser, Subcommand, ValueEnum};
+
+/// Shares a Kubernetes cluster's GPUs, CPUs and memory between teams.
+#[derive(Debug, Parser)]
+#[command(name = "quotient", version, propagate_version = true, arg_required_else_help = true)]
+#[command(after_help = "Exit codes: 0 fine, 1 the answer is no, 2 a mistake in the input, 70 a bug.")]
+pub struct Arguments {
+    #[command(subcommand)]
+    pub command: Command,
+}
+
+/// The commands.
+#[derive(Debug, Subcommand)]
+pub enum Command {
+    /// Apply manifests to a virtual cluster and see what the scheduler does
+    ///
+    /// Files are applied in the order given; the cluster settles after each. Nothing outside the files is touched.
+    Simulate(SimulateArguments),
+    /// Run scenarios: tests of a scheduling or quota policy
+    ///
+    /// A scenario builds a cluster step by step and says what must come of it. `docs/scenarios.md` tells how to write one.
+    Test(TestArguments),
+    /// Measure the engine: decisions per second, memory, growth with the cluster
+    ///
+    /// Everything is measured through the engine's public surface, on one thread, with a workload that is the same each
+    /// time. Each case runs in a process of its own, so that its memory is its own.
+    Bench(BenchArguments),
+}
+
+/// How to write the answer.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum Format {
+    /// For people
+    Table,
+    /// For people, with everything that a table leaves out
+    Wide,
+    /// For programs
+    Json,
+    /// The same as YAML
+    Yaml,
+}
+
+/// The flag that every command has.
+#[derive(Debug, Args)]
+pub struct OutputArguments {
+    /// How to write the answer
+    #[arg(short, long, value_enum, value_name = "FORMAT", default_value = "table")]
+    pub output: Format,
+}
+
+/// What `simulate` is told.
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  quotient simulate nodes.yaml workloads.yaml        the story, step by step
+  quotient simulate -o json manifests/               a folder, in order of names, for a program
+  kubectl get nodes,pods -A -o yaml | quotient simulate - new-job.yaml
+
+Pods with spec.nodeName already run. An object that cannot be read is reported as a problem and
+the rest goes on; the exit code is 0 then. It is 2 where a file cannot be opened, or where no file
+holds a single object.")]
+pub struct SimulateArguments {
+    /// YAML or JSON files, many documents each; folders in order of names; `-` is standard input
+    #[arg(required = true, value_name = "FILE")]
+    pub files: Vec<PathBuf>,
+    /// A QuotientConfiguration
+    #[arg(long, value_name = "FILE")]
+    pub config: Option<PathBuf>,
+    /// Schedule only pods with this spec.schedulerName; the others just wait. Without it all pods are scheduled
+    #[arg(long, value_name = "NAME")]
+    pub scheduler_name: Option<String>,
+    #[command(flatten)]
+    pub output: OutputArguments,
+}
+
+/// What `test` is told.
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  quotient test scenarios/                           every scenario under a folder
+  quotient test --junit report.xml my-policy.yaml    for a CI system
+  quotient test -o json my-policy.yaml
+
+Exit code 1 means that an expectation failed, 2 that a scenario cannot be read; nothing is run then.")]
+pub struct TestArguments {
+    /// Scenario files, or folders of them
+    #[arg(required = true, value_name = "FILE|DIR")]
+    pub files: Vec<PathBuf>,
+    /// Also write the results as JUnit XML
+    #[arg(long, value_name = "FILE")]
+    pub junit: Option<PathBuf>,
+    #[command(flatten)]
+    pub output: OutputArguments,
+}
+
+/// What `bench` is told.
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  quotient bench                                     the published figures, each beside its goal
+  quotient bench --quick                             the same at a tenth of the size, in seconds
+  quotient bench --nodes 2000,8000 --pods 10000 --shapes 50
+  quotient bench --check                             exit code 1 where a goal is missed")]
+pub struct BenchArguments {
+    /// Measure placement only, at these numbers of nodes
+    #[arg(long, value_delimiter = ',', value_name = "N,…", value_parser = clap::value_parser!(u32).range(1..=100_000))]
+    pub nodes: Vec<u32>,
+    /// Pods to place in each placement case [default: 20000]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
+    pub pods: Option<u32>,
+    /// Distinct shapes among plain pods [default: 8]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
+    pub shapes: Option<u32>,
+    /// How often each timed case runs; the median counts
+    #[arg(long, value_name = "N", default_value_t = 3, value_parser = clap::value_parser!(u32).range(1..=99))]
+    pub rounds: u32,
+    /// A tenth of the size, one round
+    #[arg(long)]
+    pub quick: bool,
+    /// Exit with 1 where a goal is missed
+    #[arg(long)]
+    pub check: bool,
+    /// Run this one case and print its figures: how `bench` calls itself
+    #[arg(long, hide = true, value_name = "JSON")]
+    pub case: Option<String>,
+    #[command(flatten)]
+    pub output: OutputArguments,
+}
+
+/// Reads the command line; help, the version and mistakes end the program here.
+pub fn parse() -> Arguments {
+    let typed: Vec<OsString> = std::env::args_os().collect();
+    let mut command = Arguments::command();
+    if typed.first().is_some_and(|name| is_kubectl_plugin(name.as_ref())) {
+        command = command.bin_name("kubectl quotient");
+    }
+    let matches = command.get_matches_from(typed);
+    Arguments::from_arg_matches(&matches).unwrap_or_else(|error| error.exit())
+}
+
+/// kubectl runs plugins under the name `kubectl-quotient`; help should then show what was typed.
+fn is_kubectl_plugin(program: &Path) -> bool {
+    program.file_stem().is_some_and(|name| name == "kubectl-quotient")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_arguments_are_consistent() {
+        Arguments::command().debug_assert();
+    }
+
+    #[test]
+    fn the_plugin_is_known_by_its_name() {
+        assert!(is_kubectl_plugin(Path::new("/usr/local/bin/kubectl-quotient")));
+        assert!(!is_kubectl_plugin(Path::new("/usr/local/bin/quotient")));
+    }
+}

@@ -1,0 +1,147 @@
+//! What the figures should be, and whether they are.
+
+use serde::Serialize;
+
+use super::case::{Case, Figures};
+use crate::table::grouped;
+
+/// A figure beside its goal.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct Goal {
+    pub goal: &'static str,
+    pub wanted: String,
+    pub measured: String,
+    pub met: bool,
+}
+
+/// The goals that the figures bear on; those whose case did not run are left out.
+pub fn goals(figures: &[Figures]) -> Vec<Goal> {
+    let plain = |wanted: u32| figures.iter().find(|f| matches!(f.case, Case::Plain { nodes, .. } if nodes == wanted));
+    let find = |test: fn(&Case) -> bool| figures.iter().find(|f| test(&f.case));
+    let mut goals = Vec::new();
+    if let Some(f) = plain(5000) {
+        goals.push(rate("decisions/s at 5,000 nodes, pods of a few shapes", f, 50_000));
+    }
+    if let Some(f) = find(|case| matches!(case, Case::Different { nodes: 5000, .. })) {
+        goals.push(rate("decisions/s at 5,000 nodes, all pods different", f, 10_000));
+    }
+    if let (Some(small), Some(large)) = (plain(1000), plain(15_000)) {
+        let hundredths = ratio_hundredths(small, large);
+        goals.push(Goal {
+            goal: "cost of a decision at 15,000 nodes over 1,000 nodes",
+            wanted: "<= 3.00x".into(),
+            measured: times(hundredths),
+            met: complete(small) && complete(large) && hundredths <= 300,
+        });
+    }
+    if let Some(f) = find(|case| matches!(case, Case::Memory { nodes: 15_000, pods: 200_000, .. })) {
+        let peak = f.memory.peak_bytes;
+        goals.push(Goal {
+            goal: "peak memory with 15,000 nodes and 200,000 pods",
+            wanted: "< 1,024 MiB".into(),
+            measured: peak.map_or("unknown".into(), mebibytes),
+            met: complete(f) && peak.is_some_and(|bytes| bytes < 1 << 30),
+        });
+    }
+    if let Some(f) = find(|case| matches!(case, Case::Verdict { nodes: 5000, .. })) {
+        let median = f.median_ns;
+        goals.push(Goal {
+            goal: "median time to say why a pod of a new shape cannot run, 5,000 nodes",
+            wanted: "< 1,000 us".into(),
+            measured: median.map_or("unknown".into(), microseconds),
+            met: complete(f) && median.is_some_and(|ns| ns < 1_000_000),
+        });
+    }
+    goals
+}
+
+fn rate(goal: &'static str, figures: &Figures, wanted: u64) -> Goal {
+    let measured = figures.decisions_per_second();
+    Goal {
+        goal,
+        wanted: format!(">= {}", grouped(wanted)),
+        measured: grouped(measured),
+        met: complete(figures) && measured >= wanted,
+    }
+}
+
+/// Whether every pod of the case was decided. Only then do its figures count: giving up is fast.
+fn complete(figures: &Figures) -> bool {
+    let expected = match figures.case {
+        // Most pods of this case are there from the start.
+        Case::Memory { pods, .. } => pods / 20,
+        _ => figures.case.pods(),
+    };
+    figures.decided >= expected
+}
+
+/// How much dearer a decision is at the second size, in hundredths.
+pub fn ratio_hundredths(small: &Figures, large: &Figures) -> u64 {
+    (large.ns_per_decision() * 100).checked_div(small.ns_per_decision()).unwrap_or(0)
+}
+
+/// A ratio as it is shown: `2.15x`.
+pub fn times(hundredths: u64) -> String {
+    format!("{}.{:02}x", hundredths / 100, hundredths % 100)
+}
+
+/// Memory as it is shown.
+pub fn mebibytes(bytes: u64) -> String {
+    format!("{} MiB", grouped(bytes.div_ceil(1 << 20)))
+}
+
+/// A short time as it is shown, to the tenth of a microsecond.
+pub fn microseconds(ns: u64) -> String {
+    format!("{}.{} us", grouped(ns / 1000), ns % 1000 / 100)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::bench::memory::Memory;
+
+    fn figures(case: Case, decided: u32, decide_ns: u64) -> Figures {
+        Figures {
+            case,
+            decided,
+            evicted: 0,
+            decide_ns,
+            observe_ns: 0,
+            median_ns: None,
+            longest_ns: None,
+            memory: Memory::default(),
+        }
+    }
+
+    #[test]
+    fn a_goal_is_met_only_by_figures_that_are_good_enough_and_complete() {
+        let case = Case::Plain { nodes: 5000, pods: 1000, shapes: 8 };
+        for (decided, decide_ns, met) in [(1000, 20_000_000, true), (1000, 21_000_000, false), (999, 1_000_000, false)]
+        {
+            let goals = goals(&[figures(case.clone(), decided, decide_ns)]);
+            assert_eq!(goals.len(), 1);
+            assert_eq!(goals[0].met, met, "{decided} in {decide_ns} ns");
+        }
+    }
+
+    #[test]
+    fn growth_compares_two_sizes() {
+        let at = |nodes, ns| figures(Case::Plain { nodes, pods: 10, shapes: 1 }, 10, ns);
+        assert!(goals(&[at(1000, 1000)]).is_empty());
+        assert!(goals(&[at(1000, 1000), at(15_000, 3000)])[0].met);
+        assert!(!goals(&[at(1000, 1000), at(15_000, 3100)])[0].met);
+    }
+
+    #[test]
+    fn memory_that_is_unknown_meets_no_goal() {
+        let rest = figures(Case::Memory { nodes: 15_000, pods: 200_000, shapes: 1 }, 10_000, 1);
+        assert!(!goals(&[rest])[0].met);
+    }
+
+    #[test]
+    fn figures_are_shown_with_their_units() {
+        assert_eq!(times(215), "2.15x");
+        assert_eq!(microseconds(1_234_567), "1,234.5 us");
+        assert_eq!(mebibytes((1 << 20) + 1), "2 MiB");
+    }
+}

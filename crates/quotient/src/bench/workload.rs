@@ -1,0 +1,201 @@
+//! Nodes and pods to measure with: the same each time, made from an index by arithmetic alone.
+
+use std::sync::Arc;
+
+use quotient_engine::fact::{
+    Amounts, CPU, Created, Labels, MEMORY, Name, NodeFact, NodeTerm, Operator, PODS, Phase, PodFact, PodSpec, PodTerm,
+    Requirement, Selector, SpreadConstraint, WhenUnsatisfiable,
+};
+
+const HOSTNAME: &str = "kubernetes.io/hostname";
+const ZONE: &str = "topology.kubernetes.io/zone";
+const POOL: &str = "example.com/pool";
+const GPU: &str = "nvidia.com/gpu";
+const MEBIBYTE: i64 = 1 << 20;
+
+/// Zones and pools are independent of each other: each pool has nodes in every zone.
+const ZONES: u32 = 16;
+const POOLS: u32 = 8;
+
+/// Pods of one application, where applications are spread.
+const APPLICATION_SIZE: u32 = 20;
+
+/// What a node has, in millicores.
+pub const NODE_CPU: i64 = 64_000;
+
+/// Text that many objects share, made once, as the readers of manifests do.
+pub struct Words {
+    cpu: Name,
+    memory: Name,
+    pods: Name,
+    gpu: Name,
+    hostname: Name,
+    zone: Name,
+    pool: Name,
+    app: Name,
+    index: Name,
+    namespace: Name,
+    owner: Name,
+    zones: Vec<Name>,
+    pools: Vec<Name>,
+    nodes: Vec<Name>,
+}
+
+impl Words {
+    pub fn new(nodes: u32) -> Self {
+        let numbered = |prefix: &str, count: u32| (0..count).map(|i| format!("{prefix}-{i:05}").into()).collect();
+        Words {
+            cpu: CPU.into(),
+            memory: MEMORY.into(),
+            pods: PODS.into(),
+            gpu: GPU.into(),
+            hostname: HOSTNAME.into(),
+            zone: ZONE.into(),
+            pool: POOL.into(),
+            app: "app".into(),
+            index: "example.com/index".into(),
+            namespace: "bench".into(),
+            owner: "ReplicaSet/bench".into(),
+            zones: numbered("zone", ZONES),
+            pools: numbered("pool", POOLS),
+            nodes: numbered("node", nodes),
+        }
+    }
+
+    /// The `i`-th node: 64 cores, 256Gi, and 8 GPUs on each fourth.
+    pub fn node(&self, i: u32) -> NodeFact {
+        let name = self.nodes[i as usize].clone();
+        let gpus = if i % 4 == 3 { 8 } else { 0 };
+        NodeFact {
+            labels: Labels::from_iter([
+                (self.hostname.clone(), name.clone()),
+                (self.zone.clone(), self.zones[(i % ZONES) as usize].clone()),
+                (self.pool.clone(), self.pools[(i / ZONES % POOLS) as usize].clone()),
+            ]),
+            name,
+            ready: true,
+            allocatable: Amounts::from_iter([
+                (self.cpu.clone(), NODE_CPU),
+                (self.memory.clone(), 256 * 1024 * MEBIBYTE),
+                (self.pods.clone(), 110),
+                (self.gpu.clone(), gpus),
+            ]),
+            ..NodeFact::default()
+        }
+    }
+
+    /// A pod that only asks for cpu and memory. Pods of one `shape` ask for the same.
+    pub fn plain(&self, i: u32, shape: u32) -> PodFact {
+        let cpu = 100 + 50 * i64::from(shape % 17);
+        let memory = 128 * MEBIBYTE + 32 * MEBIBYTE * i64::from(shape % 13) + 4096 * i64::from(shape);
+        PodFact { spec: Arc::new(self.asks(cpu, memory)), ..self.pod(i, i / APPLICATION_SIZE) }
+    }
+
+    /// A pod like no other: its own request, a required pool (one of two), even spread of its application over zones,
+    /// and no other pod of the application on the same node.
+    pub fn different(&self, i: u32) -> PodFact {
+        let application = i / APPLICATION_SIZE;
+        let mut spec = self.asks(100 + i64::from(i % 401), 128 * MEBIBYTE + 4096 * i64::from(i));
+        let pool = |n: u32| self.pools[(n % POOLS) as usize].clone();
+        spec.required_nodes = Some(vec![NodeTerm {
+            labels: vec![requirement(&self.pool, vec![pool(application), pool(application + 1 + i % 3)])],
+            fields: Vec::new(),
+        }]);
+        let selector = Selector { requirements: vec![requirement(&self.app, vec![application_name(application)])] };
+        spec.spread = vec![SpreadConstraint {
+            topology_key: self.zone.clone(),
+            max_skew: 1,
+            when: WhenUnsatisfiable::DoNotSchedule,
+            selector: Some(selector.clone()),
+            min_domains: None,
+            honor_affinity: true,
+            honor_taints: false,
+        }];
+        spec.anti_affinity = vec![PodTerm {
+            topology_key: self.hostname.clone(),
+            selector: Some(selector),
+            namespaces: vec![self.namespace.clone()],
+            namespace_selector: None,
+        }];
+        PodFact { spec: Arc::new(spec), ..self.pod(i, application) }
+    }
+
+    /// A pod that asks for this much cpu, and nothing else.
+    pub fn asking(&self, i: u32, cpu: i64) -> PodFact {
+        PodFact { spec: Arc::new(self.asks(cpu, 128 * MEBIBYTE + i64::from(i))), ..self.pod(i, i) }
+    }
+
+    /// A pod for a pool that no node is in.
+    pub fn homeless(&self, i: u32) -> PodFact {
+        let mut spec = self.asks(100, 128 * MEBIBYTE + i64::from(i));
+        spec.node_selector = Labels::from_iter([(self.pool.clone(), "nowhere".into())]);
+        PodFact { spec: Arc::new(spec), ..self.pod(i, i) }
+    }
+
+    /// The pod, running on the node.
+    pub fn running(&self, mut pod: PodFact, node: u32) -> PodFact {
+        pod.phase = Phase::Running;
+        pod.node = Some(self.nodes[node as usize].clone());
+        pod
+    }
+
+    fn pod(&self, i: u32, application: u32) -> PodFact {
+        let name: Name = format!("pod-{i:07}").into();
+        PodFact {
+            namespace: self.namespace.clone(),
+            uid: format!("00000000-0000-4000-8000-{i:012}").into(),
+            created: Created(1_700_000_000_000_000 + i64::from(i)),
+            labels: Labels::from_iter([
+                (self.app.clone(), application_name(application)),
+                (self.index.clone(), name.clone()),
+            ]),
+            name,
+            phase: Phase::Pending,
+            ours: true,
+            owner: Some(self.owner.clone()),
+            ..PodFact::default()
+        }
+    }
+
+    fn asks(&self, cpu: i64, memory: i64) -> PodSpec {
+        PodSpec {
+            requests: Amounts::from_iter([(self.cpu.clone(), cpu), (self.memory.clone(), memory)]),
+            assumed: (cpu, memory),
+            ..PodSpec::default()
+        }
+    }
+}
+
+fn application_name(application: u32) -> Name {
+    format!("app-{application:06}").into()
+}
+
+fn requirement(key: &Name, values: Vec<Name>) -> Requirement {
+    Requirement { key: key.clone(), operator: Operator::In, values }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use super::*;
+
+    #[test]
+    fn the_workload_is_the_same_each_time() {
+        let (one, other) = (Words::new(10), Words::new(10));
+        assert_eq!(one.node(7), other.node(7));
+        assert_eq!(one.plain(3, 1), other.plain(3, 1));
+        assert_eq!(one.different(3), other.different(3));
+    }
+
+    #[test]
+    fn shapes_are_as_many_as_they_say() {
+        let words = Words::new(1);
+        let count = |pods: &dyn Fn(u32) -> PodFact| {
+            (0..500).map(|i| format!("{:?}", pods(i).spec)).collect::<BTreeSet<_>>().len()
+        };
+        assert_eq!(count(&|i| words.plain(i, i % 8)), 8);
+        assert_eq!(count(&|i| words.plain(i, i)), 500);
+        assert_eq!(count(&|i| words.different(i)), 500);
+    }
+}

@@ -1,0 +1,32 @@
+//! One module for each command, and how a command's outcome becomes an exit code.
+
+mod bench;
+mod simulate;
+mod test;
+
+use anyhow::Result;
+
+use crate::arguments::{Arguments, Command};
+use crate::exit::Exit;
+use crate::printer;
+
+/// Runs the command and says on stderr what went wrong, in one line.
+pub fn run(arguments: Arguments) -> Exit {
+    let outcome = dispatch(arguments.command);
+    match outcome {
+        Ok(exit) => exit,
+        Err(error) if printer::is_closed_pipe(&error) => Exit::Fine,
+        Err(error) => {
+            eprintln!("error: {error:#}");
+            Exit::BadInput
+        }
+    }
+}
+
+fn dispatch(command: Command) -> Result<Exit> {
+    match command {
+        Command::Bench(arguments) => bench::run(arguments),
+        Command::Simulate(arguments) => simulate::run(arguments),
+        Command::Test(arguments) => test::run(arguments),
+    }
+}

@@ -1,0 +1,170 @@
+//! `quotient test`: scenarios, and whether they came out as expected.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context, Result};
+use quotient_api::Problem;
+use quotient_sim::expect::Failure;
+use quotient_sim::{Scenario, ScenarioResult, StepResult, junit, run as run_scenario, scenario};
+use serde::Serialize;
+
+use crate::arguments::{Format, OutputArguments, TestArguments};
+use crate::exit::Exit;
+use crate::printer::{Printer, Tone};
+
+/// The answer for programs.
+#[derive(Serialize)]
+struct Answer<'a> {
+    passed: usize,
+    failed: usize,
+    scenarios: Vec<Outcome<'a>>,
+}
+
+#[derive(Serialize)]
+struct Outcome<'a> {
+    passed: bool,
+    #[serde(flatten)]
+    result: &'a ScenarioResult,
+}
+
+/// Reads every scenario first, and runs them only if all can be read: half a test suite proves nothing.
+pub fn run(arguments: TestArguments) -> Result<Exit> {
+    let TestArguments { files, junit: junit_file, output: OutputArguments { output } } = arguments;
+    let mut printer = Printer::new(output);
+    let scenarios = match load(&files) {
+        Ok(scenarios) => scenarios,
+        Err(problems) => return Ok(printer.refuse(&problems)),
+    };
+    let mut results = Vec::with_capacity(scenarios.len());
+    for (i, scenario) in scenarios.iter().enumerate() {
+        let place = format!("{} of {}: {}", i + 1, scenarios.len(), scenario.name);
+        printer.progress(&place);
+        let result = run_scenario(scenario, &mut |step| {
+            printer.progress(format_args!("{place}, step {} of {}", step.done, step.total));
+        });
+        if printer.is_for_people() {
+            print(&mut printer, &result)?;
+        }
+        results.push(result);
+    }
+    if let Some(file) = junit_file {
+        fs::write(&file, junit(&results)).with_context(|| format!("{} cannot be written", file.display()))?;
+    }
+    let failed = results.iter().filter(|result| !result.passed()).count();
+    let passed = results.len() - failed;
+    if printer.is_for_people() {
+        summary(&mut printer, passed, failed)?;
+    } else {
+        let scenarios = results.iter().map(|result| Outcome { passed: result.passed(), result }).collect();
+        printer.document(&Answer { passed, failed, scenarios })?;
+    }
+    printer.finish()?;
+    if let Some(error) = results.iter().find_map(|result| result.error.as_ref()) {
+        return Ok(printer.bug(error));
+    }
+    Ok(if failed == 0 { Exit::Fine } else { Exit::No })
+}
+
+/// All scenarios of the files and folders, in order of names within a folder.
+fn load(paths: &[PathBuf]) -> Result<Vec<Scenario>, Vec<Problem>> {
+    let mut scenarios = Vec::new();
+    let mut problems = Vec::new();
+    for path in paths {
+        let mut files = Vec::new();
+        if let Err(problem) = find(path, &mut files) {
+            problems.push(problem);
+        }
+        for file in files {
+            match scenario::load(&file) {
+                Ok(loaded) => scenarios.extend(loaded),
+                Err(found) => problems.extend(found),
+            }
+        }
+    }
+    for Scenario { name, file, .. } in scenarios.iter().filter(|scenario| scenario.steps.is_empty()) {
+        let problem = Problem::new("missing: a scenario needs a step, or it proves nothing").at_field("spec.steps");
+        problems.push(problem.in_file(file).of_object(format_args!("Scenario/{name}")));
+    }
+    if problems.is_empty() { Ok(scenarios) } else { Err(problems) }
+}
+
+/// The file, or every YAML file in the folder and in folders below it that holds scenarios. A scenario may stand beside files
+/// that it applies, so that in a folder only files that name the kind are taken.
+fn find(path: &Path, into: &mut Vec<PathBuf>) -> Result<(), Problem> {
+    let before = into.len();
+    if !path.is_dir() {
+        into.push(path.to_path_buf());
+        return Ok(());
+    }
+    walk(path, into)?;
+    if into.len() == before {
+        return Err(Problem::new("holds no scenario").in_file(path.display().to_string()));
+    }
+    Ok(())
+}
+
+fn walk(folder: &Path, into: &mut Vec<PathBuf>) -> Result<(), Problem> {
+    let unreadable = |path: &Path, error: std::io::Error| {
+        Problem::new(format!("cannot be read: {error}")).in_file(path.display().to_string())
+    };
+    let mut entries = fs::read_dir(folder)
+        .and_then(|entries| entries.map(|entry| entry.map(|entry| entry.path())).collect::<Result<Vec<_>, _>>())
+        .map_err(|error| unreadable(folder, error))?;
+    entries.sort();
+    for path in entries {
+        if path.is_dir() {
+            walk(&path, into)?;
+        } else if path.extension().is_some_and(|e| e == "yaml" || e == "yml" || e == "json") {
+            let bytes = fs::read(&path).map_err(|error| unreadable(&path, error))?;
+            let text = String::from_utf8_lossy(&bytes);
+            if text.contains("quotient.dev/") || text.contains("kind: Scenario") {
+                into.push(path);
+            }
+        }
+    }
+    Ok(())
+}
+
+fn print(printer: &mut Printer, result: &ScenarioResult) -> Result<()> {
+    let ScenarioResult { name, file, steps, error } = result;
+    let verdict =
+        if result.passed() { printer.paint(Tone::Good, "ok    ") } else { printer.paint(Tone::Bad, "FAILED") };
+    let place = if result.passed() && printer.format() != Format::Wide { String::new() } else { format!("  ({file})") };
+    printer.line(format_args!("{verdict}  {name}{place}"))?;
+    for (i, step) in steps.iter().enumerate().filter(|(_, step)| !step.passed()) {
+        print_step(printer, i + 1, step)?;
+    }
+    if let Some(error) = error {
+        printer.line(format_args!("  {error}"))?;
+    }
+    Ok(())
+}
+
+fn print_step(printer: &mut Printer, number: usize, step: &StepResult) -> Result<()> {
+    let StepResult { name, failures, notes } = step;
+    printer.line(format_args!("  step {number}, {name}"))?;
+    for Failure { expectation, expected, found, reason } in failures {
+        printer.line(format_args!("    {expectation}"))?;
+        printer.line(format_args!("      expected  {expected}"))?;
+        printer.line(format_args!("      found     {found}"))?;
+        if let Some(reason) = reason {
+            printer.line(format_args!("      reason    {reason}"))?;
+        }
+    }
+    for note in notes {
+        printer.line(format_args!("    note: {note}"))?;
+    }
+    Ok(())
+}
+
+/// One line that can be looked for: how many there were, and how many came out as expected.
+fn summary(printer: &mut Printer, passed: usize, failed: usize) -> Result<()> {
+    let count = passed + failed;
+    let noun = if count == 1 { "scenario" } else { "scenarios" };
+    let line = match failed {
+        0 => format!("{count} {noun}: {passed} passed"),
+        _ => format!("{count} {noun}: {passed} passed, {failed} failed"),
+    };
+    printer.line(printer.paint(if failed == 0 { Tone::Good } else { Tone::Bad }, &line))
+}

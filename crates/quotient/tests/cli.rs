@@ -1,0 +1,264 @@
+//! What people type and what they get: stdout, stderr and the exit code of the built program, as snapshots.
+//!
+//! After a change that was meant: `INSTA_UPDATE=always cargo test -p quotient --test cli`, then read the difference.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+/// A folder of its own for a test, with these files in it.
+struct Folder(PathBuf);
+
+impl Folder {
+    fn with(name: &str, files: &[(&str, &str)]) -> Self {
+        let path = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("cli-{name}"));
+        if path.exists() {
+            fs::remove_dir_all(&path).expect("the folder of an earlier run can be removed");
+        }
+        fs::create_dir_all(&path).expect("a folder can be made");
+        for (file, text) in files {
+            fs::write(path.join(file), text).expect("a file can be written");
+        }
+        Folder(path)
+    }
+
+    /// Runs the program in the folder, and shows all that it did.
+    fn run(&self, arguments: &[&str]) -> String {
+        let output = command(&self.0, env!("CARGO_BIN_EXE_quotient")).args(arguments).output().expect("it runs");
+        show(&output)
+    }
+}
+
+fn command(folder: &Path, program: &str) -> Command {
+    let mut command = Command::new(program);
+    command.current_dir(folder).stdin(Stdio::null()).env("NO_COLOR", "1").env_remove("RUST_BACKTRACE");
+    command
+}
+
+fn show(output: &std::process::Output) -> String {
+    let (out, err) = (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
+    let code = output.status.code().map_or("none".into(), |code| code.to_string());
+    format!("exit code {code}\n--- stdout\n{out}--- stderr\n{err}")
+}
+
+const NODE: &str = "\
+apiVersion: v1
+kind: Node
+metadata: {name: n-0}
+status: {allocatable: {cpu: '4', memory: 16Gi, pods: '110'}}
+";
+
+fn pod(name: &str, cpu: &str) -> String {
+    format!(
+        "---
+apiVersion: v1
+kind: Pod
+metadata: {{name: {name}, namespace: a}}
+spec: {{containers: [{{name: c, image: i, resources: {{requests: {{cpu: {cpu}}}}}}}]}}
+"
+    )
+}
+
+fn scenario(step: &str) -> String {
+    format!(
+        "apiVersion: quotient.dev/v1alpha1
+kind: Scenario
+metadata: {{name: small}}
+spec:
+  steps:
+  - name: a node and a pod
+    nodes: [{{name: n-0, allocatable: {{cpu: '4', memory: 16Gi, pods: '110'}}}}]
+    pods: [{{namespace: a, name: p, count: 3, requests: {{cpu: '2'}}}}]
+{step}"
+    )
+}
+
+#[test]
+fn help_says_what_there_is() {
+    let folder = Folder::with("help", &[]);
+    insta::assert_snapshot!("help", folder.run(&["--help"]));
+    insta::assert_snapshot!("help-simulate", folder.run(&["simulate", "--help"]));
+    insta::assert_snapshot!("help-test", folder.run(&["test", "--help"]));
+    insta::assert_snapshot!("help-bench", folder.run(&["bench", "--help"]));
+}
+
+#[test]
+fn the_version_is_the_package_version() {
+    let shown = Folder::with("version", &[]).run(&["--version"]);
+    assert_eq!(shown, format!("exit code 0\n--- stdout\nquotient {}\n--- stderr\n", env!("CARGO_PKG_VERSION")));
+}
+
+#[test]
+fn mistakes_on_the_command_line_end_with_2() {
+    let folder = Folder::with("usage", &[]);
+    insta::assert_snapshot!("usage-no-command", folder.run(&["simulat"]));
+    insta::assert_snapshot!("usage-no-file", folder.run(&["simulate"]));
+    insta::assert_snapshot!("usage-format", folder.run(&["simulate", "-o", "xml", "a.yaml"]));
+    insta::assert_snapshot!("usage-bench", folder.run(&["bench", "--nodes", "0"]));
+}
+
+#[cfg(unix)]
+#[test]
+fn as_a_plugin_it_answers_to_kubectl() {
+    let folder = Folder::with("plugin", &[]);
+    let link = folder.0.join("kubectl-quotient");
+    std::os::unix::fs::symlink(env!("CARGO_BIN_EXE_quotient"), &link).expect("a link can be made");
+    let output = command(&folder.0, &link.to_string_lossy()).args(["test", "--help"]).output().expect("it runs");
+    let shown = String::from_utf8_lossy(&output.stdout);
+    assert!(shown.contains("Usage: kubectl quotient test [OPTIONS]"), "{shown}");
+}
+
+#[test]
+fn simulate_tells_the_story_of_the_first_steps() {
+    let example = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../examples");
+    let run = |format: &str| {
+        let arguments = ["simulate", "-o", format, "first-steps"];
+        show(&command(&example, env!("CARGO_BIN_EXE_quotient")).args(arguments).output().expect("it runs"))
+    };
+    insta::assert_snapshot!("first-steps-table", run("table"));
+    insta::assert_snapshot!("first-steps-json", run("json"));
+    insta::assert_snapshot!("first-steps-yaml", run("yaml"));
+}
+
+#[test]
+fn the_readme_shows_what_the_program_prints() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
+    let output = command(&root, env!("CARGO_BIN_EXE_quotient"))
+        .args(["simulate", "examples/first-steps"])
+        .output()
+        .expect("it runs");
+    let story = String::from_utf8_lossy(&output.stdout);
+    let readme = fs::read_to_string(root.join("README.md")).expect("the README can be read");
+    assert!(readme.contains(&format!("```\n{story}```\n")), "the README should show this story:\n{story}");
+}
+
+#[test]
+fn simulate_reads_standard_input() {
+    let folder = Folder::with("stdin", &[("cluster.yaml", &format!("{NODE}{}", pod("p", "1")))]);
+    let file = fs::File::open(folder.0.join("cluster.yaml")).expect("it was just written");
+    let output = command(&folder.0, env!("CARGO_BIN_EXE_quotient"))
+        .args(["simulate", "-"])
+        .stdin(Stdio::from(file))
+        .output()
+        .expect("it runs");
+    insta::assert_snapshot!("simulate-stdin", show(&output));
+}
+
+#[test]
+fn simulate_reports_problems_and_goes_on() {
+    let text = format!(
+        "{NODE}{}---\n{NODE}{}---\napiVersion: v1\nkind: Podd\nmetadata: {{name: q}}\n---\nkind: Node\n---\na: [1\n",
+        pod("p", "1"),
+        pod("wrong", "1.5GB"),
+    );
+    let folder = Folder::with("problems", &[("cluster.yaml", &text)]);
+    insta::assert_snapshot!("simulate-problems", folder.run(&["simulate", "cluster.yaml"]));
+    insta::assert_snapshot!("simulate-problems-json", folder.run(&["simulate", "-o", "json", "cluster.yaml"]));
+}
+
+#[test]
+fn simulate_without_a_single_object_is_a_mistake() {
+    let folder = Folder::with(
+        "bad-input",
+        &[
+            ("not-yaml.yaml", "a: [1\nb: }\n"),
+            ("empty.yaml", ""),
+            ("text.yaml", "just text\n"),
+            ("unknown-kind.yaml", "apiVersion: v1\nkind: Podd\nmetadata: {name: q}\n"),
+            ("no-name.yaml", "apiVersion: v1\nkind: Pod\nmetadata: {}\n"),
+            ("config.yaml", "reserveAfer: 5m\n"),
+            ("node.yaml", NODE),
+        ],
+    );
+    for name in ["not-yaml", "empty", "text", "unknown-kind", "no-name", "gone"] {
+        insta::assert_snapshot!(format!("bad-{name}"), folder.run(&["simulate", &format!("{name}.yaml")]));
+    }
+    insta::assert_snapshot!("bad-config", folder.run(&["simulate", "--config", "config.yaml", "node.yaml"]));
+}
+
+#[test]
+fn simulate_leaves_other_schedulers_pods_alone() {
+    let folder = Folder::with("other-scheduler", &[("cluster.yaml", &format!("{NODE}{}", pod("p", "1")))]);
+    insta::assert_snapshot!(
+        "simulate-scheduler-name",
+        folder.run(&["simulate", "--scheduler-name", "quotient", "cluster.yaml"])
+    );
+}
+
+#[test]
+fn a_reader_who_has_seen_enough_is_no_error() {
+    let folder = Folder::with("closed-pipe", &[("cluster.yaml", NODE)]);
+    let mut child = command(&folder.0, env!("CARGO_BIN_EXE_quotient"))
+        .args(["simulate", "-o", "json", "cluster.yaml"])
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .expect("it starts");
+    drop(child.stdout.take());
+    let output = child.wait_with_output().expect("it ends");
+    assert_eq!(show(&output), "exit code 0\n--- stdout\n--- stderr\n");
+}
+
+#[test]
+fn test_says_what_was_expected_and_found() {
+    let good = scenario("    expect: {boundCount: {a: 2}, pending: {a/p-2: NoFittingNode}}\n");
+    let bad =
+        scenario("    expect: {bound: {a/p-2: n-0}, pending: {a/p-0: '*'}, boundCount: {a: 3}, evicted: [a/p-1]}\n");
+    let folder = Folder::with("scenarios", &[("good.yaml", &good), ("bad.yaml", &bad)]);
+    insta::assert_snapshot!("test-good", folder.run(&["test", "good.yaml"]));
+    insta::assert_snapshot!("test-good-json", folder.run(&["test", "-o", "json", "good.yaml"]));
+    insta::assert_snapshot!("test-bad", folder.run(&["test", "."]));
+    insta::assert_snapshot!("test-bad-json", folder.run(&["test", "-o", "json", "bad.yaml"]));
+}
+
+#[test]
+fn test_writes_junit() {
+    let bad = scenario("    expect: {boundCount: {a: 3}}\n");
+    let folder = Folder::with("junit", &[("bad.yaml", &bad)]);
+    let shown = folder.run(&["test", "--junit", "report.xml", "bad.yaml"]);
+    assert!(shown.starts_with("exit code 1\n"), "{shown}");
+    let report = fs::read_to_string(folder.0.join("report.xml")).expect("the report was written");
+    assert!(report.contains("<testsuites tests=\"1\" failures=\"1\" errors=\"0\">"), "{report}");
+    assert!(report.contains("<failure message="), "{report}");
+}
+
+#[test]
+fn test_refuses_scenarios_that_cannot_be_read() {
+    let valid = scenario("");
+    let cases: &[(&str, String)] = &[
+        ("not-yaml", "a: [1\n".into()),
+        ("no-scenario", NODE.into()),
+        ("unknown-key", scenario("    expct: {bound: {}}\n")),
+        ("unknown-expectation", scenario("    expect: {bond: {}}\n")),
+        ("wrong-type", scenario("    wait: [3m]\n")),
+        ("duplicate-key", scenario("    wait: 3m\n    wait: 4m\n")),
+        ("quantity", scenario("    expect: {nodes: {n-0: {used: {cpu: 1.5GB}}}}\n")),
+        ("no-steps", "apiVersion: quotient.dev/v1alpha1\nkind: Scenario\nmetadata: {name: s}\nspec: {}\n".into()),
+        ("no-name", valid.replace("namespace: a, name: p,", "namespace: a,")),
+        ("object", scenario("    delete: [Podd/a/p]\n")),
+        ("file", scenario("    applyFiles: [gone.yaml]\n")),
+    ];
+    let files: Vec<(String, &str)> = cases.iter().map(|(name, text)| (format!("{name}.yaml"), text.as_str())).collect();
+    let files: Vec<(&str, &str)> = files.iter().map(|(name, text)| (name.as_str(), *text)).collect();
+    let folder = Folder::with("bad-scenarios", &files);
+    for (name, _) in cases {
+        let shown = folder.run(&["test", &format!("{name}.yaml")]);
+        assert!(shown.starts_with("exit code 2\n--- stdout\n--- stderr\nerror: "), "{name}: {shown}");
+        insta::assert_snapshot!(format!("scenario-{name}"), shown);
+    }
+}
+
+#[test]
+fn bench_measures_what_it_is_asked_for() {
+    let folder = Folder::with("bench", &[]);
+    let arguments = ["bench", "--nodes", "200,400", "--pods", "100", "--shapes", "3", "--rounds", "1", "-o", "json"];
+    let output = command(&folder.0, env!("CARGO_BIN_EXE_quotient")).args(arguments).output().expect("it runs");
+    let answer: serde_json::Value = serde_json::from_slice(&output.stdout).expect("it is JSON");
+    let cases = answer["cases"].as_array().expect("it has cases");
+    assert_eq!(cases.len(), 4);
+    for case in cases {
+        assert_eq!(case["decided"], 100, "every pod is placed: {case}");
+        assert!(case["decisionsPerSecond"].as_u64().is_some_and(|rate| rate > 0), "{case}");
+    }
+    assert_eq!(answer["growth"][0]["fromNodes"], 200);
+}
