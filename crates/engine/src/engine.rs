@@ -518,9 +518,9 @@ impl Engine {
         let pod = self.world.pods.get(id);
         let shape = self.world.shapes.get(pod.shape);
         let claims: Vec<Name> = shape.claims().cloned().collect();
-        let namespace = pod.namespace.clone();
+        let (namespace, uid) = (pod.namespace.clone(), pod.uid.clone());
         for claim in claims {
-            self.world.volumes.undecide(&(namespace.clone(), claim));
+            self.world.volumes.undecide_for(&(namespace.clone(), claim), &uid);
         }
     }
 
@@ -738,7 +738,8 @@ impl Engine {
         if self.claimants.remove(&id) || !claims.is_empty() || std::mem::take(&mut self.counts_on_leaving) {
             self.stir();
         }
-        self.world.volumes.decide(&key.namespace, &claims, node);
+        let name = self.world.nodes.get(node).name.clone();
+        self.world.volumes.decide(&key.namespace, &claims, &name, &uid);
         let mut effects = Effects::default();
         self.world.enter(id, Place::Assumed(node), &mut effects);
         self.world.pods.get_mut(id).reason = None;

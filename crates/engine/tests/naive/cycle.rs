@@ -72,6 +72,7 @@ impl World {
                     return Turn::Held(Code::AwaitingVictims);
                 }
                 self.drop_claim(key, acts);
+                return Turn::Acted;
             }
             Some(_) | None => {}
         }
@@ -82,7 +83,6 @@ impl World {
             return Turn::Acted;
         }
         match claim {
-            Some(claim) if claim.kind == ClaimKind::Preemption => Turn::Acted,
             Some(claim) if !reserve::still_does(self, pod, &self.nodes[&claim.node]) => {
                 self.drop_claim(key, acts);
                 Turn::Acted
@@ -103,8 +103,8 @@ impl World {
         let claims = volumes::bindings(self, pod, &self.nodes[&node]).expect("the node took the pod");
         for binding in &claims {
             let (ClaimBinding::Volume { claim, .. } | ClaimBinding::Provision { claim }) = binding;
-            let promise = Promise { pod: pod.key(), node: node.clone(), binding: binding.clone() };
-            self.promises.insert((pod.namespace.clone(), claim.clone()), promise);
+            let claim = (pod.namespace.clone(), claim.clone());
+            self.promises.push(Promise { claim, pod: pod.key(), node: node.clone(), binding: binding.clone() });
         }
         self.bound.insert(pod.key(), Bound { uid: pod.uid.clone(), node: node.clone() });
         acts.push(Act::Bind { pod: pod.key(), uid: pod.uid.clone(), node, claims });
