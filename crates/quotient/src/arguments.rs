@@ -35,13 +35,13 @@ pub enum Command {
 /// How to write the answer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub enum Format {
-    /// For people.
+    /// For people
     Table,
-    /// For people who want all columns.
+    /// For people, with everything that a table leaves out
     Wide,
-    /// For programs.
+    /// For programs
     Json,
-    /// For programs, and for reading.
+    /// The same as YAML
     Yaml,
 }
 
@@ -61,8 +61,9 @@ Examples:
   quotient simulate -o json manifests/               a folder, in order of names, for a program
   kubectl get nodes,pods -A -o yaml | quotient simulate - new-job.yaml
 
-Pods with spec.nodeName already run. An object that cannot be read is reported as a problem and the rest goes on;
-the exit code is 0 then. It is 2 where a file cannot be read at all, or where no file holds a single readable object.")]
+Pods with spec.nodeName already run. An object that cannot be read is reported as a problem and
+the rest goes on; the exit code is 0 then. It is 2 where a file cannot be opened, or where no file
+holds a single object.")]
 pub struct SimulateArguments {
     /// YAML or JSON files, many documents each; folders in order of names; `-` is standard input
     #[arg(required = true, value_name = "FILE")]

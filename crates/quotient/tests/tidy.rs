@@ -43,6 +43,23 @@ fn all(extension: &str) -> Vec<(String, String)> {
         .collect()
 }
 
+/// The line without what stands between quotation marks: a message is left whole, so that it can be searched for.
+fn without_text(line: &str) -> String {
+    let mut escaped = false;
+    let mut inside = false;
+    let mut kept = String::new();
+    for c in line.chars() {
+        if c == '"' && !escaped {
+            inside = !inside;
+        }
+        escaped = c == '\\' && !escaped;
+        if !inside {
+            kept.push(c);
+        }
+    }
+    kept
+}
+
 /// What is wrong with a Rust source file, one line each.
 fn untidy(name: &str, source: &str) -> Vec<String> {
     let mut found = Vec::new();
@@ -56,7 +73,7 @@ fn untidy(name: &str, source: &str) -> Vec<String> {
     let notes = [concat!("TO", "DO"), concat!("FIX", "ME"), concat!("XX", "X")];
     for (i, line) in source.lines().enumerate() {
         let columns = line.chars().count();
-        if columns > COLUMNS_MAX {
+        if columns > COLUMNS_MAX && without_text(line).chars().count() > COLUMNS_MAX {
             found.push(format!("{name}:{}: {columns} columns, at most {COLUMNS_MAX}", i + 1));
         }
         if let Some(note) = notes.iter().find(|note| line.contains(**note)) {
@@ -104,6 +121,9 @@ fn untidiness_is_found() {
     assert_eq!(untidy("crates/a/src/helpers/quota.rs", fine).len(), 1);
     assert_eq!(untidy("a.rs", "fn f() {}\n").len(), 1);
     assert_eq!(untidy("a.rs", &format!("//! A.\n// {}\n", "x".repeat(120))).len(), 1);
+    let message = "x".repeat(120);
+    assert_eq!(untidy("a.rs", &format!("//! A.\nlet m = \"{message}\";\n")), Vec::<String>::new());
+    assert_eq!(untidy("a.rs", &format!("//! A.\nlet {message} = \"\";\n")).len(), 1);
     assert_eq!(untidy("a.rs", concat!("//! A.\n// TO", "DO: later\n")).len(), 1);
     assert_eq!(untidy("a.rs", "//! A.\nfn f() {} \n").len(), 1);
     let links = "[a](there.md) [b](gone.md#part) [c](https://example.com/x) [d](#here)";

@@ -72,6 +72,8 @@ pub struct Cluster {
     wake_at: Option<Tick>,
     /// Changes that the engine was not told yet.
     untold: Vec<Change>,
+    /// What changed last, for whoever asks what does not come to rest.
+    last_changed: BTreeSet<ObjectKey>,
     /// What is wrong with each object, so that it is said once and not with every change.
     problems: BTreeMap<ObjectKey, Vec<Problem>>,
     /// Pods that were evicted and that nobody makes anew.
@@ -91,6 +93,7 @@ impl Cluster {
             engine,
             wake_at: None,
             untold: Vec::new(),
+            last_changed: BTreeSet::new(),
             problems: BTreeMap::new(),
             lost: BTreeSet::new(),
             happened: Happened::default(),
@@ -215,21 +218,24 @@ impl Cluster {
         }
     }
 
-    fn count_round(&mut self, rounds: &mut usize) -> Result<(), Stuck> {
+    fn count_round(&self, rounds: &mut usize) -> Result<(), Stuck> {
         *rounds += 1;
         if *rounds < ROUNDS_MIN + ROUNDS_PER_OBJECT * self.store().len() {
             return Ok(());
         }
-        let changing: BTreeSet<String> = self.server.take_changes().iter().map(|c| c.key().to_string()).collect();
-        let mut named: Vec<&str> = changing.iter().take(NAMED_MAX).map(String::as_str).collect();
-        if changing.len() > NAMED_MAX {
-            named.push("…");
+        let mut named: Vec<String> = self.last_changed.iter().take(NAMED_MAX).map(ToString::to_string).collect();
+        if self.last_changed.len() > NAMED_MAX {
+            named.push(format!("and {} more", self.last_changed.len() - NAMED_MAX));
         }
         Err(Stuck::Unsettled { rounds: *rounds, changing: named.join(", ") })
     }
 
     fn pass_changes_to_controllers(&mut self) {
-        for change in self.server.take_changes() {
+        let changes = self.server.take_changes();
+        if !changes.is_empty() {
+            self.last_changed = changes.iter().map(|change| change.key().clone()).collect();
+        }
+        for change in changes {
             self.controllers.note(&change, self.server.store());
             self.untold.push(change);
         }
@@ -256,7 +262,9 @@ impl Cluster {
                 self.engine.observe(now, fact);
             }
             self.note_problems(&change, problems);
-            if let Change::Seen(key) = &change {
+            if let Change::Seen(key) = &change
+                && self.server.store().get(key).is_some_and(|pod| !server::is_leaving(pod))
+            {
                 self.lost.remove(key);
             }
         }
@@ -397,9 +405,6 @@ impl Cluster {
         self.server.amend(&key, |pod| {
             let fields = [("status", json!("False")), ("reason", json!(short)), ("message", json!(reason.message))];
             field::set_condition(pod, "PodScheduled", &fields);
-            if pod["status"].get("phase").is_none() {
-                field::put(pod, &["status", "phase"], json!("Pending"));
-            }
         });
         if reason.code != Code::SchedulingGated {
             self.server.event(&key, "Warning", "FailedScheduling", &reason.message);
@@ -485,4 +490,50 @@ pub fn is_bound(pod: &Value) -> bool {
 /// Whether a pod waits for a node.
 pub fn is_pending(pod: &Value) -> bool {
     field::text(pod, "/spec/nodeName").is_none() && !is_over(pod) && !server::is_leaving(pod)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_cluster_that_does_not_settle_says_what_changes() {
+        let mut cluster = Cluster::new(Setup::default());
+        for name in ["a", "b", "c", "d", "e", "f"] {
+            let pod = json!({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": name, "namespace": "x"},
+                "spec": {"containers": [{"name": "c", "image": "i"}]}});
+            cluster.apply(pod).expect("it is a pod");
+        }
+        cluster.pass_changes_to_controllers();
+        let mut rounds = 0;
+        let stuck = loop {
+            if let Err(stuck) = cluster.count_round(&mut rounds) {
+                break stuck;
+            }
+        };
+        let text = stuck.to_string();
+        assert!(text.contains("these still change: Namespace/x, Pod/x/a, Pod/x/b"), "{text}");
+        assert!(text.ends_with("and 2 more"), "{text}");
+    }
+
+    #[test]
+    fn an_evicted_bare_pod_is_listed_while_it_leaves_and_after() {
+        let pod = |name: &str, priority: i32| {
+            json!({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": name, "namespace": "x"},
+                "spec": {"priority": priority, "containers": [
+                    {"name": "c", "image": "i", "resources": {"requests": {"cpu": "1"}}}]}})
+        };
+        let node = json!({"apiVersion": "v1", "kind": "Node", "metadata": {"name": "n"},
+            "status": {"allocatable": {"cpu": "1", "pods": "10"}}});
+        let mut cluster = Cluster::new(Setup::default());
+        cluster.set_eviction_takes(Duration::from_secs(1));
+        for object in [node, pod("low", 0), pod("high", 1)] {
+            cluster.apply(object).expect("it is an object");
+            cluster.settle().expect("it settles");
+        }
+        let phase = |cluster: &Cluster| cluster.pods().iter().find(|pod| pod.name == "low").map(|pod| pod.phase);
+        assert_eq!(phase(&cluster), Some(PodPhase::Running));
+        cluster.wait(Duration::from_secs(1)).expect("it settles");
+        assert_eq!(phase(&cluster), Some(PodPhase::Evicted));
+    }
 }

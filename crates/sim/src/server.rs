@@ -126,7 +126,12 @@ impl Server {
         }
         let mut object = self.admitted(Operation::Create, &key, object, None)?;
         self.made += 1;
-        let created = self.clock.created();
+        // A creation time that is given is kept too: of objects written down from another cluster, age is part.
+        let given = field::text(&object, "/metadata/creationTimestamp").map(time::parse_timestamp);
+        let created = match given {
+            Some(Ok(given)) => given,
+            _ => self.clock.created(),
+        };
         // A uid that is given is kept: objects written down from another cluster refer to each other by it.
         if field::text(&object, "/metadata/uid").is_none() {
             field::put(&mut object, &["metadata", "uid"], json!(naming::uid(self.made)));
@@ -134,6 +139,9 @@ impl Server {
         field::put(&mut object, &["metadata", "creationTimestamp"], json!(time::format_timestamp(created)));
         field::put(&mut object, &["metadata", "generation"], json!(1));
         if is_pod(&key) {
+            if field::text(&object, "/status/phase").is_none() {
+                field::put(&mut object, &["status", "phase"], json!("Pending"));
+            }
             self.start_if_assigned(&mut object);
         }
         self.write(key.clone(), object);

@@ -207,7 +207,7 @@ mod tests {
         assert!(!store.put(key.clone(), pod("n1")), "the same again is no change");
         assert!(store.put(key.clone(), pod("n2")));
         assert_eq!(store.pods_on("n1"), []);
-        assert_eq!(store.pods_on("n2"), [key.clone()]);
+        assert_eq!(store.pods_on("n2"), std::slice::from_ref(&key));
         assert_eq!(store.controlled(&web, "Pod").len(), 1);
         assert_eq!(store.take_changes().len(), 1, "two changes of one object are told once");
         store.remove(&key);

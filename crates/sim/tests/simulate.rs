@@ -192,3 +192,32 @@ fn progress_is_told_after_each_file() {
     simulate(Setup::default(), inputs, &mut |p| told.push((p.step.to_string(), p.done, p.total))).expect("it settles");
     assert_eq!(told, [("1".to_string(), 1, 2), ("2".to_string(), 2, 2)]);
 }
+
+#[test]
+fn age_counts_as_it_is_written_where_it_is() {
+    let pods = "
+apiVersion: v1
+kind: Pod
+metadata: {name: first, namespace: a, creationTimestamp: '2025-03-02T00:00:00Z'}
+spec: {containers: [{name: c, image: i, resources: {requests: {cpu: '2'}}}]}
+---
+apiVersion: v1
+kind: Pod
+metadata: {name: second, namespace: a, creationTimestamp: '2025-03-01T00:00:00Z'}
+spec: {containers: [{name: c, image: i, resources: {requests: {cpu: '2'}}}]}
+---
+apiVersion: v1
+kind: Pod
+metadata: {name: third, namespace: a, creationTimestamp: null}
+spec: {containers: [{name: c, image: i, resources: {requests: {cpu: '2'}}}]}
+";
+    let node = "
+apiVersion: v1
+kind: Node
+metadata: {name: n}
+status: {allocatable: {cpu: '2', memory: 4Gi, pods: '10'}}
+";
+    let report = run(&[("1", pods), ("2", node)]);
+    let bound: Vec<_> = report.steps[1].bound.iter().map(|bound| bound.name.as_str()).collect();
+    assert_eq!(bound, ["second"]);
+}

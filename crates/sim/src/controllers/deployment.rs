@@ -57,7 +57,7 @@ fn sets(server: &Server, key: &ObjectKey) -> Vec<(ObjectKey, Value)> {
         .into_iter()
         .map(|(key, set)| (key.clone(), (**set).clone()))
         .collect();
-    sets.sort_by(|a, b| created(&a.1).cmp(created(&b.1)).then_with(|| a.0.cmp(&b.0)));
+    sets.sort_by(|a, b| created(&a.1).cmp(&created(&b.1)).then_with(|| a.0.cmp(&b.0)));
     sets
 }
 

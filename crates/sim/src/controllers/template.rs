@@ -1,6 +1,6 @@
 //! Pods from templates.
 
-use quotient_api::ObjectKey;
+use quotient_api::{ObjectKey, time};
 use serde_json::{Value, json};
 
 use crate::field;
@@ -31,9 +31,10 @@ pub fn active<'a>(store: &'a Store, owner: &ObjectKey) -> Vec<(&'a ObjectKey, &'
     pods
 }
 
-/// When an object was made, as a text that sorts by time: the virtual cluster writes all of them.
-pub fn created(object: &Value) -> &str {
-    field::text(object, "/metadata/creationTimestamp").unwrap_or_default()
+/// When an object was made, in microseconds since the Unix epoch.
+pub fn created(object: &Value) -> i64 {
+    let text = field::text(object, "/metadata/creationTimestamp").unwrap_or_default();
+    time::parse_timestamp(text).unwrap_or_default()
 }
 
 /// Whether a pod is on a node.
