@@ -575,7 +575,7 @@ impl Engine {
                 break;
             }
             looked_at += 1;
-            match self.take_turn(now, pod, &mut decisions) {
+            match self.take_turn(pod, &mut decisions) {
                 Turn::Placed | Turn::Claimed | Turn::Dropped => {}
                 Turn::Rests(reason) => self.rest(group, pod, reason),
             }
@@ -623,10 +623,10 @@ impl Engine {
     }
 
     /// One pod's turn: bind it, claim room for it, or say why not.
-    fn take_turn(&mut self, now: Tick, id: PodId, decisions: &mut Decisions) -> Turn {
+    fn take_turn(&mut self, id: PodId, decisions: &mut Decisions) -> Turn {
         let claim = self.world.pods.get(id).claim;
         self.count_claim(id, false);
-        let turn = self.take_turn_unclaimed(now, id, claim, decisions);
+        let turn = self.take_turn_unclaimed(id, claim, decisions);
         if matches!(turn, Turn::Rests(_)) {
             self.count_claim(id, true);
         }
@@ -634,7 +634,7 @@ impl Engine {
     }
 
     /// The turn of a pod whose own claim does not count at the moment.
-    fn take_turn_unclaimed(&mut self, now: Tick, id: PodId, claim: Option<Claim>, decisions: &mut Decisions) -> Turn {
+    fn take_turn_unclaimed(&mut self, id: PodId, claim: Option<Claim>, decisions: &mut Decisions) -> Turn {
         let pod = self.world.pods.get(id).clone();
         let question = self.world.question(id);
         if let Some(claim) = claim
@@ -647,7 +647,7 @@ impl Engine {
             Answer::Nowhere(closed) => closed,
         };
         if let Some(claim) = claim {
-            let victims = self.victims_still_leaving(&pod.key());
+            let victims = self.victims_still_leaving(&pod);
             if !victims.is_empty() {
                 self.wait_for_company(&pod, &question);
                 return Turn::Rests(explain::awaiting(&victims, &self.world.nodes.get(claim.node).name));
@@ -668,7 +668,7 @@ impl Engine {
         }
         match self.world.find_victims(id, &question) {
             Outcome::Plan(plan) => {
-                self.claim(now, id, plan, decisions);
+                self.claim(id, plan, decisions);
                 Turn::Claimed
             }
             Outcome::Wait => {
@@ -694,10 +694,17 @@ impl Engine {
         self.world.statics.get(question.rule).closed_by(node).is_none() && self.world.is_large_enough(question, node)
     }
 
-    fn victims_still_leaving(&self, claimant: &PodKey) -> Vec<(PodKey, Option<Created>)> {
+    fn victims_still_leaving(&self, claimant: &Pod) -> Vec<(PodKey, Option<Created>)> {
+        let key = claimant.key();
         let on_known_node = |pod: &&Pod| pod.node().is_some_and(|node| self.world.nodes.is_present(node));
-        let pods = self.leaving_for.get(claimant).into_iter().flatten().map(|id| self.world.pods.get(*id));
-        let mut victims: Vec<_> = pods.filter(on_known_node).map(|pod| (pod.key(), pod.leaving_since)).collect();
+        // A pod may leave for one that had the claimant's name before it; what its condition says has no uid.
+        let for_this_one = |pod: &&Pod| {
+            let seen = pod.leaving_since.is_some() && pod.victim_of.as_ref() == Some(&key);
+            seen || pod.evicted_for.as_ref().is_some_and(|(_, uid)| *uid == claimant.uid)
+        };
+        let pods = self.leaving_for.get(&key).into_iter().flatten().map(|id| self.world.pods.get(*id));
+        let pods = pods.filter(on_known_node).filter(for_this_one);
+        let mut victims: Vec<_> = pods.map(|pod| (pod.key(), pod.leaving_since)).collect();
         victims.sort();
         victims
     }
@@ -751,7 +758,7 @@ impl Engine {
     }
 
     /// Carries out a plan: the claimant holds the node, the victims go.
-    fn claim(&mut self, now: Tick, id: PodId, plan: Plan, decisions: &mut Decisions) {
+    fn claim(&mut self, id: PodId, plan: Plan, decisions: &mut Decisions) {
         self.dequeue(id);
         self.claimants.remove(&id);
         self.take_claim(id, Claim { node: plan.node, kind: ClaimKind::Preemption });
@@ -781,7 +788,9 @@ impl Engine {
                 violates_budget: plan.violating.contains(&victim),
                 message,
             });
-            self.world.change_leaving(victim, &mut effects, |pod| pod.evicted_for = Some((key.clone(), now)));
+            self.world.change_leaving(victim, &mut effects, |pod| {
+                pod.evicted_for = Some((key.clone(), claimant.uid.clone()));
+            });
             self.note_leaving_for(victim, true);
             self.world.budgets.unseen.push(victim);
         }
