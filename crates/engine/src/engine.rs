@@ -280,7 +280,8 @@ impl Engine {
         let was_waiting = pod.place == Place::Waiting;
         if kind_changed || turn_changed {
             self.change_pod(id, |engine| {
-                if kind_changed {
+                // While it was not queued, services and namespaces may have changed without regard to it.
+                if kind_changed || was_waiting {
                     let owner = fact.owner.as_ref();
                     let shape = engine.world.shape(&fact.spec, &fact.namespace, &fact.labels, owner);
                     engine.set_shape(id, shape);
@@ -394,6 +395,15 @@ impl Engine {
             self.world.kept.forget(shape);
             self.changes += 1;
         }
+    }
+
+    /// Gives a pod that counts nowhere its shape anew: services and namespaces may have changed while it was not queued.
+    fn reshape(&mut self, id: PodId) {
+        let pod = self.world.pods.get(id);
+        let spec = self.world.shapes.get(pod.shape).spec().clone();
+        let (namespace, labels, owner) = (pod.namespace.clone(), pod.labels.clone(), pod.owner.clone());
+        let shape = self.world.shape(&spec, &namespace, &labels, owner.as_ref());
+        self.set_shape(id, shape);
     }
 
     /// Gives waiting pods of a namespace their shapes anew: what services select, or what a namespace is labelled, changed.
@@ -534,6 +544,7 @@ impl Engine {
         self.world.leave(id, Place::Waiting, &mut effects);
         self.wake(effects);
         self.undecide_claims(id);
+        self.reshape(id);
         if let Some(claim) = self.world.pods.get(id).claim {
             self.take_claim(id, claim);
         }
