@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use quotient_engine::fact::{Name, PodFact, PodKey, Tick};
-use quotient_engine::{ClaimBinding, Code};
+use quotient_engine::{ClaimBinding, Code, Filter};
 
 use super::preemption::Outcome;
 use super::world::{Bound, Claim, ClaimKind, Evicting, Promise, World};
@@ -22,6 +22,8 @@ pub enum Act {
 pub struct Cycle {
     pub acts: Vec<Act>,
     pub holds: BTreeMap<PodKey, Code>,
+    /// For those that no node takes: how many nodes each filter closes.
+    pub closed: BTreeMap<PodKey, Vec<(Filter, u32)>>,
 }
 
 /// How a turn ends.
@@ -55,6 +57,9 @@ impl World {
             } else if !pod.gates.is_empty() {
                 cycle.holds.insert(pod.key(), Code::SchedulingGated);
             }
+        }
+        for (key, _) in cycle.holds.iter().filter(|(_, code)| **code == Code::NoFittingNode) {
+            cycle.closed.insert(key.clone(), filters::counts(self, &self.pods[key]));
         }
         cycle
     }
