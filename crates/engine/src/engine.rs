@@ -427,6 +427,11 @@ impl Engine {
 
     /// Holds the room that the pod's status says is kept for it, and no other.
     fn adopt_nomination(&mut self, id: PodId) {
+        let pod = self.world.pods.get(id);
+        let held = pod.claim.map(|claim| &self.world.nodes.get(claim.node).name);
+        if held.is_some() && held == pod.nominated.as_ref() {
+            return; // It is our own claim that was written, and we know better what it is for.
+        }
         self.drop_claim(id);
         let pod = self.world.pods.get(id);
         if !pod.ours || pod.is_leaving() {
