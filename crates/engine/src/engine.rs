@@ -4,9 +4,9 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use crate::claims::{Claim, ClaimKind};
-use crate::decision::{Budget, Decision, Decisions};
+use crate::decision::{Budget, Capacity, Decision, Decisions};
 use crate::explain;
-use crate::fact::{Amount, Created, Fact, Name, PodFact, PodKey, Tick};
+use crate::fact::{Amount, Created, Fact, Name, PodFact, PodKey, QuotaKey, Tick};
 use crate::filter::{Filter, resources_fit, volume_binding};
 use crate::lookup::LookupMap;
 use crate::nodes::NodeId;
@@ -25,11 +25,14 @@ use crate::world::World;
 pub struct Settings {
     /// After this long a waiting pod that cannot run may hold a node for itself.
     pub reserve_after_ms: u64,
+    /// How pods that are subject to caps are placed among capped nodes.
+    pub caps: CapSettings,
 }
 
 impl Default for Settings {
     fn default() -> Self {
-        Settings { reserve_after_ms: 5 * 60 * 1000 }
+        let caps = CapSettings { weight: 10, resource_weights: Vec::new(), prefer_cpu_nodes: true };
+        Settings { reserve_after_ms: 5 * 60 * 1000, caps }
     }
 }
 
@@ -40,6 +43,42 @@ pub struct NodeReport {
     pub allocatable: Vec<(Name, Amount)>,
     /// What pods on the node hold, by name; nothing that is 0. `pods` included.
     pub used: Vec<(Name, i128)>,
+    /// What pods that are subject to a cap may hold here, and hold.
+    pub cap: Vec<(Name, i128)>,
+    pub cap_used: Vec<(Name, i128)>,
+}
+
+/// How pods without GPUs are placed among GPU nodes.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct CapSettings {
+    /// What the score weighs; 0 switches it off.
+    pub weight: i64,
+    /// What each capped resource weighs in the score.
+    pub resource_weights: Vec<(Name, i64)>,
+    /// Nodes without GPUs come first.
+    pub prefer_cpu_nodes: bool,
+}
+
+/// A quota as it stands. Amounts are by resource name; nothing that is 0, except in `min` and `max`.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct QuotaReport {
+    pub key: QuotaKey,
+    /// `elastic`, `elastic-fair`, `tree` or `queue`.
+    pub policy: &'static str,
+    pub parent: Option<QuotaKey>,
+    pub tree: Option<Name>,
+    pub min: Vec<(Name, i128)>,
+    pub max: Vec<(Name, i128)>,
+    /// Held by pods on nodes, and by pods decided onto one.
+    pub used: Vec<(Name, i128)>,
+    /// Held by pods that run, as the status of some kinds says.
+    pub used_running: Vec<(Name, i128)>,
+    pub entitlement: Vec<(Name, i128)>,
+    pub runtime: Vec<(Name, i128)>,
+    /// Held beyond min.
+    pub borrowed: Vec<(Name, i128)>,
+    /// Of min, what others hold.
+    pub lent: Vec<(Name, i128)>,
 }
 
 /// The decision core.
@@ -93,6 +132,7 @@ impl Engine {
             Fact::PodGone(key) => return self.pod_gone(&key),
             Fact::BindFailed { pod, uid } => return self.bind_failed(&pod, &uid),
             Fact::EvictFailed { pod, uid } => return self.evict_failed(&pod, &uid),
+            Fact::ElasticQuota(_) | Fact::QuotaGone(_) => false,
             Fact::Node(fact) => {
                 let node = self.world.nodes.number(&fact.name);
                 self.world.change_node(node, &mut effects, |nodes, names| nodes.observe(fact, names));
@@ -896,6 +936,21 @@ impl Engine {
         self.world.pods.get(self.world.pods.find(pod)?).reason.clone()
     }
 
+    /// All quotas, by key.
+    pub fn quotas(&self) -> Vec<QuotaReport> {
+        Vec::new()
+    }
+
+    /// The quotas that a pod answers to, by key.
+    pub fn quotas_of(&self, _pod: &PodKey) -> Vec<QuotaKey> {
+        Vec::new()
+    }
+
+    /// Whether a running pod is within its quota, and the API group of the quota that says so.
+    pub fn capacity(&self, _pod: &PodKey) -> Option<(Name, Capacity)> {
+        None
+    }
+
     /// All nodes, by name.
     pub fn nodes(&self) -> Vec<NodeReport> {
         let world = &self.world;
@@ -913,6 +968,8 @@ impl Engine {
                 .map(|r| (world.names.name(*r).clone(), world.nodes.held(*r, node)))
                 .filter(|(_, amount)| *amount != 0)
                 .collect(),
+            cap: Vec::new(),
+            cap_used: Vec::new(),
         };
         world.nodes.by_name().map(report).collect()
     }
