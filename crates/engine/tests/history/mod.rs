@@ -238,7 +238,7 @@ impl<S: Subject> Run<S> {
 
     fn check_state(&self) -> Result<(), String> {
         self.engine.check_invariants().map_err(|error| format!("an invariant does not hold: {error}"))?;
-        let nodes: Vec<_> = self.engine.nodes().into_iter().map(|node| (node.name, node.used)).collect();
+        let nodes = self.engine.used();
         let expected: Vec<_> = self.world.nodes.keys().map(|name| (name.clone(), self.world.used(name))).collect();
         if nodes != expected {
             return Err(format!("the engine counts {nodes:?}, on the nodes there is {expected:?}"));

@@ -3,11 +3,14 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use quotient_engine::fact::{Fact, PodKey, Tick};
-use quotient_engine::{Budget, Decision, Decisions, Engine, NodeReport, Reason, Rule, Settings};
+use quotient_engine::fact::{Fact, Name, PodKey, Tick};
+use quotient_engine::{Budget, Decision, Decisions, Engine, Reason, Rule, Settings};
 
 use crate::naive::World;
 use crate::naive::cycle::Act;
+
+/// Amounts by resource, nothing that is 0.
+pub type Used = Vec<(Name, i128)>;
 
 /// What the tests ask of the engine.
 pub trait Subject {
@@ -16,13 +19,14 @@ pub trait Subject {
     fn decide(&mut self, now: Tick) -> Decisions;
     fn fork(&self) -> Self;
     fn reason(&self, pod: &PodKey) -> Option<Arc<Reason>>;
-    fn nodes(&self) -> Vec<NodeReport>;
+    /// What is held on each node.
+    fn used(&self) -> Vec<(Name, Used)>;
     fn check_invariants(&self) -> Result<(), String>;
 }
 
 impl Subject for Engine {
     fn new(reserve_after_ms: u64) -> Self {
-        Engine::new(Settings { reserve_after_ms })
+        Engine::new(Settings { reserve_after_ms, ..Settings::default() })
     }
 
     fn observe(&mut self, now: Tick, fact: Fact) {
@@ -41,8 +45,8 @@ impl Subject for Engine {
         self.reason(pod)
     }
 
-    fn nodes(&self) -> Vec<NodeReport> {
-        self.nodes()
+    fn used(&self) -> Vec<(Name, Used)> {
+        self.nodes().into_iter().map(|node| (node.name, node.used)).collect()
     }
 
     fn check_invariants(&self) -> Result<(), String> {
@@ -96,9 +100,8 @@ impl Subject for Reference {
         self.reasons.get(pod).cloned()
     }
 
-    fn nodes(&self) -> Vec<NodeReport> {
-        let report = |name| NodeReport { used: self.world.used(name), name: name.clone(), allocatable: vec![] };
-        self.world.nodes.keys().map(report).collect()
+    fn used(&self) -> Vec<(Name, Used)> {
+        self.world.nodes.keys().map(|name| (name.clone(), self.world.used(name))).collect()
     }
 
     fn check_invariants(&self) -> Result<(), String> {
