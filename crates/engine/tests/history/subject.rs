@@ -17,6 +17,8 @@ pub trait Subject {
     fn new(reserve_after_ms: u64) -> Self;
     fn observe(&mut self, now: Tick, fact: Fact);
     fn decide(&mut self, now: Tick) -> Decisions;
+    /// Decides the same in the smallest slices there are.
+    fn decide_in_slices(&mut self, now: Tick) -> Vec<Decision>;
     fn fork(&self) -> Self;
     fn reason(&self, pod: &PodKey) -> Option<Arc<Reason>>;
     /// What is held on each node.
@@ -35,6 +37,17 @@ impl Subject for Engine {
 
     fn decide(&mut self, now: Tick) -> Decisions {
         self.decide(now, Budget::default())
+    }
+
+    fn decide_in_slices(&mut self, now: Tick) -> Vec<Decision> {
+        let mut list = Vec::new();
+        loop {
+            let slice = self.decide(now, Budget { pods_max: 1 });
+            list.extend(slice.list);
+            if !slice.more {
+                return list;
+            }
+        }
     }
 
     fn fork(&self) -> Self {
@@ -90,6 +103,10 @@ impl Subject for Reference {
         }
         self.reasons = reasons;
         Decisions { list, more: false, wake_at: None }
+    }
+
+    fn decide_in_slices(&mut self, now: Tick) -> Vec<Decision> {
+        self.decide(now).list
     }
 
     fn fork(&self) -> Self {
