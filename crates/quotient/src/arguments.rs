@@ -23,12 +23,13 @@ pub enum Command {
     Simulate(SimulateArguments),
     /// Run scenarios: tests of a scheduling or quota policy
     ///
-    /// A scenario builds a cluster step by step and says what must come of it. `docs/scenarios.md` tells how to write one.
+    /// A scenario builds a cluster step by step and says what must come of it. `docs/scenarios.md` tells how to write
+    /// one.
     Test(TestArguments),
     /// Measure the engine: decisions per second, memory, growth with the cluster
     ///
-    /// Everything is measured through the engine's public surface, on one thread, with a workload that is the same each
-    /// time. Each case runs in a process of its own, so that its memory is its own.
+    /// Everything is measured through the engine's public surface, on one thread, with a workload that is the same
+    /// each time. Each case runs in a process of its own, so that its memory is its own.
     Bench(BenchArguments),
 }
 
