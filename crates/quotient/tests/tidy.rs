@@ -46,7 +46,7 @@ fn all(extension: &str) -> Vec<(String, String)> {
 /// How wide each line is without what stands between quotation marks: a message or a table of a test is left whole, so
 /// that it can be searched for. Strings may go over several lines.
 fn widths_without_text(source: &str) -> Vec<usize> {
-    let source = source.replace(r"'\"'", "' '").replace("'\"'", "' '");
+    let source = source.replace(r#"'\"'"#, "' '").replace("'\"'", "' '");
     let mut widths = Vec::new();
     // How the string we are in ends, if we are in one.
     let mut ends: Option<String> = None;
