@@ -111,10 +111,10 @@ pub struct BenchArguments {
     /// Measure placement only, at these numbers of nodes
     #[arg(long, value_delimiter = ',', value_name = "N,…", value_parser = clap::value_parser!(u32).range(1..=100_000))]
     pub nodes: Vec<u32>,
-    /// Pods to place in each placement case [default: 20000]
+    /// Measure placement only, of this many pods [default: 20000]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
     pub pods: Option<u32>,
-    /// Distinct shapes among plain pods [default: 8]
+    /// Measure placement only, with this many distinct shapes among plain pods [default: 8]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
     pub shapes: Option<u32>,
     /// How often each timed case runs; the median counts
