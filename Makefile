@@ -38,5 +38,5 @@ fuzz:
 	@$(CARGO) +nightly fuzz --version >/dev/null 2>&1 || \
 	  { echo 'make fuzz needs a nightly toolchain and cargo-fuzz: cargo install --locked cargo-fuzz' >&2; exit 2; }
 	@set -e; for target in $$($(CARGO) +nightly fuzz list); do \
-	  $(CARGO) +nightly fuzz run $$target -- -max_total_time=60; \
+	  $(CARGO) +nightly fuzz run $$target -- -max_total_time=60 -verbosity=0 -print_final_stats=1; \
 	done
