@@ -25,6 +25,7 @@ pub(crate) fn node(root: &Cursor<'_, '_>, name: &Name, interner: &mut Interner) 
             .map(|at| image(&at, interner))
             .filter(|(names, _)| !names.is_empty())
             .collect(),
+        cap: None,
     }
 }
 

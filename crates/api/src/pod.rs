@@ -106,6 +106,8 @@ fn placement(spec: &Cursor<'_, '_>, name: &str, own: &affinity::Own<'_>, interne
         ports: host_ports(spec, interner),
         volumes: volumes::volumes(spec, name, interner),
         images: images(spec, interner),
+        derived: Amounts::default(),
+        capped: None,
     }
 }
 

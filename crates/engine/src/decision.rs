@@ -27,6 +27,29 @@ impl Default for Budget {
 pub enum Rule {
     /// A lower-priority pod without a quota makes room for one without a quota.
     Priority,
+    /// A lower-priority pod makes room for one of its own quota.
+    OwnQuota,
+    /// A pod of an elastic quota above its min makes room for one within its own.
+    ElasticReclaim,
+    /// An over-quota pod of a quota above its fair share makes room for one within its own.
+    ElasticFairShare,
+}
+
+/// Whether a pod is within its quota's min, or borrowed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum Capacity {
+    InQuota,
+    OverQuota,
+}
+
+impl Capacity {
+    /// The value, as pods are labelled with it.
+    pub fn name(self) -> &'static str {
+        match self {
+            Capacity::InQuota => "in-quota",
+            Capacity::OverQuota => "over-quota",
+        }
+    }
 }
 
 impl Rule {
@@ -34,6 +57,9 @@ impl Rule {
     pub fn name(self) -> &'static str {
         match self {
             Rule::Priority => "priority.preempt",
+            Rule::OwnQuota => "quota.preempt",
+            Rule::ElasticReclaim => "elastic.reclaim",
+            Rule::ElasticFairShare => "elastic.fairshare",
         }
     }
 }
@@ -74,6 +100,8 @@ pub enum Decision {
     },
     /// Write the node that is kept for the pod into its status; `None` takes it out.
     Nominate { pod: PodKey, uid: Name, node: Option<Name> },
+    /// Mark a running pod as within its quota or over it, in the quota's API group; `None` takes the mark off.
+    Mark { pod: PodKey, uid: Name, group: Name, capacity: Option<Capacity> },
     /// The pod waits, and why. Said again only when the reason changes.
     Hold { pod: PodKey, uid: Name, reason: Arc<Reason> },
 }

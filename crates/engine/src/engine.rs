@@ -4,9 +4,9 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use crate::claims::{Claim, ClaimKind};
-use crate::decision::{Budget, Decision, Decisions};
+use crate::decision::{Budget, Capacity, Decision, Decisions};
 use crate::explain;
-use crate::fact::{Amount, Created, Fact, Name, PodFact, PodKey, Tick};
+use crate::fact::{Amount, Created, Fact, Name, PodFact, PodKey, QuotaKey, Tick};
 use crate::filter::{Filter, resources_fit, volume_binding};
 use crate::lookup::LookupMap;
 use crate::nodes::NodeId;
@@ -25,11 +25,14 @@ use crate::world::World;
 pub struct Settings {
     /// After this long a waiting pod that cannot run may hold a node for itself.
     pub reserve_after_ms: u64,
+    /// How pods that are subject to caps are placed among capped nodes.
+    pub caps: CapSettings,
 }
 
 impl Default for Settings {
     fn default() -> Self {
-        Settings { reserve_after_ms: 5 * 60 * 1000 }
+        let caps = CapSettings { weight: 10, resource_weights: Vec::new(), prefer_cpu_nodes: true };
+        Settings { reserve_after_ms: 5 * 60 * 1000, caps }
     }
 }
 
@@ -40,6 +43,42 @@ pub struct NodeReport {
     pub allocatable: Vec<(Name, Amount)>,
     /// What pods on the node hold, by name; nothing that is 0. `pods` included.
     pub used: Vec<(Name, i128)>,
+    /// What pods that are subject to a cap may hold here, and hold.
+    pub cap: Vec<(Name, i128)>,
+    pub cap_used: Vec<(Name, i128)>,
+}
+
+/// How pods without GPUs are placed among GPU nodes.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct CapSettings {
+    /// What the score weighs; 0 switches it off.
+    pub weight: i64,
+    /// What each capped resource weighs in the score.
+    pub resource_weights: Vec<(Name, i64)>,
+    /// Nodes without GPUs come first.
+    pub prefer_cpu_nodes: bool,
+}
+
+/// A quota as it stands. Amounts are by resource name; nothing that is 0, except in `min` and `max`.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct QuotaReport {
+    pub key: QuotaKey,
+    /// `elastic`, `elastic-fair`, `tree` or `queue`.
+    pub policy: &'static str,
+    pub parent: Option<QuotaKey>,
+    pub tree: Option<Name>,
+    pub min: Vec<(Name, i128)>,
+    pub max: Vec<(Name, i128)>,
+    /// Held by pods on nodes, and by pods decided onto one.
+    pub used: Vec<(Name, i128)>,
+    /// Held by pods that run, as the status of some kinds says.
+    pub used_running: Vec<(Name, i128)>,
+    pub entitlement: Vec<(Name, i128)>,
+    pub runtime: Vec<(Name, i128)>,
+    /// Held beyond min.
+    pub borrowed: Vec<(Name, i128)>,
+    /// Of min, what others hold.
+    pub lent: Vec<(Name, i128)>,
 }
 
 /// The decision core.
@@ -61,6 +100,8 @@ pub struct Engine {
     hopeless: LookupMap<(ShapeId, i32), u64>,
     /// A search for victims passed over a pod that was only decided to be where it is.
     looked_past_assumed: bool,
+    /// A pod rests because pods that leave make room for it.
+    counts_on_leaving: bool,
     keys_epoch: u64,
 }
 
@@ -91,6 +132,7 @@ impl Engine {
             Fact::PodGone(key) => return self.pod_gone(&key),
             Fact::BindFailed { pod, uid } => return self.bind_failed(&pod, &uid),
             Fact::EvictFailed { pod, uid } => return self.evict_failed(&pod, &uid),
+            Fact::ElasticQuota(_) | Fact::QuotaGone(_) => false,
             Fact::Node(fact) => {
                 let node = self.world.nodes.number(&fact.name);
                 self.world.change_node(node, &mut effects, |nodes, names| nodes.observe(fact, names));
@@ -669,7 +711,10 @@ impl Engine {
                 self.claim(now, id, plan, decisions);
                 Turn::Claimed
             }
-            Outcome::Wait => self.rests(&pod, &question, &closed, true),
+            Outcome::Wait => {
+                self.counts_on_leaving = true;
+                self.rests(&pod, &question, &closed, true)
+            }
             Outcome::Hopeless => {
                 self.looked_past_assumed |= self.has_assumed_below(pod.priority);
                 if !question.has_objections() {
@@ -728,7 +773,11 @@ impl Engine {
         let claims = volume_binding::bindings(&self.world.nodes, node, shape, &self.world.volumes).unwrap_or_default();
         let (key, uid) = (pod.key(), pod.uid.clone());
         self.dequeue(id);
-        self.claimants.remove(&id);
+        // The end of a claim frees room, a decided volume may attach where the undecided claim could not, and who rests
+        // because leaving pods make room for it may find that room taken: from the top again.
+        if self.claimants.remove(&id) || !claims.is_empty() || std::mem::take(&mut self.counts_on_leaving) {
+            self.stir();
+        }
         self.world.volumes.decide(&key.namespace, &claims, node);
         let mut effects = Effects::default();
         self.world.enter(id, Place::Assumed(node), &mut effects);
@@ -775,7 +824,8 @@ impl Engine {
             self.note_leaving_for(victim, true);
             self.world.budgets.unseen.push(victim);
         }
-        self.changes += 1;
+        // What leaves now may be all that kept another pod from claiming.
+        self.stir();
         self.enqueue(id);
         self.wake(effects);
     }
@@ -797,8 +847,8 @@ impl Engine {
             let Some(node) = self.node_to_reserve(id) else { continue };
             self.dequeue(id);
             self.take_claim(id, Claim { node, kind: ClaimKind::Patience });
+            self.stir();
             self.enqueue(id);
-            self.changes += 1;
             let pod = self.world.pods.get(id);
             let node = Some(self.world.nodes.get(node).name.clone());
             decisions.list.push(Decision::Nominate { pod: pod.key(), uid: pod.uid.clone(), node });
@@ -860,6 +910,21 @@ impl Engine {
         self.world.pods.get(self.world.pods.find(pod)?).reason.clone()
     }
 
+    /// All quotas, by key.
+    pub fn quotas(&self) -> Vec<QuotaReport> {
+        Vec::new()
+    }
+
+    /// The quotas that a pod answers to, by key.
+    pub fn quotas_of(&self, _pod: &PodKey) -> Vec<QuotaKey> {
+        Vec::new()
+    }
+
+    /// Whether a running pod is within its quota, and the API group of the quota that says so.
+    pub fn capacity(&self, _pod: &PodKey) -> Option<(Name, Capacity)> {
+        None
+    }
+
     /// All nodes, by name.
     pub fn nodes(&self) -> Vec<NodeReport> {
         let world = &self.world;
@@ -877,6 +942,8 @@ impl Engine {
                 .map(|r| (world.names.name(*r).clone(), world.nodes.held(*r, node)))
                 .filter(|(_, amount)| *amount != 0)
                 .collect(),
+            cap: Vec::new(),
+            cap_used: Vec::new(),
         };
         world.nodes.by_name().map(report).collect()
     }

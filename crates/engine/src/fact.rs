@@ -93,6 +93,38 @@ impl FromIterator<(Name, Amount)> for Amounts {
     }
 }
 
+/// Amounts by resource, sorted by name. A resource that is named with 0 is another thing than one that is not named.
+#[derive(Debug, Clone, PartialEq, Eq, Hash, Default)]
+pub struct Limits(Vec<(Name, Amount)>);
+
+impl Limits {
+    /// The amount of `resource`, if it is named.
+    pub fn get(&self, resource: &str) -> Option<Amount> {
+        self.0.binary_search_by(|(k, _)| (**k).cmp(resource)).ok().map(|i| self.0[i].1)
+    }
+
+    /// All that is named, by name.
+    pub fn iter(&self) -> impl Iterator<Item = &(Name, Amount)> {
+        self.0.iter()
+    }
+
+    /// Whether nothing is named.
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+}
+
+impl FromIterator<(Name, Amount)> for Limits {
+    /// Of two amounts for one resource the later counts.
+    fn from_iter<I: IntoIterator<Item = (Name, Amount)>>(pairs: I) -> Self {
+        let mut pairs: Vec<_> = pairs.into_iter().collect();
+        pairs.reverse();
+        pairs.sort_by(|a, b| a.0.cmp(&b.0));
+        pairs.dedup_by(|a, b| a.0 == b.0);
+        Limits(pairs)
+    }
+}
+
 /// Which pod: namespaces and names are unique at a time, the uid over time.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct PodKey {
@@ -193,6 +225,9 @@ pub struct NodeFact {
     pub allocatable: Amounts,
     /// Images present: every name one is known by, and its size in bytes.
     pub images: Vec<(Vec<Name>, u64)>,
+    /// What pods that are subject to a cap ([`PodSpec::capped`]) may hold here together, by resource that is capped; for a
+    /// resource without a limit its allocatable. `None` on nodes without GPUs, which have no cap.
+    pub cap: Option<Limits>,
 }
 
 /// How many volumes of each driver may be attached to a node (its `CSINode`).
@@ -280,6 +315,20 @@ pub struct PodSpec {
     pub volumes: Vec<PodVolume>,
     /// Normalised names of the containers' images, init containers too; one entry a container.
     pub images: Vec<Name>,
+    /// What quotas charge beyond the requests: GPU memory that follows from the kind of GPU asked for.
+    pub derived: Amounts,
+    /// The pod has no GPU, and is subject to the caps of GPU nodes; how it is placed among them.
+    pub capped: Option<CapStrategy>,
+}
+
+/// How a pod without GPUs is placed among GPU nodes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
+pub enum CapStrategy {
+    /// Where most of the cap is used already.
+    #[default]
+    MostAllocated,
+    /// Where least of the cap is used.
+    LeastAllocated,
 }
 
 /// Where a pod is in its life.
@@ -419,6 +468,35 @@ pub struct SelectorFact {
     pub selector: Selector,
 }
 
+/// Which quota object.
+#[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord, Default)]
+pub struct QuotaKey {
+    pub kind: Name,
+    pub group: Name,
+    /// Empty for kinds without a namespace.
+    pub namespace: Name,
+    pub name: Name,
+}
+
+impl std::fmt::Display for QuotaKey {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let QuotaKey { kind, namespace, name, .. } = self;
+        if namespace.is_empty() { write!(f, "{kind}/{name}") } else { write!(f, "{kind}/{namespace}/{name}") }
+    }
+}
+
+/// An elastic quota over namespaces. Quotas of one API group form a pool.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct ElasticFact {
+    pub key: QuotaKey,
+    /// The namespaces whose pods it is charged for.
+    pub namespaces: Vec<Name>,
+    pub min: Limits,
+    pub max: Limits,
+    /// Over-quota is shared fairly, in-quota pods are safe, and pods are marked in-quota or over-quota (seed 004).
+    pub fair: bool,
+}
+
 /// One thing the engine is told.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Fact {
@@ -450,6 +528,8 @@ pub enum Fact {
         namespace: Name,
         object: Name,
     },
+    ElasticQuota(ElasticFact),
+    QuotaGone(QuotaKey),
     /// A bind that was decided did not happen; the pod waits again.
     BindFailed {
         pod: PodKey,

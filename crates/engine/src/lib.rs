@@ -35,8 +35,8 @@ mod topology;
 mod volumes;
 mod world;
 
-pub use decision::{Budget, ClaimBinding, Decision, Decisions, Rule};
-pub use engine::{Engine, NodeReport, Settings};
+pub use decision::{Budget, Capacity, ClaimBinding, Decision, Decisions, Rule};
+pub use engine::{CapSettings, Engine, NodeReport, QuotaReport, Settings};
 pub use fact::{Fact, Tick};
 pub use filter::Filter;
 pub use reason::{Code, Numbers, Reason};

@@ -295,7 +295,8 @@ impl Nodes {
     }
 
     fn count_images(&mut self, id: NodeId, add: bool) {
-        for name in self.list[id.at()].images.iter().flat_map(|(names, _)| names) {
+        let names: BTreeSet<&Name> = self.list[id.at()].images.iter().flat_map(|(names, _)| names).collect();
+        for name in names {
             let count = self.image_nodes.or_insert_with(name.clone(), || 0);
             *count = if add { *count + 1 } else { count.saturating_sub(1) };
         }

@@ -357,7 +357,11 @@ impl Relations {
         }
         let labelled = labels.iter().filter_map(|pair| self.by_label.get(pair)).flatten();
         let all = labelled.chain(&self.unlabelled);
-        all.copied().filter(|id| self.matches(*id, namespace, labels)).collect()
+        let mut all: Vec<RelationId> = all.copied().filter(|id| self.matches(*id, namespace, labels)).collect();
+        // A requirement that names a value twice lists its relation twice.
+        all.sort_unstable();
+        all.dedup();
+        all
     }
 
     /// Lets a group be woken when a pod that the relation speaks of comes or goes.
@@ -568,6 +572,9 @@ impl Relations {
                 None => take(self.namespace_postings.get(namespace)),
             }
         }
+        // A pod is posted anew when its node comes back, or comes after it; and a requirement may name a value twice.
+        found.sort_unstable();
+        found.dedup();
         found
     }
 

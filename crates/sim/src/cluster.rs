@@ -326,6 +326,16 @@ impl Cluster {
                     }
                 });
             }
+            Decision::Mark { pod, uid, group, capacity } => {
+                let Some(key) = self.same_pod(&pod, &uid) else { return };
+                let label = format!("{group}/capacity");
+                self.server.amend(&key, |pod| match capacity {
+                    Some(capacity) => field::put(pod, &["metadata", "labels", &label], json!(capacity.name())),
+                    None => {
+                        field::remove(pod, &["metadata", "labels", &label]);
+                    }
+                });
+            }
             Decision::Hold { pod, uid, reason } => self.hold(&pod, &uid, &reason),
         }
     }
@@ -474,7 +484,7 @@ fn pod_report(key: &ObjectKey, phase: PodPhase) -> PodReport {
 
 fn engine(setup: &Setup) -> Engine {
     let reserve_after_ms = u64::try_from(setup.configuration.reserve_after.as_millis()).unwrap_or(u64::MAX);
-    Engine::new(Settings { reserve_after_ms })
+    Engine::new(Settings { reserve_after_ms, ..Settings::default() })
 }
 
 fn translator(setup: &Setup) -> Translator {

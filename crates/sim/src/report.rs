@@ -192,12 +192,14 @@ impl NodeState {
 
 impl From<&NodeReport> for NodeState {
     fn from(node: &NodeReport) -> Self {
-        let NodeReport { name, allocatable, used } = node;
+        let NodeReport { name, allocatable, used, cap, cap_used } = node;
         let quantity = |name: &str, amount: i128| (name.to_string(), canonical(name, amount));
         NodeState {
             name: name.to_string(),
             allocatable: allocatable.iter().map(|(name, amount)| quantity(name, i128::from(*amount))).collect(),
             used: used.iter().map(|(name, amount)| quantity(name, *amount)).collect(),
+            cap: cap.iter().map(|(name, amount)| quantity(name, *amount)).collect(),
+            cap_used: cap_used.iter().map(|(name, amount)| quantity(name, *amount)).collect(),
             ..NodeState::default()
         }
     }

@@ -384,7 +384,7 @@ fn class_named(name: impl Strategy<Value = Name>) -> impl Strategy<Value = Stora
     (name, driver(), topologies).prop_map(|(name, provisioner, topologies)| StorageClassFact {
         waits_for_consumer: &*name != "imm",
         provisions: &*name != "wait",
-        provisioner,
+        provisioner: if &*name == "wait" { "kubernetes.io/no-provisioner".into() } else { provisioner },
         topologies,
         name,
     })

@@ -201,7 +201,7 @@ impl<S: Subject> Run<S> {
                     }
                 }
                 Decision::Bind { pod, .. } => drop(self.said.remove(pod)),
-                Decision::Evict { .. } | Decision::Nominate { .. } => {}
+                Decision::Evict { .. } | Decision::Nominate { .. } | Decision::Mark { .. } => {}
             }
         }
         for key in self.world.pods.keys() {
@@ -238,7 +238,7 @@ fn act(decision: &Decision) -> Option<Act> {
             Some(Act::Evict { pod, uid, node, claimant: claimant?, violates_budget })
         }
         Decision::Nominate { pod, uid, node } => Some(Act::Nominate { pod, uid, node }),
-        Decision::Hold { .. } => None,
+        Decision::Hold { .. } | Decision::Mark { .. } => None,
     }
 }
 
@@ -252,6 +252,7 @@ pub fn kind(decision: &Decision) -> &'static str {
         Decision::Nominate { node: Some(_), .. } => "nominate",
         Decision::Nominate { node: None, .. } => "denominate",
         Decision::Hold { .. } => "hold",
+        Decision::Mark { .. } => "mark",
     }
 }
 
@@ -262,7 +263,7 @@ impl Effect {
             Decision::Bind { pod, uid, node, claims } => Some(Effect::Bind { pod, uid, node, claims }),
             Decision::Evict { pod, uid, claimant, .. } => Some(Effect::Evict { pod, uid, claimant }),
             Decision::Nominate { pod, uid, .. } => Some(Effect::Tell { pod, uid }),
-            Decision::Hold { .. } => None,
+            Decision::Hold { .. } | Decision::Mark { .. } => None,
         }
     }
 }

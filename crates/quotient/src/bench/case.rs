@@ -277,7 +277,7 @@ impl Bench {
                     Decision::Bind { pod, node, .. } => outcome.bound.push((pod, node)),
                     Decision::Evict { pod, .. } => outcome.evicted.push(pod),
                     Decision::Hold { .. } => outcome.held += 1,
-                    Decision::Nominate { .. } => {}
+                    Decision::Nominate { .. } | Decision::Mark { .. } => {}
                 }
             }
             if !decisions.more {
