@@ -320,7 +320,8 @@ impl Engine {
         let was_waiting = pod.place == Place::Waiting;
         if kind_changed || turn_changed {
             self.change_pod(id, |engine| {
-                if kind_changed {
+                // While it was not queued, services and namespaces may have changed without regard to it.
+                if kind_changed || was_waiting {
                     let owner = fact.owner.as_ref();
                     let shape = engine.world.shape(&fact.spec, &fact.namespace, &fact.labels, owner);
                     engine.set_shape(id, shape);
@@ -434,6 +435,15 @@ impl Engine {
             self.world.kept.forget(shape);
             self.changes += 1;
         }
+    }
+
+    /// Gives a pod that counts nowhere its shape anew: services and namespaces may have changed while it was not queued.
+    fn reshape(&mut self, id: PodId) {
+        let pod = self.world.pods.get(id);
+        let spec = self.world.shapes.get(pod.shape).spec().clone();
+        let (namespace, labels, owner) = (pod.namespace.clone(), pod.labels.clone(), pod.owner.clone());
+        let shape = self.world.shape(&spec, &namespace, &labels, owner.as_ref());
+        self.set_shape(id, shape);
     }
 
     /// Gives waiting pods of a namespace their shapes anew: what services select, or what a namespace is labelled, changed.
@@ -558,9 +568,9 @@ impl Engine {
         let pod = self.world.pods.get(id);
         let shape = self.world.shapes.get(pod.shape);
         let claims: Vec<Name> = shape.claims().cloned().collect();
-        let namespace = pod.namespace.clone();
+        let (namespace, uid) = (pod.namespace.clone(), pod.uid.clone());
         for claim in claims {
-            self.world.volumes.undecide(&(namespace.clone(), claim));
+            self.world.volumes.undecide_for(&(namespace.clone(), claim), &uid);
         }
     }
 
@@ -574,6 +584,7 @@ impl Engine {
         self.world.leave(id, Place::Waiting, &mut effects);
         self.wake(effects);
         self.undecide_claims(id);
+        self.reshape(id);
         if let Some(claim) = self.world.pods.get(id).claim {
             self.take_claim(id, claim);
         }
@@ -615,7 +626,7 @@ impl Engine {
                 break;
             }
             looked_at += 1;
-            match self.take_turn(now, pod, &mut decisions) {
+            match self.take_turn(pod, &mut decisions) {
                 Turn::Placed | Turn::Claimed | Turn::Dropped => {}
                 Turn::Rests(reason) => self.rest(group, pod, reason),
             }
@@ -663,10 +674,10 @@ impl Engine {
     }
 
     /// One pod's turn: bind it, claim room for it, or say why not.
-    fn take_turn(&mut self, now: Tick, id: PodId, decisions: &mut Decisions) -> Turn {
+    fn take_turn(&mut self, id: PodId, decisions: &mut Decisions) -> Turn {
         let claim = self.world.pods.get(id).claim;
         self.count_claim(id, false);
-        let turn = self.take_turn_unclaimed(now, id, claim, decisions);
+        let turn = self.take_turn_unclaimed(id, claim, decisions);
         if matches!(turn, Turn::Rests(_)) {
             self.count_claim(id, true);
         }
@@ -674,7 +685,7 @@ impl Engine {
     }
 
     /// The turn of a pod whose own claim does not count at the moment.
-    fn take_turn_unclaimed(&mut self, now: Tick, id: PodId, claim: Option<Claim>, decisions: &mut Decisions) -> Turn {
+    fn take_turn_unclaimed(&mut self, id: PodId, claim: Option<Claim>, decisions: &mut Decisions) -> Turn {
         let pod = self.world.pods.get(id).clone();
         let question = self.world.question(id);
         if let Some(claim) = claim
@@ -687,7 +698,7 @@ impl Engine {
             Answer::Nowhere(closed) => closed,
         };
         if let Some(claim) = claim {
-            let victims = self.victims_still_leaving(&pod.key());
+            let victims = self.victims_still_leaving(&pod);
             if !victims.is_empty() {
                 self.wait_for_company(&pod, &question);
                 return Turn::Rests(explain::awaiting(&victims, &self.world.nodes.get(claim.node).name));
@@ -708,7 +719,7 @@ impl Engine {
         }
         match self.world.find_victims(id, &question) {
             Outcome::Plan(plan) => {
-                self.claim(now, id, plan, decisions);
+                self.claim(id, plan, decisions);
                 Turn::Claimed
             }
             Outcome::Wait => {
@@ -734,10 +745,17 @@ impl Engine {
         self.world.statics.get(question.rule).closed_by(node).is_none() && self.world.is_large_enough(question, node)
     }
 
-    fn victims_still_leaving(&self, claimant: &PodKey) -> Vec<(PodKey, Option<Created>)> {
+    fn victims_still_leaving(&self, claimant: &Pod) -> Vec<(PodKey, Option<Created>)> {
+        let key = claimant.key();
         let on_known_node = |pod: &&Pod| pod.node().is_some_and(|node| self.world.nodes.is_present(node));
-        let pods = self.leaving_for.get(claimant).into_iter().flatten().map(|id| self.world.pods.get(*id));
-        let mut victims: Vec<_> = pods.filter(on_known_node).map(|pod| (pod.key(), pod.leaving_since)).collect();
+        // A pod may leave for one that had the claimant's name before it; what its condition says has no uid.
+        let for_this_one = |pod: &&Pod| {
+            let seen = pod.leaving_since.is_some() && pod.victim_of.as_ref() == Some(&key);
+            seen || pod.evicted_for.as_ref().is_some_and(|(_, uid)| *uid == claimant.uid)
+        };
+        let pods = self.leaving_for.get(&key).into_iter().flatten().map(|id| self.world.pods.get(*id));
+        let pods = pods.filter(on_known_node).filter(for_this_one);
+        let mut victims: Vec<_> = pods.map(|pod| (pod.key(), pod.leaving_since)).collect();
         victims.sort();
         victims
     }
@@ -778,7 +796,8 @@ impl Engine {
         if self.claimants.remove(&id) || !claims.is_empty() || std::mem::take(&mut self.counts_on_leaving) {
             self.stir();
         }
-        self.world.volumes.decide(&key.namespace, &claims, node);
+        let name = self.world.nodes.get(node).name.clone();
+        self.world.volumes.decide(&key.namespace, &claims, &name, &uid);
         let mut effects = Effects::default();
         self.world.enter(id, Place::Assumed(node), &mut effects);
         self.world.pods.get_mut(id).reason = None;
@@ -790,7 +809,7 @@ impl Engine {
     }
 
     /// Carries out a plan: the claimant holds the node, the victims go.
-    fn claim(&mut self, now: Tick, id: PodId, plan: Plan, decisions: &mut Decisions) {
+    fn claim(&mut self, id: PodId, plan: Plan, decisions: &mut Decisions) {
         self.dequeue(id);
         self.claimants.remove(&id);
         self.take_claim(id, Claim { node: plan.node, kind: ClaimKind::Preemption });
@@ -820,7 +839,9 @@ impl Engine {
                 violates_budget: plan.violating.contains(&victim),
                 message,
             });
-            self.world.change_leaving(victim, &mut effects, |pod| pod.evicted_for = Some((key.clone(), now)));
+            self.world.change_leaving(victim, &mut effects, |pod| {
+                pod.evicted_for = Some((key.clone(), claimant.uid.clone()));
+            });
             self.note_leaving_for(victim, true);
             self.world.budgets.unseen.push(victim);
         }

@@ -70,10 +70,10 @@ impl Engine {
     /// No pod that was evicted could evict its evictor.
     fn check_evictions(&self) -> Result<(), String> {
         for (_, victim) in self.world.pods.iter() {
-            let Some((claimant, _)) = &victim.evicted_for else { continue };
+            let Some((claimant, uid)) = &victim.evicted_for else { continue };
             let Some(evictor) = self.world.pods.find(claimant) else { continue };
             let evictor = self.world.pods.get(evictor);
-            if crate::preempt::right::to_evict(victim, evictor).is_some() {
+            if evictor.uid == *uid && crate::preempt::right::to_evict(victim, evictor).is_some() {
                 return Err(format!("pod {} was evicted for {claimant} and could evict it in turn", victim.key()));
             }
         }

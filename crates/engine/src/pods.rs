@@ -52,8 +52,8 @@ pub(crate) struct Pod {
     pub stamp: u64,
     /// Its deletion was seen, since when.
     pub leaving_since: Option<Created>,
-    /// Its eviction was decided, for whom and when.
-    pub evicted_for: Option<(PodKey, Tick)>,
+    /// Its eviction was decided, for whom: name and uid, since another pod may come by that name.
+    pub evicted_for: Option<(PodKey, Name)>,
     /// The room that is kept for it.
     pub claim: Option<Claim>,
     /// The claimant that its condition says it leaves for.

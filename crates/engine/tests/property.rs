@@ -33,6 +33,16 @@ proptest! {
 }
 
 proptest! {
+    #![proptest_config(config(40))]
+
+    /// The same where a key has so many values that the engine keeps no table of all of them.
+    #[test]
+    fn decides_as_the_rule_says_in_wide_clusters(history in generate::wide_history()) {
+        history::run::<Engine>(&history).map_err(TestCaseError::fail)?;
+    }
+}
+
+proptest! {
     #![proptest_config(config(50))]
 
     /// A history that happens again goes the same way, byte for byte.

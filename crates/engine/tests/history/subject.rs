@@ -4,11 +4,10 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use quotient_engine::fact::{Fact, PodKey, Tick};
-use quotient_engine::{Budget, Code, Decision, Decisions, Engine, Filter, NodeReport, Reason, Rule, Settings};
+use quotient_engine::{Budget, Decision, Decisions, Engine, NodeReport, Reason, Rule, Settings};
 
 use crate::naive::World;
 use crate::naive::cycle::Act;
-use crate::naive::filters;
 
 /// What the tests ask of the engine.
 pub trait Subject {
@@ -75,15 +74,9 @@ impl Subject for Reference {
         let mut reasons = BTreeMap::new();
         for (pod, code) in cycle.holds {
             let message = String::new();
-            let reason = Reason {
-                code,
-                message,
-                quota: None,
-                numbers: None,
-                closed: self.closed(&pod, code),
-                remedies: vec![],
-                details: vec![],
-            };
+            let closed = cycle.closed.get(&pod).cloned().unwrap_or_default();
+            let reason =
+                Reason { code, message, quota: None, numbers: None, closed, remedies: vec![], details: vec![] };
             let reason = Arc::new(reason);
             if self.reasons.get(&pod) != Some(&reason) {
                 let uid = self.world.pods[&pod].uid.clone();
@@ -110,12 +103,6 @@ impl Subject for Reference {
 
     fn check_invariants(&self) -> Result<(), String> {
         Ok(())
-    }
-}
-
-impl Reference {
-    fn closed(&self, pod: &PodKey, code: Code) -> Vec<(Filter, u32)> {
-        if code == Code::NoFittingNode { filters::counts(&self.world, &self.world.pods[pod]) } else { Vec::new() }
     }
 }
 
