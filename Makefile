@@ -26,7 +26,7 @@ demo:
 test:
 	$(CARGO) fmt --all --check
 	$(CARGO) clippy --quiet --workspace --all-targets --locked -- -D warnings
-	RUSTDOCFLAGS='-D warnings' $(CARGO) doc --quiet --workspace --no-deps --locked
+	RUSTDOCFLAGS='-D warnings -A rustdoc::private_intra_doc_links' $(CARGO) doc --quiet --workspace --no-deps --locked
 	$(CARGO) test --workspace --locked
 	$(TARGET)/debug/quotient test $(SCENARIOS)
 
