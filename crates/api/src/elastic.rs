@@ -6,6 +6,7 @@
 
 pub(crate) mod pools;
 pub mod status;
+pub mod takeover;
 
 use std::collections::BTreeSet;
 

@@ -87,8 +87,8 @@ impl Cluster {
     pub fn new(setup: Setup) -> Self {
         let (engine, translator) = (engine(&setup), translator(&setup));
         Cluster {
+            server: Server::new(&setup.configuration),
             setup,
-            server: Server::default(),
             controllers: Controllers::default(),
             translator,
             engine,
