@@ -133,14 +133,20 @@ impl Pool {
         if member.told == fact {
             return;
         }
-        let keeps = |now: &ElasticFact, before: &ElasticFact| {
-            before.namespaces.iter().all(|namespace| now.namespaces.contains(namespace))
-        };
-        match (&fact, &member.told) {
-            (Some(now), Some(before)) if !keeps(now, before) => outcome.facts.push(Fact::ElasticQuota(now.clone())),
-            (Some(now), _) => gaining.push(Fact::ElasticQuota(now.clone())),
-            (None, _) => outcome.facts.push(Fact::QuotaGone(quota_key(key))),
+        let mut before = member.told.clone();
+        if let Some(told) = &before {
+            let stays = |namespace: &Name| fact.as_ref().is_some_and(|now| now.namespaces.contains(namespace));
+            let kept: Vec<Name> = told.namespaces.iter().filter(|namespace| stays(namespace)).cloned().collect();
+            if kept.len() < told.namespaces.len() {
+                let kept = fact
+                    .as_ref()
+                    .filter(|_| !kept.is_empty())
+                    .map(|now| ElasticFact { namespaces: kept, ..now.clone() });
+                outcome.facts.push(kept.clone().map_or_else(|| Fact::QuotaGone(quota_key(key)), Fact::ElasticQuota));
+                before = kept;
+            }
         }
+        gaining.extend(fact.clone().filter(|now| before.as_ref() != Some(now)).map(Fact::ElasticQuota));
         member.told = fact;
     }
 }
@@ -165,12 +171,8 @@ fn lost(key: &ObjectKey, namespace: &Name, to: &Claim) -> Problem {
         (COMPOSITE, _) => {
             ("spec.namespaces", format!("is governed by the older {winner}: it does not count here as well"))
         }
-        (_, true) => {
-            ("metadata.namespace", format!("is governed by the older {winner}: this quota does not count"))
-        }
-        (_, false) => {
-            ("metadata.namespace", format!("is governed by {winner}, which takes the place of this quota"))
-        }
+        (_, true) => ("metadata.namespace", format!("is governed by the older {winner}: this quota does not count")),
+        (_, false) => ("metadata.namespace", format!("is governed by {winner}, which takes the place of this quota")),
     };
     Problem::new(message).of_object(key).at_field(field).with_value(&Value::from(&**namespace))
 }
