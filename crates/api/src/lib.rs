@@ -9,6 +9,7 @@
 pub mod admission;
 mod budget;
 pub mod config;
+pub mod crd;
 mod cursor;
 pub mod elastic;
 pub mod gpu_memory;

@@ -1,9 +1,9 @@
 //! Who governs a namespace, where admission was bypassed and several quotas of one API group claim it.
 //!
 //! The engine is told of one quota for a namespace in each group, so that nothing is charged twice: a composite comes
-//! before a plain quota, whose place it takes, and of two of a kind the older one counts. A quota that loses a namespace
-//! is told without it; one that has none left is not told at all, and its min is nobody's. What the engine is told
-//! depends on the objects alone and not on the order in which they were seen.
+//! before a plain quota, whose place it takes, and of two of a kind the older one counts. A quota that loses a
+//! namespace is told without it; one that has none left is not told at all, and its min is nobody's. What the engine
+//! is told depends on the objects alone and not on the order in which they were seen.
 
 use std::collections::{BTreeMap, BTreeSet};
 

@@ -10,12 +10,12 @@ use super::is_fair;
 use crate::gpu_memory::GPU_MEMORY;
 use crate::object::key_of;
 
-/// The fields `used` and `borrowed` that the status of this quota object should have. `report` is how the engine has the
-/// quota; a quota that does not count (another one governs its namespace) has none, and uses nothing.
+/// The fields `used` and `borrowed` that the status of this quota object should have. `report` is how the engine has
+/// the quota; a quota that does not count (another one governs its namespace) has none, and uses nothing.
 ///
 /// Every resource that the quota names is shown, with 0 where nothing of it is used. The fair kinds show what running
-/// pods use of these; the others show all that their pods hold, whether the quota names it or not, but no GPU memory that
-/// the quota does not name: nobody asked for that by its name.
+/// pods use of these; the others show all that their pods hold, whether the quota names it or not, but no GPU memory
+/// that the quota does not name: nobody asked for that by its name.
 pub fn status(object: &Value, report: Option<&QuotaReport>) -> Vec<(&'static str, Value)> {
     let shows_running = key_of(object).ok().and_then(|key| is_fair(key.group)).unwrap_or(false);
     let mut used: BTreeMap<&str, i128> = BTreeMap::new();
