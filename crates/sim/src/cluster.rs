@@ -373,9 +373,9 @@ impl Cluster {
         let mut statuses = Vec::new();
         for kind in kinds::KINDS.iter().filter(|kind| matches!(kind.kind, elastic::PLAIN | elastic::COMPOSITE)) {
             let objects = self.store().of_kind(kind.group, kind.kind, None).filter(|(key, _)| elastic::is_elastic(key));
-            statuses.extend(objects.map(|(key, object)| {
-                (key.clone(), elastic::status::status(object, reports.get(key).copied()))
-            }));
+            statuses.extend(
+                objects.map(|(key, object)| (key.clone(), elastic::status::status(object, reports.get(key).copied()))),
+            );
         }
         let write = |(key, fields): (ObjectKey, Vec<(&'static str, Value)>)| {
             self.server.amend(&key, |object| {
