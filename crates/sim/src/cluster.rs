@@ -248,8 +248,10 @@ impl Cluster {
 
     fn pass_changes_to_controllers(&mut self) {
         let changes = self.server.take_changes();
-        if !changes.is_empty() {
-            self.last_changed = changes.iter().map(|change| change.key().clone()).collect();
+        // Events tell of what changes; they are not what does.
+        let changed = || changes.iter().map(Change::key).filter(|key| key.kind != EVENT);
+        if changed().next().is_some() {
+            self.last_changed = changed().cloned().collect();
         }
         for change in changes {
             self.controllers.note(&change, self.server.store());

@@ -137,6 +137,7 @@ fn node_named(name: impl Strategy<Value = Name>) -> impl Strategy<Value = NodeFa
                 allocatable: amounts([(CPU, cpu), (MEMORY, memory), ("gpu", gpu), (PODS, pods)]),
                 images: images.collect(),
                 name,
+                ..NodeFact::default()
             }
         },
     )
@@ -262,6 +263,7 @@ fn demanding_spec() -> impl Strategy<Value = Arc<PodSpec>> {
                 ports,
                 volumes,
                 images,
+                ..PodSpec::default()
             })
         },
     )

@@ -164,11 +164,16 @@ impl<S: Subject> Run<S> {
 
     fn decide(&mut self) -> Result<(), String> {
         let before = self.world.clone();
-        let mut fork = self.engine.fork();
+        let (mut fork, mut sliced) = (self.engine.fork(), self.engine.fork());
         let of_fork = fork.decide(self.now);
         let of_engine = self.engine.decide(self.now);
         if of_fork != of_engine {
             return Err(format!("the fork decides {of_fork:#?}\nbut the engine {of_engine:#?}"));
+        }
+        let in_slices: Vec<Act> = sliced.decide_in_slices(self.now).iter().filter_map(act).collect();
+        let at_once: Vec<Act> = of_engine.list.iter().filter_map(act).collect();
+        if in_slices != at_once {
+            return Err(format!("in slices it decides {in_slices:#?}\nbut at once {at_once:#?}"));
         }
         let expected = self.world.decide(self.now);
         self.compare(&before, &expected, &of_engine)?;
@@ -238,7 +243,7 @@ impl<S: Subject> Run<S> {
 
     fn check_state(&self) -> Result<(), String> {
         self.engine.check_invariants().map_err(|error| format!("an invariant does not hold: {error}"))?;
-        let nodes: Vec<_> = self.engine.nodes().into_iter().map(|node| (node.name, node.used)).collect();
+        let nodes = self.engine.used();
         let expected: Vec<_> = self.world.nodes.keys().map(|name| (name.clone(), self.world.used(name))).collect();
         if nodes != expected {
             return Err(format!("the engine counts {nodes:?}, on the nodes there is {expected:?}"));
