@@ -216,7 +216,8 @@ fn part(term: &PodTerm) -> Part {
 
 fn compile(key: Key, namespace: &Name, tables: &mut Compiling<'_>) -> Shape {
     let spec = key.spec.clone();
-    let demand = Demand::new(&spec.requests, spec.assumed, tables.names);
+    let capped = spec.capped.is_some();
+    let demand = Demand { capped, ..Demand::new(&spec.requests, spec.assumed, tables.names) };
     let mut spread = Vec::new();
     let mut soft_spread = Vec::new();
     let implied = key.implied.iter().flat_map(|selector| {

@@ -8,6 +8,7 @@ use crate::nodes::{NodeId, Nodes};
 use crate::pods::{Place, PodId, Pods};
 use crate::relations::{Around, Effects, Relations};
 use crate::resources::ResourceNames;
+use crate::score::node_cap::CapWeights;
 use crate::shape::{Compiling, ShapeId, Shapes};
 use crate::statics::Statics;
 use crate::topology::Topologies;
@@ -26,6 +27,7 @@ pub(crate) struct World {
     pub budgets: Budgets,
     pub implied: Implied,
     pub kept: Kept,
+    pub cap_weights: CapWeights,
 }
 
 impl World {

@@ -2,6 +2,7 @@
 
 pub(crate) mod cost;
 pub(crate) mod cover;
+pub(crate) mod missing;
 pub(crate) mod right;
 
 use crate::filter::Filter;
@@ -10,8 +11,8 @@ use crate::place::Question;
 use crate::pods::{Place, PodId};
 use crate::preempt::cost::Cost;
 use crate::preempt::cover::{Allowances, Victim};
+use crate::preempt::missing::Short;
 use crate::relations::Effects;
-use crate::resources::ResourceId;
 use crate::world::World;
 
 /// What a search for victims comes to.
@@ -59,7 +60,7 @@ impl World {
             && right::to_evict(self.pods.get(claimant), pod).is_some()
     }
 
-    fn victim(&self, id: PodId, missing: &[(ResourceId, i128)], allowances: &mut Allowances) -> Victim {
+    fn victim(&self, id: PodId, missing: &[(Short, i128)], allowances: &mut Allowances) -> Victim {
         let pod = self.pods.get(id);
         let demand = &self.shapes.get(pod.shape).demand;
         let mut budgets = Vec::new();
@@ -78,7 +79,7 @@ impl World {
             key: pod.key(),
             priority: pod.priority,
             created: pod.created,
-            gives: missing.iter().map(|(resource, _)| i128::from(demand.get(*resource))).collect(),
+            gives: missing.iter().map(|(short, _)| short.given_by(demand)).collect(),
             budgets,
         }
     }
@@ -108,12 +109,12 @@ impl World {
             if demand.amounts.iter().any(|(resource, amount)| self.nodes.allocatable(*resource, node) < *amount) {
                 continue;
             }
-            let mut missing = crate::filter::resources_fit::missing(&self.nodes, node, demand);
+            let mut missing = self.missing(node, demand);
             let mut possible = Vec::new();
             for pod in self.pods.on_node(node) {
                 if self.pods.get(*pod).is_leaving() {
                     let leaving = &self.shapes.get(self.pods.get(*pod).shape).demand;
-                    missing.iter_mut().for_each(|(r, amount)| *amount -= i128::from(leaving.get(*r)));
+                    missing.iter_mut().for_each(|(short, amount)| *amount -= short.given_by(leaving));
                 } else if self.is_victim(claimant, *pod) {
                     possible.push(*pod);
                 }
