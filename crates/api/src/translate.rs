@@ -4,6 +4,8 @@ use quotient_engine::Fact;
 use quotient_engine::fact::{Name, PodKey, SelectorFact};
 use serde_json::Value;
 
+use crate::crossquota::CrossQuota;
+use crate::crossquota::caps::Caps;
 use crate::cursor::{Cursor, Notes};
 use crate::intern::Interner;
 use crate::object::{ObjectKey, key_of};
@@ -12,18 +14,20 @@ use crate::selector::{label_selector, labels, map_selector};
 use crate::{budget, node, pod, volume};
 
 /// What can be set about the translation.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq)]
 pub struct TranslatorSettings {
     /// The values of `spec.schedulerName` that make a pod ours. `None`: every pod is.
     pub scheduler_names: Option<Vec<String>>,
     /// Whether pods without spread constraints are spread by the Services and controllers that select
     /// them, as Kubernetes does by default.
     pub default_topology: bool,
+    /// The caps on what pods without GPUs hold on GPU nodes.
+    pub cross_quota: Option<CrossQuota>,
 }
 
 impl Default for TranslatorSettings {
     fn default() -> Self {
-        TranslatorSettings { scheduler_names: None, default_topology: true }
+        TranslatorSettings { scheduler_names: None, default_topology: true, cross_quota: None }
     }
 }
 
@@ -39,12 +43,13 @@ pub struct Translation {
 pub struct Translator {
     settings: TranslatorSettings,
     interner: Interner,
+    caps: Caps,
 }
 
 impl Translator {
     /// A translator with these settings.
     pub fn new(settings: TranslatorSettings) -> Self {
-        Translator { settings, interner: Interner::default() }
+        Translator { caps: Caps::new(settings.cross_quota.clone()), settings, interner: Interner::default() }
     }
 
     /// What there is to tell about an object that was seen, new or changed. Objects of kinds that mean
@@ -66,16 +71,16 @@ impl Translator {
     }
 
     fn seen(&mut self, key: &ObjectKey, root: &Cursor<'_, '_>, notes: &Notes) -> Option<Fact> {
-        let Translator { settings, interner } = self;
+        let Translator { settings, interner, caps } = self;
         let name = &key.name;
         let fact = match (key.group, key.kind) {
             ("", "Pod") => {
                 let ours = |scheduler: &str| {
                     settings.scheduler_names.as_ref().is_none_or(|names| names.iter().any(|name| name == scheduler))
                 };
-                Fact::Pod(pod::pod(root, notes, key, ours, interner))
+                Fact::Pod(pod::pod(root, notes, key, ours, interner, caps))
             }
-            ("", "Node") => Fact::Node(node::node(root, name, interner)),
+            ("", "Node") => Fact::Node(node::node(root, name, interner, caps)),
             ("", "Namespace") => {
                 let metadata = root.field("metadata");
                 Fact::Namespace(interner.name(name), labels(&metadata.field("labels"), interner))
