@@ -69,9 +69,12 @@ const OBJECT_KEYS: [&str; 3] = ["apiVersion", "kind", "metadata"];
 
 impl Configuration {
     /// Reads the body of a configuration; `apiVersion`, `kind` and `metadata` may be there or not. The
-    /// configuration of a Volcano scheduler is read as it stands. All problems are given at once.
+    /// configuration of a Volcano scheduler is read as it stands, in its ConfigMap or without it. All problems are
+    /// given at once.
     pub fn from_value(value: &Value) -> Result<Configuration, Vec<Problem>> {
         let notes = Notes::default();
+        let held = volcano_conf::in_config_map(value)?;
+        let value = held.as_ref().unwrap_or(value);
         let root = Cursor::root(value, &notes);
         let is_conf = volcano_conf::is_conf(value);
         let configuration = if is_conf { Self::read_volcano(&root) } else { Self::read_cursor(&root) };
@@ -103,7 +106,7 @@ impl Configuration {
 
     fn read_volcano(root: &Cursor<'_, '_>) -> Configuration {
         let mut idle = Vec::new();
-        let VolcanoConf { cross_quota } = volcano_conf::read(root, &mut idle);
+        let VolcanoConf { cross_quota } = volcano_conf::read_conf(root, &mut idle);
         Configuration { cross_quota, idle, ..Configuration::default() }
     }
 
@@ -208,6 +211,60 @@ mod tests {
             idle: vec![Problem::new("crossquota has no effect without gpu-resource-names")],
         };
         assert_eq!(Configuration::from_value(&value), Ok(expected));
+    }
+
+    const CONF: &str = r#"
+actions: "enqueue, allocate, backfill"
+tiers:
+- plugins:
+  - name: priority
+  - name: gang
+    enablePreemptable: false
+- plugins:
+  - name: crossquota
+    arguments:
+      gpu-resource-names: "nvidia.com/gpu,amd.com/gpu"
+      quota-resources: "cpu,memory"
+      quota.cpu: "32"
+      quota-percentage.memory: "50"
+      crossQuotaWeight: 10
+      weight.cpu: 10
+      weight.memory: 1
+  - name: nodeorder
+"#;
+
+    fn yaml(text: &str) -> Value {
+        read::parse("a.yaml", text).0.remove(0).1
+    }
+
+    #[test]
+    fn the_configuration_of_a_volcano_scheduler_is_read_as_it_stands() {
+        let conf = yaml(CONF);
+        let arguments = conf["tiers"][1]["plugins"][0]["arguments"].clone();
+        let same = Configuration::from_value(&json!({"crossQuota": arguments})).expect("it can be read");
+        let read = Configuration::from_value(&conf).expect("it can be read");
+        assert_eq!(read.cross_quota, same.cross_quota);
+        assert!(read.cross_quota.is_some() && same.idle.is_empty());
+        let idle: Vec<String> = read.idle.iter().map(ToString::to_string).collect();
+        assert_eq!(idle, ["the plugins priority, gang, nodeorder have no effect: only crossquota is read"]);
+        let map = json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "volcano-scheduler-configmap"},
+            "data": {"volcano-scheduler.conf": CONF}});
+        assert_eq!(Configuration::from_value(&map), Ok(read));
+    }
+
+    #[test]
+    fn what_is_wrong_in_the_configuration_of_a_volcano_scheduler_is_named() {
+        let plugin = |arguments: &str| format!("{{name: crossquota, arguments: {arguments}}}");
+        let conf = |plugins: &str| yaml(&format!("tiers: [{{plugins: [{plugins}]}}]"));
+        let lots = &lines(&conf(&plugin("{quota.cpu: lots}")))[0];
+        assert!(lots.starts_with(r#"tiers[0].plugins[0].arguments["quota.cpu"]: "lots": "#), "{lots}");
+        let twice = format!("{}, {}", plugin("{}"), plugin("{}"));
+        assert_eq!(lines(&conf(&twice)), [r#"tiers[0].plugins[1].name: "crossquota": is given twice"#]);
+        assert_eq!(lines(&conf("{}")), ["tiers[0].plugins[0].name: missing: expected the name of a plugin"]);
+        assert_eq!(lines(&json!({"tiers": 1})), ["tiers: 1: expected a list"]);
+        let map = |text: &str| json!({"apiVersion": "v1", "kind": "ConfigMap", "data": {"a.conf": text}});
+        assert_eq!(lines(&map("tiers: [")).len(), 1);
+        assert_eq!(lines(&map("a: 1"))[1], r#"kind: "ConfigMap": expected QuotientConfiguration"#);
     }
 
     #[test]

@@ -5,6 +5,7 @@ use serde_json::Value;
 use crate::crossquota::CrossQuota;
 use crate::cursor::Cursor;
 use crate::problem::Problem;
+use crate::read;
 
 /// What such a configuration sets.
 #[derive(Debug, Default)]
@@ -20,8 +21,28 @@ pub(crate) fn is_conf(value: &Value) -> bool {
     value.get("kind").is_none() && KEYS.iter().any(|key| value.get(key).is_some())
 }
 
+/// The configuration that a ConfigMap holds, where it holds one: that is how it is kept in a cluster.
+pub(crate) fn in_config_map(value: &Value) -> Result<Option<Value>, Vec<Problem>> {
+    let data = value.get("data").and_then(Value::as_object);
+    let Some(data) = data.filter(|_| value.get("kind").is_some_and(|kind| kind == "ConfigMap")) else {
+        return Ok(None);
+    };
+    for (key, text) in data {
+        let (values, problems) = read::parse(&format!("data[{key:?}]"), text.as_str().unwrap_or_default());
+        if !problems.is_empty() {
+            return Err(problems);
+        }
+        if let [(_, conf)] = &values[..]
+            && is_conf(conf)
+        {
+            return Ok(Some(conf.clone()));
+        }
+    }
+    Ok(None)
+}
+
 /// Reads it. What is wrong is noted at its place; what has no effect is added to `idle`.
-pub(crate) fn read(root: &Cursor<'_, '_>, idle: &mut Vec<Problem>) -> VolcanoConf {
+pub(crate) fn read_conf(root: &Cursor<'_, '_>, idle: &mut Vec<Problem>) -> VolcanoConf {
     let mut conf = VolcanoConf::default();
     let mut ignored = Vec::new();
     for tier in root.field("tiers").items() {
