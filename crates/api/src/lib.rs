@@ -11,6 +11,8 @@ mod budget;
 pub mod config;
 pub mod crossquota;
 mod cursor;
+pub mod elastic;
+pub mod gpu_memory;
 mod intern;
 pub mod kinds;
 mod node;

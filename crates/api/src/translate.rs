@@ -7,6 +7,8 @@ use serde_json::Value;
 use crate::crossquota::CrossQuota;
 use crate::crossquota::caps::Caps;
 use crate::cursor::{Cursor, Notes};
+use crate::elastic::{self, pools};
+use crate::gpu_memory::WHOLE_GPU_GB;
 use crate::intern::Interner;
 use crate::object::{ObjectKey, key_of};
 use crate::problem::Problem;
@@ -21,13 +23,20 @@ pub struct TranslatorSettings {
     /// Whether pods without spread constraints are spread by the Services and controllers that select
     /// them, as Kubernetes does by default.
     pub default_topology: bool,
+    /// What a whole NVIDIA GPU counts in gigabytes of GPU memory.
+    pub whole_gpu_gb: u32,
     /// The caps on what pods without GPUs hold on GPU nodes.
     pub cross_quota: Option<CrossQuota>,
 }
 
 impl Default for TranslatorSettings {
     fn default() -> Self {
-        TranslatorSettings { scheduler_names: None, default_topology: true, cross_quota: None }
+        TranslatorSettings {
+            scheduler_names: None,
+            default_topology: true,
+            whole_gpu_gb: WHOLE_GPU_GB,
+            cross_quota: None,
+        }
     }
 }
 
@@ -36,20 +45,26 @@ impl Default for TranslatorSettings {
 pub struct Translation {
     pub facts: Vec<Fact>,
     pub problems: Vec<Problem>,
+    /// All that is wrong with other objects now, for those about which that may have changed: two quotas that claim one
+    /// namespace depend on each other.
+    pub elsewhere: Vec<(ObjectKey, Vec<Problem>)>,
 }
 
-/// Turns objects into facts. It remembers nothing about objects but equal parts it can share.
+/// Turns objects into facts. It remembers nothing about objects but equal parts it can share, and the elastic quotas:
+/// what one of them means depends on which others there are.
 #[derive(Debug, Default)]
 pub struct Translator {
     settings: TranslatorSettings,
     interner: Interner,
+    pools: pools::Pools,
     caps: Caps,
 }
 
 impl Translator {
     /// A translator with these settings.
     pub fn new(settings: TranslatorSettings) -> Self {
-        Translator { caps: Caps::new(settings.cross_quota.clone()), settings, interner: Interner::default() }
+        let caps = Caps::new(settings.cross_quota.clone());
+        Translator { settings, interner: Interner::default(), pools: pools::Pools::default(), caps }
     }
 
     /// What there is to tell about an object that was seen, new or changed. Objects of kinds that mean
@@ -57,28 +72,35 @@ impl Translator {
     pub fn upsert(&mut self, object: &Value) -> Translation {
         let key = match key_of(object) {
             Ok(key) => key,
-            Err(problem) => return Translation { facts: Vec::new(), problems: vec![problem] },
+            Err(problem) => return Translation { problems: vec![problem], ..Translation::default() },
         };
         let notes = Notes::default();
-        let facts = self.seen(&key, &Cursor::root(object, &notes), &notes).into_iter().collect();
-        let problems = notes.into_vec().into_iter().map(|note| Problem::from(note).of_object(&key)).collect();
-        Translation { facts, problems }
+        let root = Cursor::root(object, &notes);
+        if elastic::is_elastic(&key) {
+            let declared = elastic::declared(&root, &key, &mut self.interner);
+            return translation(&key, self.pools.seen(&key, declared, problems(notes, &key)));
+        }
+        let facts = self.seen(&key, &root, &notes).into_iter().collect();
+        Translation { facts, problems: problems(notes, &key), ..Translation::default() }
     }
 
     /// What there is to tell about an object that is gone.
     pub fn remove(&mut self, key: &ObjectKey) -> Translation {
-        Translation { facts: self.gone(key).into_iter().collect(), problems: Vec::new() }
+        if elastic::is_elastic(key) {
+            return translation(key, self.pools.gone(key));
+        }
+        Translation { facts: self.gone(key).into_iter().collect(), ..Translation::default() }
     }
 
     fn seen(&mut self, key: &ObjectKey, root: &Cursor<'_, '_>, notes: &Notes) -> Option<Fact> {
-        let Translator { settings, interner, caps } = self;
+        let Translator { settings, interner, pools: _, caps } = self;
         let name = &key.name;
         let fact = match (key.group, key.kind) {
             ("", "Pod") => {
                 let ours = |scheduler: &str| {
                     settings.scheduler_names.as_ref().is_none_or(|names| names.iter().any(|name| name == scheduler))
                 };
-                Fact::Pod(pod::pod(root, notes, key, ours, interner, caps))
+                Fact::Pod(pod::pod(root, notes, key, ours, settings.whole_gpu_gb, interner, caps))
             }
             ("", "Node") => Fact::Node(node::node(root, name, interner, caps)),
             ("", "Namespace") => {
@@ -129,6 +151,17 @@ impl Translator {
         };
         Some(fact)
     }
+}
+
+/// What was noted, as problems of the object.
+fn problems(notes: Notes, key: &ObjectKey) -> Vec<Problem> {
+    notes.into_vec().into_iter().map(|note| Problem::from(note).of_object(key)).collect()
+}
+
+/// What a change of the elastic quota `key` means.
+fn translation(key: &ObjectKey, outcome: pools::Outcome) -> Translation {
+    let pools::Outcome { facts, mut problems } = outcome;
+    Translation { facts, problems: problems.remove(key).unwrap_or_default(), elsewhere: problems.into_iter().collect() }
 }
 
 /// Whether objects of a kind name a set of pods that is spread by default.

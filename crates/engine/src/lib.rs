@@ -26,6 +26,7 @@ mod place;
 mod pods;
 mod preempt;
 mod queue;
+mod quota;
 mod relations;
 mod resources;
 mod score;

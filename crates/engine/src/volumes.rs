@@ -5,7 +5,6 @@ use std::collections::BTreeMap;
 use crate::decision::ClaimBinding;
 use crate::fact::{ClaimFact, Name, PodVolume, StorageClassFact, VolumeFact};
 use crate::lookup::LookupMap;
-use crate::nodes::NodeId;
 use crate::shape::Shape;
 
 /// A claim, by namespace and name.
@@ -19,7 +18,7 @@ pub(crate) struct Volumes {
     /// How many pods on nodes use a claim.
     users: LookupMap<ClaimKey, u32>,
     /// What was decided for claims and is not yet seen on them.
-    decided: LookupMap<ClaimKey, Decided>,
+    decided: LookupMap<ClaimKey, Promise>,
     /// The claims that volumes were decided for.
     taken: LookupMap<Name, ClaimKey>,
     /// Counts every change, for whoever keeps something derived.
@@ -31,7 +30,14 @@ pub(crate) struct Volumes {
 pub(crate) enum Decided {
     Volume(Name),
     /// A volume will be made on this node.
-    Provision(NodeId),
+    Provision(Name),
+}
+
+/// What was decided for a claim, and the uids of the pods that were bound on the strength of it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+struct Promise {
+    decided: Decided,
+    relying: Vec<Name>,
 }
 
 impl Volumes {
@@ -88,7 +94,7 @@ impl Volumes {
     }
 
     pub fn decided(&self, key: &ClaimKey) -> Option<&Decided> {
-        self.decided.get(key)
+        self.decided.get(key).map(|promise| &promise.decided)
     }
 
     /// Whether a volume was decided for some other claim.
@@ -102,34 +108,46 @@ impl Volumes {
 
     /// The volume that a claim is bound to, or will be.
     pub fn volume_of(&self, key: &ClaimKey) -> Option<&VolumeFact> {
-        if let Some(Decided::Volume(name)) = self.decided.get(key) {
+        if let Some(Decided::Volume(name)) = self.decided(key) {
             return self.volumes.get(name);
         }
         self.claims.get(key).filter(|claim| claim.bound)?.volume.as_ref().and_then(|name| self.volumes.get(name))
     }
 
-    /// Takes in what a bind decided for the pod's claims.
-    pub fn decide(&mut self, namespace: &Name, bindings: &[ClaimBinding], node: NodeId) {
+    /// Takes in what the bind of a pod decided for its claims. Another pod that shares a claim relies on the same.
+    pub fn decide(&mut self, namespace: &Name, bindings: &[ClaimBinding], node: &Name, pod: &Name) {
         for binding in bindings {
             self.epoch += 1;
-            match binding {
-                ClaimBinding::Volume { claim, volume } => {
-                    let key = (namespace.clone(), claim.clone());
+            let key = (namespace.clone(), binding.claim().clone());
+            let decided = match binding {
+                ClaimBinding::Volume { volume, .. } => {
                     self.taken.insert(volume.clone(), key.clone());
-                    self.decided.insert(key, Decided::Volume(volume.clone()));
+                    Decided::Volume(volume.clone())
                 }
-                ClaimBinding::Provision { claim } => {
-                    self.decided.insert((namespace.clone(), claim.clone()), Decided::Provision(node));
-                }
+                ClaimBinding::Provision { .. } => Decided::Provision(node.clone()),
+            };
+            let promise = self.decided.or_insert_with(key, || Promise { decided, relying: Vec::new() });
+            promise.relying.push(pod.clone());
+        }
+    }
+
+    /// What was decided for a claim is seen, or the claim is gone.
+    fn undecide(&mut self, key: &ClaimKey) {
+        if let Some(promise) = self.decided.remove(key) {
+            self.epoch += 1;
+            if let Decided::Volume(volume) = promise.decided {
+                self.taken.remove(&volume);
             }
         }
     }
 
-    /// What was decided for a claim is seen, or will not be.
-    pub fn undecide(&mut self, key: &ClaimKey) {
-        if let Some(Decided::Volume(volume)) = self.decided.remove(key) {
-            self.taken.remove(&volume);
-            self.epoch += 1;
+    /// The bind of a pod did not happen: what was decided for its claim falls, unless another pod relies on it.
+    pub fn undecide_for(&mut self, key: &ClaimKey, pod: &Name) {
+        if let Some(promise) = self.decided.get_mut(key) {
+            promise.relying.retain(|uid| uid != pod);
+            if promise.relying.is_empty() {
+                self.undecide(key);
+            }
         }
     }
 

@@ -17,9 +17,10 @@ fn config(cases: u32) -> Config {
 }
 
 proptest! {
-    #![proptest_config(config(300))]
+    #![proptest_config(config(2_000))]
 
-    /// Every decision is the reference's; forks, the order of the first facts, facts told twice and restarts change nothing.
+    /// Every decision is the reference's; forks, slices, the order of the first facts, facts told twice and restarts
+    /// change nothing.
     #[test]
     fn decides_as_the_rule_says(history in generate::history(1_000_000_000, 1_000)) {
         history::run::<Engine>(&history).map_err(TestCaseError::fail)?;
@@ -33,7 +34,17 @@ proptest! {
 }
 
 proptest! {
-    #![proptest_config(config(50))]
+    #![proptest_config(config(100))]
+
+    /// The same where a key has so many values that the engine keeps no table of all of them.
+    #[test]
+    fn decides_as_the_rule_says_in_wide_clusters(history in generate::wide_history()) {
+        history::run::<Engine>(&history).map_err(TestCaseError::fail)?;
+    }
+}
+
+proptest! {
+    #![proptest_config(config(200))]
 
     /// A history that happens again goes the same way, byte for byte.
     #[test]
@@ -45,7 +56,7 @@ proptest! {
 }
 
 proptest! {
-    #![proptest_config(config(100))]
+    #![proptest_config(config(300))]
 
     /// The reference does not depend on the order of facts or on what is told twice either: the rule can be kept.
     #[test]

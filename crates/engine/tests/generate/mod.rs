@@ -137,6 +137,7 @@ fn node_named(name: impl Strategy<Value = Name>) -> impl Strategy<Value = NodeFa
                 allocatable: amounts([(CPU, cpu), (MEMORY, memory), ("gpu", gpu), (PODS, pods)]),
                 images: images.collect(),
                 name,
+                ..NodeFact::default()
             }
         },
     )
@@ -262,6 +263,7 @@ fn demanding_spec() -> impl Strategy<Value = Arc<PodSpec>> {
                 ports,
                 volumes,
                 images,
+                ..PodSpec::default()
             })
         },
     )
@@ -408,6 +410,7 @@ fn object() -> impl Strategy<Value = Step> {
     prop_oneof![
         4 => node().prop_map(Step::Node),
         10 => pod().prop_map(Step::Pod),
+        2 => (pod(), 2usize..=4).prop_map(|(pod, count)| Step::Replicas(pod, count)),
         2 => (namespace(), namespace_labels()).prop_map(|(name, labels)| Step::Namespace(name, labels)),
         3 => budget().prop_map(Step::Budget),
         2 => volume().prop_map(Step::Volume),
@@ -437,6 +440,73 @@ fn event(time_ms: u64) -> impl Strategy<Value = Step> {
         2 => (0..=time_ms).prop_map(Step::Advance),
         1 => any::<u64>().prop_map(Step::Restart),
     ]
+}
+
+/// Pods that look at each other, host by host.
+fn related_spec() -> impl Strategy<Value = Arc<PodSpec>> {
+    fn by_host(mut term: PodTerm) -> PodTerm {
+        term.topology_key = HOSTNAME.into();
+        term
+    }
+    let rules = vec(spread(), 0..=2);
+    let terms = || vec(pod_term().prop_map(by_host), 0..=1);
+    let preferred = || vec((1i32..=3, pod_term().prop_map(by_host)), 0..=1);
+    (requests(), rules, terms(), terms(), preferred(), preferred()).prop_map(
+        |((cpu, memory, _), spread, affinity, anti_affinity, preferred_affinity, preferred_anti_affinity)| {
+            let by_host = |c: SpreadConstraint| SpreadConstraint { topology_key: HOSTNAME.into(), ..c };
+            Arc::new(PodSpec {
+                requests: amounts([(CPU, cpu), (MEMORY, memory)]),
+                assumed: (cpu.max(1), memory.max(2)),
+                spread: spread.into_iter().map(by_host).collect(),
+                affinity,
+                anti_affinity,
+                preferred_affinity,
+                preferred_anti_affinity,
+                ..PodSpec::default()
+            })
+        },
+    )
+}
+
+/// More nodes than a coarse key has domains, each a domain of its own, most of them too small to take much.
+pub fn wide_history() -> impl Strategy<Value = History> {
+    const NODES: usize = 70;
+    fn number(i: usize) -> Name {
+        format!("n{i:02}").into()
+    }
+    let node = |(i, (cpu, memory, pods)): (usize, (i64, i64, i64))| {
+        let pairs = [(HOSTNAME, number(i)), (ZONE, format!("z{}", i % 3).into())];
+        Step::Node(NodeFact {
+            name: number(i),
+            labels: pairs.into_iter().map(|(k, v)| (Name::from(k), v)).collect(),
+            ready: true,
+            allocatable: amounts([(CPU, cpu), (MEMORY, memory), (PODS, pods)]),
+            ..NodeFact::default()
+        })
+    };
+    let nodes = vec((0i64..=5, 0i64..=5, 0i64..=2), NODES);
+    let nodes = nodes.prop_map(move |rooms| rooms.into_iter().enumerate().map(node).collect::<Vec<_>>());
+    let pod = || {
+        let place = (any::<bool>(), 0..NODES);
+        (pod(), related_spec(), place).prop_map(|(pod, spec, (runs, at))| {
+            let node = runs.then(|| number(at));
+            PodFact { spec, phase: if runs { Phase::Running } else { Phase::Pending }, nominated: None, node, ..pod }
+        })
+    };
+    let pods = vec(
+        prop_oneof![
+            3 => pod().prop_map(Step::Pod),
+            1 => (pod(), 2usize..=4).prop_map(|(pod, count)| Step::Replicas(pod, count)),
+        ],
+        2..=6,
+    );
+    let steps = vec(prop_oneof![3 => event(1_000), 1 => pod().prop_map(Step::Pod)], 0..=12);
+    (nodes, pods, any::<u64>(), steps).prop_map(|(nodes, pods, shuffle, steps)| History {
+        reserve_after_ms: 1_000_000_000,
+        cluster: [nodes, pods].concat(),
+        shuffle,
+        steps,
+    })
 }
 
 /// A cluster as it is found, and what happens then. Time passes by up to `time_ms` at once.

@@ -127,6 +127,11 @@ impl ApiServer {
                 vec![Fact::AttachLimits(limits.clone())]
             }
             Step::Pod(pod) => self.create_pod(pod.clone()),
+            Step::Replicas(pod, count) => {
+                let named = (0..10).map(|i| PodFact { name: format!("p{i}").into(), ..pod.clone() });
+                let free: Vec<PodFact> = named.filter(|p| !self.pods.contains_key(&p.key())).take(*count).collect();
+                free.into_iter().flat_map(|pod| self.create_pod(pod)).collect()
+            }
             Step::Namespace(name, labels) => {
                 self.namespaces.insert(name.clone(), labels.clone());
                 vec![Fact::Namespace(name.clone(), labels.clone())]
@@ -263,6 +268,14 @@ impl ApiServer {
                 if !there || how == How::Badly {
                     return vec![Fact::BindFailed { pod, uid }];
                 }
+                // A volume is first asked for, and comes later.
+                if how == How::Slowly {
+                    let facts = self.select_node(&pod.namespace, &node, &claims);
+                    if !facts.is_empty() {
+                        self.effects.push(Effect::Bind { pod, uid, node, claims });
+                        return facts;
+                    }
+                }
                 let mut facts = Vec::new();
                 for binding in claims {
                     facts.extend(self.bind_claim(&pod.namespace, &node, binding));
@@ -297,6 +310,20 @@ impl ApiServer {
                 }
             }
         }
+    }
+
+    /// Asks for the volumes that are to be made, where that was not done before.
+    fn select_node(&mut self, namespace: &Name, node: &Name, bindings: &[ClaimBinding]) -> Vec<Fact> {
+        let mut facts = Vec::new();
+        for binding in bindings {
+            let ClaimBinding::Provision { claim } = binding else { continue };
+            let claim = self.claims.get_mut(&(namespace.clone(), claim.clone()));
+            if let Some(claim) = claim.filter(|claim| claim.volume.is_none() && claim.selected_node.is_none()) {
+                claim.selected_node = Some(node.clone());
+                facts.push(Fact::Claim(claim.clone()));
+            }
+        }
+        facts
     }
 
     fn bind_claim(&mut self, namespace: &Name, node: &Name, binding: ClaimBinding) -> Vec<Fact> {

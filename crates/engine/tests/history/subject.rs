@@ -3,27 +3,32 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use quotient_engine::fact::{Fact, PodKey, Tick};
-use quotient_engine::{Budget, Code, Decision, Decisions, Engine, Filter, NodeReport, Reason, Rule, Settings};
+use quotient_engine::fact::{Fact, Name, PodKey, Tick};
+use quotient_engine::{Budget, Decision, Decisions, Engine, Reason, Rule, Settings};
 
 use crate::naive::World;
 use crate::naive::cycle::Act;
-use crate::naive::filters;
+
+/// Amounts by resource, nothing that is 0.
+pub type Used = Vec<(Name, i128)>;
 
 /// What the tests ask of the engine.
 pub trait Subject {
     fn new(reserve_after_ms: u64) -> Self;
     fn observe(&mut self, now: Tick, fact: Fact);
     fn decide(&mut self, now: Tick) -> Decisions;
+    /// Decides the same in the smallest slices there are.
+    fn decide_in_slices(&mut self, now: Tick) -> Vec<Decision>;
     fn fork(&self) -> Self;
     fn reason(&self, pod: &PodKey) -> Option<Arc<Reason>>;
-    fn nodes(&self) -> Vec<NodeReport>;
+    /// What is held on each node.
+    fn used(&self) -> Vec<(Name, Used)>;
     fn check_invariants(&self) -> Result<(), String>;
 }
 
 impl Subject for Engine {
     fn new(reserve_after_ms: u64) -> Self {
-        Engine::new(Settings { reserve_after_ms })
+        Engine::new(Settings { reserve_after_ms, ..Settings::default() })
     }
 
     fn observe(&mut self, now: Tick, fact: Fact) {
@@ -34,6 +39,17 @@ impl Subject for Engine {
         self.decide(now, Budget::default())
     }
 
+    fn decide_in_slices(&mut self, now: Tick) -> Vec<Decision> {
+        let mut list = Vec::new();
+        loop {
+            let slice = self.decide(now, Budget { pods_max: 1 });
+            list.extend(slice.list);
+            if !slice.more {
+                return list;
+            }
+        }
+    }
+
     fn fork(&self) -> Self {
         self.fork()
     }
@@ -42,8 +58,8 @@ impl Subject for Engine {
         self.reason(pod)
     }
 
-    fn nodes(&self) -> Vec<NodeReport> {
-        self.nodes()
+    fn used(&self) -> Vec<(Name, Used)> {
+        self.nodes().into_iter().map(|node| (node.name, node.used)).collect()
     }
 
     fn check_invariants(&self) -> Result<(), String> {
@@ -75,15 +91,9 @@ impl Subject for Reference {
         let mut reasons = BTreeMap::new();
         for (pod, code) in cycle.holds {
             let message = String::new();
-            let reason = Reason {
-                code,
-                message,
-                quota: None,
-                numbers: None,
-                closed: self.closed(&pod, code),
-                remedies: vec![],
-                details: vec![],
-            };
+            let closed = cycle.closed.get(&pod).cloned().unwrap_or_default();
+            let reason =
+                Reason { code, message, quota: None, numbers: None, closed, remedies: vec![], details: vec![] };
             let reason = Arc::new(reason);
             if self.reasons.get(&pod) != Some(&reason) {
                 let uid = self.world.pods[&pod].uid.clone();
@@ -95,6 +105,10 @@ impl Subject for Reference {
         Decisions { list, more: false, wake_at: None }
     }
 
+    fn decide_in_slices(&mut self, now: Tick) -> Vec<Decision> {
+        self.decide(now).list
+    }
+
     fn fork(&self) -> Self {
         self.clone()
     }
@@ -103,19 +117,12 @@ impl Subject for Reference {
         self.reasons.get(pod).cloned()
     }
 
-    fn nodes(&self) -> Vec<NodeReport> {
-        let report = |name| NodeReport { used: self.world.used(name), name: name.clone(), allocatable: vec![] };
-        self.world.nodes.keys().map(report).collect()
+    fn used(&self) -> Vec<(Name, Used)> {
+        self.world.nodes.keys().map(|name| (name.clone(), self.world.used(name))).collect()
     }
 
     fn check_invariants(&self) -> Result<(), String> {
         Ok(())
-    }
-}
-
-impl Reference {
-    fn closed(&self, pod: &PodKey, code: Code) -> Vec<(Filter, u32)> {
-        if code == Code::NoFittingNode { filters::counts(&self.world, &self.world.pods[pod]) } else { Vec::new() }
     }
 }
 

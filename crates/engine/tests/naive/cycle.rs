@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use quotient_engine::fact::{Name, PodFact, PodKey, Tick};
-use quotient_engine::{ClaimBinding, Code};
+use quotient_engine::{ClaimBinding, Code, Filter};
 
 use super::preemption::Outcome;
 use super::world::{Bound, Claim, ClaimKind, Evicting, Promise, World};
@@ -22,6 +22,8 @@ pub enum Act {
 pub struct Cycle {
     pub acts: Vec<Act>,
     pub holds: BTreeMap<PodKey, Code>,
+    /// For those that no node takes: how many nodes each filter closes.
+    pub closed: BTreeMap<PodKey, Vec<(Filter, u32)>>,
 }
 
 /// How a turn ends.
@@ -56,6 +58,9 @@ impl World {
                 cycle.holds.insert(pod.key(), Code::SchedulingGated);
             }
         }
+        for (key, _) in cycle.holds.iter().filter(|(_, code)| **code == Code::NoFittingNode) {
+            cycle.closed.insert(key.clone(), filters::counts(self, &self.pods[key]));
+        }
         cycle
     }
 
@@ -72,6 +77,7 @@ impl World {
                     return Turn::Held(Code::AwaitingVictims);
                 }
                 self.drop_claim(key, acts);
+                return Turn::Acted;
             }
             Some(_) | None => {}
         }
@@ -82,7 +88,6 @@ impl World {
             return Turn::Acted;
         }
         match claim {
-            Some(claim) if claim.kind == ClaimKind::Preemption => Turn::Acted,
             Some(claim) if !reserve::still_does(self, pod, &self.nodes[&claim.node]) => {
                 self.drop_claim(key, acts);
                 Turn::Acted
@@ -103,8 +108,8 @@ impl World {
         let claims = volumes::bindings(self, pod, &self.nodes[&node]).expect("the node took the pod");
         for binding in &claims {
             let (ClaimBinding::Volume { claim, .. } | ClaimBinding::Provision { claim }) = binding;
-            let promise = Promise { pod: pod.key(), node: node.clone(), binding: binding.clone() };
-            self.promises.insert((pod.namespace.clone(), claim.clone()), promise);
+            let claim = (pod.namespace.clone(), claim.clone());
+            self.promises.push(Promise { claim, pod: pod.key(), node: node.clone(), binding: binding.clone() });
         }
         self.bound.insert(pod.key(), Bound { uid: pod.uid.clone(), node: node.clone() });
         acts.push(Act::Bind { pod: pod.key(), uid: pod.uid.clone(), node, claims });

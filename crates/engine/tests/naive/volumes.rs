@@ -6,7 +6,7 @@ use quotient_engine::ClaimBinding;
 use quotient_engine::fact::{ClaimFact, Name, NodeFact, PodFact, PodVolume, VolumeFact};
 
 use super::labels;
-use super::world::{View, World};
+use super::world::{Promise, View, World};
 
 const ONE_POD: &str = "ReadWriteOncePod";
 
@@ -27,15 +27,14 @@ fn claim_name(volume: &PodVolume) -> Option<&Name> {
 fn claim(world: &World, namespace: &Name, name: &Name) -> Option<ClaimFact> {
     let key = (namespace.clone(), name.clone());
     let mut claim = world.volume_claims.get(&key)?.clone();
-    match world.promises.get(&key) {
-        Some(promise) => match &promise.binding {
+    for promise in world.promises.iter().filter(|p| p.claim == key) {
+        match &promise.binding {
             ClaimBinding::Volume { volume, .. } => {
                 claim.volume = Some(volume.clone());
                 claim.bound = true;
             }
             ClaimBinding::Provision { .. } => claim.selected_node = Some(promise.node.clone()),
-        },
-        None => {}
+        }
     }
     Some(claim)
 }
@@ -103,8 +102,14 @@ pub fn too_many(view: &View<'_>, node: &NodeFact) -> bool {
 /// Claims choose in the order of their size, then name; each takes the smallest volume that fits, then the first by name.
 pub fn bindings(world: &World, pod: &PodFact, node: &NodeFact) -> Option<Vec<ClaimBinding>> {
     let mut waiting: Vec<ClaimFact> = Vec::new();
-    for (_, claim) in claims_of(world, pod) {
+    let mut bindings: BTreeMap<Name, ClaimBinding> = BTreeMap::new();
+    for (name, claim) in claims_of(world, pod) {
         let claim = claim?;
+        // A volume that was decided for another pod's sake is decided again: that bind may yet fail.
+        let mut decided = world.promises.iter().filter(|p| p.claim == (pod.namespace.clone(), name.clone()));
+        if let Some(Promise { binding: binding @ ClaimBinding::Volume { .. }, .. }) = decided.next() {
+            bindings.insert(name, binding.clone());
+        }
         match &claim.volume {
             Some(volume) => {
                 let volume = world.volumes.get(volume).filter(|_| claim.bound)?;
@@ -120,7 +125,6 @@ pub fn bindings(world: &World, pod: &PodFact, node: &NodeFact) -> Option<Vec<Cla
     }
     waiting.sort_by_key(|claim| (claim.request, claim.name.clone()));
     let mut taken: BTreeSet<Name> = BTreeSet::new();
-    let mut bindings: BTreeMap<Name, ClaimBinding> = BTreeMap::new();
     for claim in waiting {
         let found = match &claim.selected_node {
             Some(selected) if *selected != node.name => return None,
@@ -159,7 +163,7 @@ fn matching_volume<'a>(
     taken: &BTreeSet<Name>,
 ) -> Option<&'a VolumeFact> {
     let promised = |volume: &VolumeFact| {
-        world.promises.values().any(|promise| match &promise.binding {
+        world.promises.iter().any(|promise| match &promise.binding {
             ClaimBinding::Volume { volume: name, .. } => *name == volume.name,
             ClaimBinding::Provision { .. } => false,
         })
@@ -170,20 +174,17 @@ fn matching_volume<'a>(
     let mine = |volume: &&VolumeFact| {
         volume.claim.as_ref().is_some_and(|key| key.namespace == claim.namespace && key.name == claim.name)
     };
-    // A volume that is held for this very claim is the only one it can have.
-    if let Some(volume) = world.volumes.values().find(mine) {
-        return Some(volume).filter(large_enough).filter(|volume| reaches(volume, node));
-    }
-    let fits = |volume: &&VolumeFact| {
+    let free = |volume: &&VolumeFact| {
         volume.claim.is_none()
             && volume.available
             && !promised(volume)
-            && volume.class == claim.class
             && claim.selector.as_ref().is_none_or(|s| labels::selects(s, &volume.labels))
             && claim.access_modes.iter().all(|mode| volume.access_modes.contains(mode))
-            && reaches(volume, node)
     };
-    let fitting = world.volumes.values().filter(large_enough).filter(fits);
+    // Where volumes are held for this very claim, it can have no other.
+    let held = world.volumes.values().any(|volume| mine(&volume));
+    let fitting = world.volumes.values().filter(|volume| if held { mine(volume) } else { free(volume) });
+    let fitting = fitting.filter(large_enough).filter(|volume| volume.class == claim.class && reaches(volume, node));
     fitting.min_by_key(|volume| (volume.capacity, volume.name.clone()))
 }
 

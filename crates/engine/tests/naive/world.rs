@@ -41,6 +41,8 @@ pub struct Claim {
 /// What was decided about a volume claim together with a bind.
 #[derive(Debug, Clone)]
 pub struct Promise {
+    /// Namespace and name of the claim.
+    pub claim: (Name, Name),
     pub pod: PodKey,
     pub node: Name,
     pub binding: ClaimBinding,
@@ -62,7 +64,8 @@ pub struct World {
     pub bound: BTreeMap<PodKey, Bound>,
     pub evicting: BTreeMap<PodKey, Evicting>,
     pub claims: BTreeMap<PodKey, Claim>,
-    pub promises: BTreeMap<(Name, Name), Promise>,
+    /// Several pods may share a claim, and be bound on the strength of the same.
+    pub promises: Vec<Promise>,
 }
 
 /// A pod that counts on a node.
@@ -108,7 +111,7 @@ impl World {
             Fact::PodGone(key) => {
                 // Before the bind was seen, its claims fall with it; afterwards they are as good as told.
                 if self.bound.contains_key(&key) {
-                    self.promises.retain(|_, p| p.pod != key);
+                    self.promises.retain(|p| p.pod != key);
                 }
                 self.forget(&key);
                 self.pods.remove(&key);
@@ -121,28 +124,25 @@ impl World {
             Fact::VolumeGone(name) => drop(self.volumes.remove(&name)),
             Fact::Claim(claim) => {
                 let key = (claim.namespace.clone(), claim.name.clone());
-                let told = match self.promises.get(&key).map(|p| &p.binding) {
-                    Some(ClaimBinding::Volume { .. }) => claim.volume.is_some(),
-                    Some(ClaimBinding::Provision { .. }) => claim.volume.is_some() || claim.selected_node.is_some(),
-                    None => false,
-                };
-                if told {
-                    self.promises.remove(&key);
+                if claim.bound || claim.selected_node.is_some() {
+                    self.promises.retain(|p| p.claim != key);
                 }
                 self.volume_claims.insert(key, claim);
             }
             Fact::ClaimGone { namespace, name } => {
-                self.promises.remove(&(namespace.clone(), name.clone()));
-                self.volume_claims.remove(&(namespace, name));
+                let key = (namespace, name);
+                self.promises.retain(|p| p.claim != key);
+                self.volume_claims.remove(&key);
             }
             Fact::StorageClass(class) => drop(self.classes.insert(class.name.clone(), class)),
             Fact::StorageClassGone(name) => drop(self.classes.remove(&name)),
             Fact::Selector(s) => drop(self.selectors.insert((s.namespace.clone(), s.object.clone()), s)),
             Fact::SelectorGone { namespace, object } => drop(self.selectors.remove(&(namespace, object))),
+            Fact::ElasticQuota(_) | Fact::QuotaGone(_) => panic!("the reference knows no quotas yet: tell it none"),
             Fact::BindFailed { pod, uid } => {
                 if self.bound.get(&pod).is_some_and(|b| b.uid == uid) {
                     self.bound.remove(&pod);
-                    self.promises.retain(|_, p| p.pod != pod);
+                    self.promises.retain(|p| p.pod != pod);
                 }
             }
             Fact::EvictFailed { pod, uid } => {
@@ -158,7 +158,7 @@ impl World {
         let known = self.pods.get(&key).filter(|old| old.uid == pod.uid);
         let nominated_before = known.and_then(|old| old.nominated.clone());
         if known.is_none() {
-            self.promises.retain(|_, p| p.pod != key);
+            self.promises.retain(|p| p.pod != key);
             self.forget(&key);
             self.first_seen.insert(key.clone(), now);
         }
