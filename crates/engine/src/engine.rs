@@ -7,7 +7,7 @@ use crate::claims::{Claim, ClaimKind};
 use crate::decision::{Budget, Capacity, Decision, Decisions, Rule};
 use crate::explain;
 use crate::fact::{Amount, Created, Fact, Name, Phase, PodFact, PodKey, QuotaKey, Tick};
-use crate::filter::{Filter, resources_fit, volume_binding};
+use crate::filter::{Filter, node_cap, resources_fit, volume_binding};
 use crate::lookup::LookupMap;
 use crate::nodes::NodeId;
 use crate::place::{Answer, ClosedCounts, Question};
@@ -19,6 +19,7 @@ use crate::quota::{QuotaId, Refusal};
 use crate::reason::Reason;
 use crate::relations::Effects;
 use crate::resources::ResourceId;
+use crate::score::node_cap::CapWeights;
 use crate::shape::ShapeId;
 use crate::world::World;
 
@@ -33,8 +34,7 @@ pub struct Settings {
 
 impl Default for Settings {
     fn default() -> Self {
-        let caps = CapSettings { weight: 10, resource_weights: Vec::new(), prefer_cpu_nodes: true };
-        Settings { reserve_after_ms: 5 * 60 * 1000, caps }
+        Settings { reserve_after_ms: 5 * 60 * 1000, caps: CapSettings::default() }
     }
 }
 
@@ -53,12 +53,18 @@ pub struct NodeReport {
 /// How pods without GPUs are placed among GPU nodes.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct CapSettings {
-    /// What the score weighs; 0 switches it off.
+    /// What the score weighs; 0 switches it off. More than 1,000,000 counts as that, less than 0 as 0.
     pub weight: i64,
-    /// What each capped resource weighs in the score.
+    /// What each capped resource weighs in the score, in the same bounds. One that is not named weighs 1.
     pub resource_weights: Vec<(Name, i64)>,
     /// Nodes without GPUs come first.
     pub prefer_cpu_nodes: bool,
+}
+
+impl Default for CapSettings {
+    fn default() -> Self {
+        CapSettings { weight: 10, resource_weights: Vec::new(), prefer_cpu_nodes: true }
+    }
 }
 
 /// A quota as it stands. Amounts are by resource name; nothing that is 0, except in `min` and `max`.
@@ -128,7 +134,9 @@ enum Turn {
 
 impl Engine {
     pub fn new(settings: Settings) -> Self {
-        Engine { settings, ..Engine::default() }
+        let mut world = World::default();
+        world.cap_weights = CapWeights::new(&settings.caps, &mut world.names);
+        Engine { settings, world, ..Engine::default() }
     }
 
     /// A copy that goes its own way: what-if, plan and explain run the real thing.
@@ -819,7 +827,7 @@ impl Engine {
 
     /// Whether a node that is kept out of patience can still serve.
     fn is_worth_keeping(&self, question: &Question, node: NodeId) -> bool {
-        self.world.statics.get(question.rule).closed_by(node).is_none() && self.world.is_large_enough(question, node)
+        self.world.statics.get(question.rule).closed_by(node).is_none() && self.world.would_do_empty(question, node)
     }
 
     fn victims_still_leaving(&self, claimant: &Pod) -> Vec<(PodKey, Option<Created>)> {
@@ -989,12 +997,13 @@ impl Engine {
         let world = &self.world;
         let demand = &world.shapes.get(pod.shape).demand;
         let would_do = |node: &NodeId| {
-            world.closed_by(&question, *node) == Some(Filter::NodeResourcesFit)
-                && world.is_large_enough(&question, *node)
+            matches!(world.closed_by(&question, *node), Some(Filter::NodeResourcesFit | Filter::NodeCap))
+                && world.would_do_empty(&question, *node)
         };
         let lack = |node: &NodeId| {
             let missing: Vec<(ResourceId, i128)> = resources_fit::missing(&world.nodes, *node, demand);
-            (world.lack(*node, &missing), world.nodes.rank(*node))
+            let capped = node_cap::missing(&world.nodes.get(*node).cap, demand);
+            (world.lack(*node, &missing) + world.lack(*node, &capped), world.nodes.rank(*node))
         };
         world.nodes.by_name().filter(would_do).min_by_key(lack)
     }
@@ -1103,6 +1112,7 @@ impl Engine {
         let world = &self.world;
         let mut resources: Vec<ResourceId> = (0..world.names.len()).map(|i| ResourceId(i as u16)).collect();
         resources.sort_by_key(|id| world.names.name(*id).clone());
+        let limits = |node: NodeId| world.nodes.get(node).cap.limits().unwrap_or_default().iter();
         let report = |node: NodeId| NodeReport {
             name: world.nodes.get(node).name.clone(),
             allocatable: resources
@@ -1115,8 +1125,11 @@ impl Engine {
                 .map(|r| (world.names.name(*r).clone(), world.nodes.held(*r, node)))
                 .filter(|(_, amount)| *amount != 0)
                 .collect(),
-            cap: Vec::new(),
-            cap_used: Vec::new(),
+            cap: limits(node).map(|(r, limit)| (world.names.name(*r).clone(), i128::from(*limit))).collect(),
+            cap_used: limits(node)
+                .map(|(r, _)| (world.names.name(*r).clone(), world.nodes.get(node).cap.held(*r)))
+                .filter(|(_, amount)| *amount != 0)
+                .collect(),
         };
         world.nodes.by_name().map(report).collect()
     }
