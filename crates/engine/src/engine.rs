@@ -294,6 +294,7 @@ impl Engine {
     fn place(&mut self, id: PodId, name: &Name) {
         let node = self.world.nodes.number(name);
         let mut effects = Effects::default();
+        self.world.pods.get_mut(id).reason = None;
         self.world.enter(id, Place::Placed(node), &mut effects);
         self.wake(effects);
     }
@@ -502,6 +503,8 @@ impl Engine {
     fn enqueue(&mut self, id: PodId) {
         let pod = self.world.pods.get(id);
         if pod.place != Place::Waiting || !pod.ours || pod.is_leaving() {
+            // It waits no longer, so there is no reason why it does.
+            self.world.pods.get_mut(id).reason = None;
             return;
         }
         if !pod.is_candidate() {
