@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use crate::claims::{Claim, ClaimKind};
+use crate::claims::{Claim, ClaimKind, SleepingClaim};
 use crate::decision::{Budget, Capacity, Decision, Decisions};
 use crate::explain;
 use crate::fact::{Amount, Created, Fact, Name, PodFact, PodKey, QuotaKey, Tick};
@@ -271,6 +271,7 @@ impl Engine {
             leaving_since: fact.leaving_since,
             evicted_for: None,
             claim: None,
+            asleep: None,
             victim_of: fact.victim_of,
             nominated,
             first_seen: now,
@@ -371,7 +372,7 @@ impl Engine {
             (Place::Assumed(node), Some(name)) if self.world.nodes.get(node).name == *name => {
                 let pod = self.world.pods.get_mut(id);
                 pod.place = Place::Placed(node);
-                pod.claim = None;
+                pod.asleep = None;
                 // It can be a victim from now on, which matters only to those who would have wanted it before.
                 if std::mem::take(&mut self.looked_past_assumed) {
                     self.stir();
@@ -380,7 +381,7 @@ impl Engine {
             (Place::Assumed(node) | Place::Placed(node), Some(name)) if self.world.nodes.get(node).name != *name => {
                 let mut effects = Effects::default();
                 self.world.leave(id, Place::Waiting, &mut effects);
-                self.world.pods.get_mut(id).claim = None;
+                self.world.pods.get_mut(id).asleep = None;
                 self.wake(effects);
                 self.place(id, name);
                 self.stir();
@@ -388,12 +389,22 @@ impl Engine {
             _ => {}
         }
         if nomination_changed {
-            self.world.pods.get_mut(id).nominated = fact.nominated;
-            if self.world.pods.get(id).place == Place::Waiting {
-                self.dequeue(id);
-                self.adopt_nomination(id);
-                self.enqueue(id);
-                self.stir();
+            self.world.pods.get_mut(id).nominated = fact.nominated.clone();
+            match self.world.pods.get(id).place {
+                Place::Waiting => {
+                    self.dequeue(id);
+                    self.adopt_nomination(id);
+                    self.enqueue(id);
+                    self.stir();
+                }
+                Place::Assumed(_) => {
+                    let pod = self.world.pods.get_mut(id);
+                    if pod.asleep.as_ref().map(|claim| &claim.node) != fact.nominated.as_ref() {
+                        let kind = ClaimKind::Preemption;
+                        pod.asleep = fact.nominated.map(|node| SleepingClaim { node, kind });
+                    }
+                }
+                Place::Placed(_) | Place::Over => {}
             }
         }
     }
@@ -593,8 +604,11 @@ impl Engine {
         self.wake(effects);
         self.undecide_claims(id);
         self.reshape(id);
-        if let Some(claim) = self.world.pods.get(id).claim {
-            self.take_claim(id, claim);
+        if let Some(claim) = self.world.pods.get_mut(id).asleep.take()
+            && !self.world.pods.get(id).is_leaving()
+        {
+            let node = self.world.nodes.number(&claim.node);
+            self.take_claim(id, Claim { node, kind: claim.kind });
         }
         self.enqueue(id);
         self.stir();
@@ -808,7 +822,16 @@ impl Engine {
         self.world.volumes.decide(&key.namespace, &claims, &name, &uid);
         let mut effects = Effects::default();
         self.world.enter(id, Place::Assumed(node), &mut effects);
-        self.world.pods.get_mut(id).reason = None;
+        let asleep = self
+            .world
+            .pods
+            .get_mut(id)
+            .claim
+            .take()
+            .map(|claim| SleepingClaim { node: self.world.nodes.get(claim.node).name.clone(), kind: claim.kind });
+        let pod = self.world.pods.get_mut(id);
+        pod.asleep = asleep;
+        pod.reason = None;
         self.changes += 1;
         self.wake(effects);
         let node = self.world.nodes.get(node).name.clone();

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use crate::claims::Claim;
+use crate::claims::{Claim, SleepingClaim};
 use crate::fact::{Created, Labels, Name, PodKey, RequestProblem, Tick};
 use crate::lookup::LookupMap;
 use crate::nodes::NodeId;
@@ -56,6 +56,8 @@ pub(crate) struct Pod {
     pub evicted_for: Option<(PodKey, Name)>,
     /// The room that is kept for it.
     pub claim: Option<Claim>,
+    /// The room that will be kept for it again if its bind fails.
+    pub asleep: Option<SleepingClaim>,
     /// The claimant that its condition says it leaves for.
     pub victim_of: Option<PodKey>,
     /// The node that its status says is kept for it.
