@@ -26,7 +26,7 @@ demo:
 test:
 	$(CARGO) fmt --all --check
 	$(CARGO) clippy --quiet --workspace --all-targets --locked -- -D warnings
-	RUSTDOCFLAGS='-D warnings' $(CARGO) doc --quiet --workspace --no-deps --locked
+	RUSTDOCFLAGS='-D warnings -A rustdoc::private_intra_doc_links' $(CARGO) doc --quiet --workspace --no-deps --locked
 	$(CARGO) test --workspace --locked
 	$(TARGET)/debug/quotient test $(SCENARIOS)
 
@@ -35,6 +35,8 @@ bench:
 	@$(TARGET)/release/quotient bench
 
 fuzz:
+	@$(CARGO) +nightly fuzz --version >/dev/null 2>&1 || \
+	  { echo 'make fuzz needs a nightly toolchain and cargo-fuzz: cargo install --locked cargo-fuzz' >&2; exit 2; }
 	@set -e; for target in $$($(CARGO) +nightly fuzz list); do \
-	  $(CARGO) +nightly fuzz run $$target -- -max_total_time=60; \
+	  $(CARGO) +nightly fuzz run $$target -- -max_total_time=60 -verbosity=0 -print_final_stats=1; \
 	done

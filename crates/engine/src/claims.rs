@@ -36,6 +36,7 @@ impl World {
         let Some(claim) = pod.claim else { return };
         let shape = self.shapes.get(pod.shape);
         self.nodes.claim(claim.node, &shape.demand, add);
+        self.quotas.count_claim(pod, &shape.charge, add);
         for port in &shape.spec().ports {
             self.nodes.use_port(claim.node, port, add);
         }

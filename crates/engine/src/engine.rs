@@ -4,16 +4,17 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use crate::claims::{Claim, ClaimKind, SleepingClaim};
-use crate::decision::{Budget, Capacity, Decision, Decisions};
+use crate::decision::{Budget, Capacity, Decision, Decisions, Rule};
 use crate::explain;
-use crate::fact::{Amount, Created, Fact, Name, PodFact, PodKey, QuotaKey, Tick};
+use crate::fact::{Amount, Created, Fact, Name, Phase, PodFact, PodKey, QuotaKey, Tick};
 use crate::filter::{Filter, resources_fit, volume_binding};
 use crate::lookup::LookupMap;
 use crate::nodes::NodeId;
 use crate::place::{Answer, ClosedCounts, Question};
 use crate::pods::{Place, Pod, PodId};
-use crate::preempt::{Outcome, Plan, right};
+use crate::preempt::{Outcome, Plan};
 use crate::queue::{GroupId, Queue, group_key};
+use crate::quota::{QuotaId, Refusal};
 use crate::reason::Reason;
 use crate::relations::Effects;
 use crate::resources::ResourceId;
@@ -97,12 +98,20 @@ pub struct Engine {
     patience: BTreeSet<(Tick, PodId)>,
     /// Counts all changes; what was found hopeless is hopeless until then.
     changes: u64,
-    hopeless: LookupMap<(ShapeId, i32), u64>,
+    hopeless: LookupMap<(ShapeId, i32, Vec<QuotaId>), u64>,
     /// A search for victims passed over a pod that was only decided to be where it is.
     looked_past_assumed: bool,
     /// A pod rests because pods that leave make room for it.
     counts_on_leaving: bool,
     keys_epoch: u64,
+    /// Pods that may have to lose a mark: they answer to other quotas than before.
+    remark: BTreeSet<PodId>,
+}
+
+/// What keeps a pod from running: quotas that refuse it, or else nodes that are closed to it.
+struct Obstacle {
+    refusals: Vec<Refusal>,
+    closed: Option<ClosedCounts>,
 }
 
 /// What became of a pod's turn.
@@ -132,7 +141,20 @@ impl Engine {
             Fact::PodGone(key) => return self.pod_gone(&key),
             Fact::BindFailed { pod, uid } => return self.bind_failed(&pod, &uid),
             Fact::EvictFailed { pod, uid } => return self.evict_failed(&pod, &uid),
-            Fact::ElasticQuota(_) | Fact::QuotaGone(_) => false,
+            Fact::ElasticQuota(fact) => {
+                let moved = self.world.quotas.observe_elastic(fact, &mut self.world.names);
+                self.assign_quotas(&moved);
+                true
+            }
+            Fact::QuotaGone(key) => match self.world.quotas.find(&key) {
+                Some(quota) => {
+                    let moved = self.world.quotas.release_namespaces(quota);
+                    self.assign_quotas(&moved);
+                    self.world.quotas.forget(quota);
+                    true
+                }
+                None => false,
+            },
             Fact::Node(fact) => {
                 let node = self.world.nodes.number(&fact.name);
                 self.world.change_node(node, &mut effects, |nodes, names| nodes.observe(fact, names));
@@ -211,6 +233,19 @@ impl Engine {
         self.queue.wake_all();
     }
 
+    /// Lets the pods of some namespaces answer to the quotas that govern these now.
+    fn assign_quotas(&mut self, namespaces: &[Name]) {
+        for namespace in namespaces {
+            let quotas = self.world.quotas.of_namespace(namespace).to_vec();
+            for id in self.world.pods.of_namespace(namespace) {
+                if self.world.pods.get(id).quotas != quotas {
+                    self.change_pod(id, |engine| engine.world.pods.get_mut(id).quotas = quotas.clone());
+                    self.remark.insert(id);
+                }
+            }
+        }
+    }
+
     /// A pod's volumes attach by what its claims are bound to, so a claim changes with its users taken off their
     /// nodes before and put back after.
     fn change_claim(&mut self, key: (Name, Name), change: impl FnOnce(&mut crate::volumes::Volumes)) {
@@ -253,6 +288,7 @@ impl Engine {
         let shape = self.world.shape(&fact.spec, &fact.namespace, &fact.labels, fact.owner.as_ref());
         let node = fact.node.clone();
         let nominated = fact.nominated.clone();
+        let quotas = self.world.quotas.of_namespace(&fact.namespace).to_vec();
         let id = self.world.pods.insert(Pod {
             namespace: fact.namespace,
             name: fact.name,
@@ -274,6 +310,9 @@ impl Engine {
             asleep: None,
             victim_of: fact.victim_of,
             nominated,
+            quotas,
+            running: fact.phase == Phase::Running,
+            marks: Vec::new(),
             first_seen: now,
             group: None,
             reason: None,
@@ -319,6 +358,11 @@ impl Engine {
             || pod.problem != fact.problem;
         let leaving_changed = pod.leaving_since != fact.leaving_since || pod.victim_of != fact.victim_of;
         let nomination_changed = pod.nominated != fact.nominated;
+        let running = fact.phase == Phase::Running;
+        if pod.running != running {
+            self.world.change_running(id, running);
+        }
+        let pod = self.world.pods.get(id);
         let was_waiting = pod.place == Place::Waiting;
         if kind_changed || turn_changed {
             self.change_pod(id, |engine| {
@@ -370,9 +414,8 @@ impl Engine {
                 self.stir();
             }
             (Place::Assumed(node), Some(name)) if self.world.nodes.get(node).name == *name => {
-                let pod = self.world.pods.get_mut(id);
-                pod.place = Place::Placed(node);
-                pod.asleep = None;
+                self.world.pods.confirm(id);
+                self.world.pods.get_mut(id).asleep = None;
                 // It can be a victim from now on, which matters only to those who would have wanted it before.
                 if std::mem::take(&mut self.looked_past_assumed) {
                     self.stir();
@@ -404,7 +447,7 @@ impl Engine {
                         pod.asleep = fact.nominated.map(|node| SleepingClaim { node, kind });
                     }
                 }
-                Place::Placed(_) | Place::Over => {}
+                Place::Placed(_) => {}
             }
         }
     }
@@ -525,7 +568,8 @@ impl Engine {
         let key = group_key(id, pod, &self.world.relations.seen_keys);
         let (created, name) = (pod.created, pod.name.clone());
         self.patience.insert((self.patient_until(pod.first_seen), id));
-        let group = self.queue.insert(id, key, created, &name);
+        let share = self.world.quotas.share(&pod.quotas);
+        let group = self.queue.insert(id, key, created, &name, share);
         self.world.pods.get_mut(id).group = Some(group);
     }
 
@@ -563,6 +607,7 @@ impl Engine {
     fn pod_gone(&mut self, key: &PodKey) {
         let Some(id) = self.world.pods.find(key) else { return };
         self.note_leaving_for(id, false);
+        self.remark.remove(&id);
         self.world.budgets.unseen.retain(|unseen| *unseen != id);
         match self.world.pods.get(id).place {
             Place::Waiting => {
@@ -637,6 +682,10 @@ impl Engine {
         self.world.nodes.forget_idle();
         let mut looked_at = 0;
         loop {
+            for quota in std::mem::take(&mut self.world.quotas.changed) {
+                let quotas = &self.world.quotas;
+                self.queue.quota_changed(quota, |of| quotas.share(of));
+            }
             let Some((group, pod)) = self.queue.first() else {
                 if self.reserve(now, &mut decisions) {
                     continue;
@@ -653,6 +702,7 @@ impl Engine {
                 Turn::Rests(reason) => self.rest(group, pod, reason),
             }
         }
+        self.mark(&mut decisions);
         self.tell(&mut decisions);
         decisions.wake_at = self.wake_at();
         debug_assert_eq!(self.check_invariants(), Ok(()));
@@ -708,19 +758,27 @@ impl Engine {
 
     /// The turn of a pod whose own claim does not count at the moment.
     fn take_turn_unclaimed(&mut self, id: PodId, claim: Option<Claim>, decisions: &mut Decisions) -> Turn {
-        let pod = self.world.pods.get(id).clone();
         let question = self.world.question(id);
-        if let Some(claim) = claim
-            && self.world.closed_by(&question, claim.node).is_none()
-        {
-            return self.bind(id, claim.node, decisions);
+        let refusals = self.world.refusals(id);
+        let mut closed = None;
+        if refusals.is_empty() {
+            if let Some(claim) = claim
+                && self.world.closed_by(&question, claim.node).is_none()
+            {
+                return self.bind(id, claim.node, decisions);
+            }
+            match self.world.answer(&question) {
+                Answer::Node(node) => return self.bind(id, node, decisions),
+                Answer::Nowhere(counts) => closed = Some(counts),
+            }
         }
-        let closed = match self.world.answer(&question) {
-            Answer::Node(node) => return self.bind(id, node, decisions),
-            Answer::Nowhere(closed) => closed,
-        };
+        let pod = self.world.pods.get(id).clone();
+        let obstacle = Obstacle { refusals, closed };
         if let Some(claim) = claim {
-            let victims = self.victims_still_leaving(&pod);
+            let mut victims = self.victims_still_leaving(&pod);
+            if victims.is_empty() && self.world.takes_once_left(id, claim.node) {
+                victims = self.leaving_on(claim.node);
+            }
             if !victims.is_empty() {
                 self.wait_for_company(&pod, &question);
                 return Turn::Rests(explain::awaiting(&victims, &self.world.nodes.get(claim.node).name));
@@ -733,11 +791,11 @@ impl Engine {
             }
         }
         if pod.never_preempts {
-            return self.rests(&pod, &question, &closed, false);
+            return self.rests(&pod, &question, &obstacle, false);
         }
-        let known = (pod.shape, pod.priority);
+        let known = (pod.shape, pod.priority, pod.quotas.clone());
         if !question.has_objections() && self.hopeless.get(&known) == Some(&self.changes) {
-            return self.rests(&pod, &question, &closed, false);
+            return self.rests(&pod, &question, &obstacle, false);
         }
         match self.world.find_victims(id, &question) {
             Outcome::Plan(plan) => {
@@ -746,20 +804,16 @@ impl Engine {
             }
             Outcome::Wait => {
                 self.counts_on_leaving = true;
-                self.rests(&pod, &question, &closed, true)
+                self.rests(&pod, &question, &obstacle, true)
             }
             Outcome::Hopeless => {
-                self.looked_past_assumed |= self.has_assumed_below(pod.priority);
+                self.looked_past_assumed |= self.world.pods.has_assumed();
                 if !question.has_objections() {
                     self.hopeless.insert(known, self.changes);
                 }
-                self.rests(&pod, &question, &closed, false)
+                self.rests(&pod, &question, &obstacle, false)
             }
         }
-    }
-
-    fn has_assumed_below(&self, priority: i32) -> bool {
-        self.world.pods.assumed().any(|pod| pod.priority < priority)
     }
 
     /// Whether a node that is kept out of patience can still serve.
@@ -782,9 +836,21 @@ impl Engine {
         victims
     }
 
-    fn rests(&mut self, pod: &Pod, question: &Question, closed: &ClosedCounts, leaving: bool) -> Turn {
+    /// The pods that are leaving a node.
+    fn leaving_on(&self, node: NodeId) -> Vec<(PodKey, Option<Created>)> {
+        let pods = self.world.pods.on_node(node).iter().map(|resident| self.world.pods.get(resident.id));
+        let mut leaving: Vec<_> =
+            pods.filter(|pod| pod.is_leaving()).map(|pod| (pod.key(), pod.leaving_since)).collect();
+        leaving.sort();
+        leaving
+    }
+
+    fn rests(&mut self, pod: &Pod, question: &Question, obstacle: &Obstacle, leaving: bool) -> Turn {
         self.wait_for_company(pod, question);
-        Turn::Rests(self.world.no_fitting_node(pod, question, closed, leaving))
+        let Obstacle { refusals, closed } = obstacle;
+        let mut reasons: Vec<Reason> = refusals.iter().map(|refusal| self.world.refused(refusal)).collect();
+        reasons.extend(closed.as_ref().map(|closed| self.world.no_fitting_node(pod, question, closed, leaving)));
+        Turn::Rests(explain::first_of(reasons))
     }
 
     /// A pod that other pods keep out is woken when one of their kind comes.
@@ -841,6 +907,13 @@ impl Engine {
 
     /// Carries out a plan: the claimant holds the node, the victims go.
     fn claim(&mut self, id: PodId, plan: Plan, decisions: &mut Decisions) {
+        let rights = self.world.rights(id);
+        let right = |victim: &PodId| self.world.right(&rights, *victim).map(|right| right.rule);
+        let rules: Vec<Rule> = plan
+            .victims
+            .iter()
+            .map(|victim| right(victim).expect("a plan has only victims that may be evicted"))
+            .collect();
         self.dequeue(id);
         self.claimants.remove(&id);
         self.take_claim(id, Claim { node: plan.node, kind: ClaimKind::Preemption });
@@ -853,14 +926,11 @@ impl Engine {
             node: Some(node.clone()),
         });
         let mut effects = Effects::default();
-        for victim in plan.victims {
+        for (at, victim) in plan.victims.into_iter().enumerate() {
             let pod = self.world.pods.get(victim);
-            let rule = right::to_evict(&claimant, pod).expect("a plan has only victims that may be evicted");
+            let rule = rules[at];
             let from = pod.node().map(|node| self.world.nodes.get(node).name.clone());
-            let message = format!(
-                "evicted to make room on {node} for {key} of priority {}; this pod has priority {}",
-                claimant.priority, pod.priority
-            );
+            let message = self.world.evicted(rule, &claimant, pod, &node);
             decisions.list.push(Decision::Evict {
                 pod: pod.key(),
                 uid: pod.uid.clone(),
@@ -873,6 +943,10 @@ impl Engine {
             self.world.change_leaving(victim, &mut effects, |pod| {
                 pod.evicted_for = Some((key.clone(), claimant.uid.clone()));
             });
+            debug_assert!(
+                !self.world.could_evict_back(victim, id),
+                "a pod that was evicted must not be able to evict its evictor"
+            );
             self.note_leaving_for(victim, true);
             self.world.budgets.unseen.push(victim);
         }
@@ -935,6 +1009,53 @@ impl Engine {
         if self.is_patience_used() { None } else { self.patience.first().map(|(due, _)| *due) }
     }
 
+    /// Marks running pods as within their quotas or over them, where that changed.
+    fn mark(&mut self, decisions: &mut Decisions) {
+        let mut pods = std::mem::take(&mut self.remark);
+        let mut marks: BTreeMap<PodId, Vec<(Name, Capacity)>> = BTreeMap::new();
+        for quota in std::mem::take(&mut self.world.quotas.unmarked) {
+            let quotas = &self.world.quotas;
+            if quotas.get(quota).policy.fair {
+                pods.extend(quotas.get(quota).pods.iter().map(|senior| senior.pod));
+            }
+        }
+        let mut concerned: BTreeSet<QuotaId> = BTreeSet::new();
+        for pod in &pods {
+            concerned.extend(&self.world.pods.get(*pod).quotas);
+            marks.insert(*pod, Vec::new());
+        }
+        for quota in concerned {
+            let group = self.world.quotas.get(quota).key.group.clone();
+            for (pod, capacity) in self.world.quotas.marks(quota, &self.world.pods, &self.world.shapes) {
+                if let Some(marks) = marks.get_mut(&pod) {
+                    marks.push((group.clone(), capacity));
+                }
+            }
+        }
+        let mut changed: Vec<(PodKey, PodId, Vec<(Name, Capacity)>)> = Vec::new();
+        for (pod, mut new) in marks {
+            new.sort();
+            if self.world.pods.get(pod).marks != new {
+                changed.push((self.world.pods.get(pod).key(), pod, new));
+            }
+        }
+        changed.sort();
+        for (key, pod, new) in changed {
+            let old = std::mem::replace(&mut self.world.pods.get_mut(pod).marks, new.clone());
+            let uid = self.world.pods.get(pod).uid.clone();
+            let mut say = |group: &Name, capacity: Option<Capacity>| {
+                let (pod, uid, group) = (key.clone(), uid.clone(), group.clone());
+                decisions.list.push(Decision::Mark { pod, uid, group, capacity });
+            };
+            for (group, _) in old.iter().filter(|(group, _)| !new.iter().any(|(g, _)| g == group)) {
+                say(group, None);
+            }
+            for (group, capacity) in new.iter().filter(|mark| !old.contains(mark)) {
+                say(group, Some(*capacity));
+            }
+        }
+    }
+
     /// Says why pods wait, where that changed.
     fn tell(&mut self, decisions: &mut Decisions) {
         let mut news: Vec<(PodId, Arc<Reason>)> = Vec::new();
@@ -964,17 +1085,23 @@ impl Engine {
 
     /// All quotas, by key.
     pub fn quotas(&self) -> Vec<QuotaReport> {
-        Vec::new()
+        let quotas = &self.world.quotas;
+        quotas.iter().map(|(id, _)| quotas.report(id, &self.world.names)).collect()
     }
 
     /// The quotas that a pod answers to, by key.
-    pub fn quotas_of(&self, _pod: &PodKey) -> Vec<QuotaKey> {
-        Vec::new()
+    pub fn quotas_of(&self, pod: &PodKey) -> Vec<QuotaKey> {
+        let Some(id) = self.world.pods.find(pod) else { return Vec::new() };
+        let pod = self.world.pods.get(id);
+        let mut keys: Vec<QuotaKey> =
+            pod.quotas.iter().map(|quota| self.world.quotas.get(*quota).key.clone()).collect();
+        keys.sort();
+        keys
     }
 
     /// Whether a running pod is within its quota, and the API group of the quota that says so.
-    pub fn capacity(&self, _pod: &PodKey) -> Option<(Name, Capacity)> {
-        None
+    pub fn capacity(&self, pod: &PodKey) -> Option<(Name, Capacity)> {
+        self.world.pods.get(self.world.pods.find(pod)?).marks.first().cloned()
     }
 
     /// All nodes, by name.

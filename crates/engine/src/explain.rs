@@ -1,11 +1,13 @@
 //! Why a pod waits, in words and numbers.
 
+use crate::decision::Rule;
 use crate::fact::{Created, Name, PodKey, RequestProblem};
 use crate::filter::{Filter, resources_fit};
 use crate::nodes::NodeId;
 use crate::place::{ClosedCounts, Question};
 use crate::pods::Pod;
 use crate::quantity::canonical;
+use crate::quota::{QuotaId, Refusal};
 use crate::reason::{Code, Numbers, Reason};
 use crate::resources::ResourceId;
 use crate::score::FULL;
@@ -27,6 +29,14 @@ pub(crate) fn gated(gates: &[Name]) -> Reason {
     let list = names.join(", ");
     let message = format!("the pod is not to be scheduled before its gates are removed: {list}");
     plain(Code::SchedulingGated, message, vec![format!("remove the scheduling gates {list}")])
+}
+
+/// The reason that counts, with the others as its details.
+pub(crate) fn first_of(mut reasons: Vec<Reason>) -> Reason {
+    reasons.sort_by_key(|reason| reason.code);
+    let mut first = reasons.remove(0);
+    first.details = reasons;
+    first
 }
 
 /// Victims are leaving for the pod.
@@ -81,6 +91,90 @@ impl World {
             if allocatable <= 0 { i128::from(u64::MAX) } else { amount * i128::from(FULL) / allocatable }
         };
         missing.iter().map(part).sum()
+    }
+
+    /// A quota refuses the pod.
+    pub fn refused(&self, refusal: &Refusal) -> Reason {
+        let Refusal { code, quota, numbers, .. } = refusal;
+        let quota = self.quotas.get(*quota);
+        let Numbers { resource, used, requested, limit } = numbers;
+        let show = |amount: i128| canonical(resource, amount);
+        let (used, requested, bound, short) = (show(*used), show(*requested), show(*limit), show(numbers.short_by()));
+        let key = &quota.key;
+        let (message, remedies) = match code {
+            Code::PoolExhausted => {
+                let group = &self.quotas.pool(quota.policy.pool).group;
+                let message = format!(
+                    "the quotas of {group} together may hold {bound} {resource}, which is the sum of their mins: \
+                     {used} are held and {requested} are asked for, {short} too many"
+                );
+                let needed = canonical(resource, numbers.limit + numbers.short_by());
+                let remedies = vec![
+                    format!("wait until pods under these quotas free {short} {resource}"),
+                    format!("raise the mins of the pool to {needed} {resource} in all, if the nodes have as much"),
+                ];
+                (message, remedies)
+            }
+            _ => {
+                let message = format!(
+                    "{key} may hold at most {bound} {resource}: {used} are held and {requested} are asked for, \
+                     {short} too many"
+                );
+                let needed = canonical(resource, numbers.limit + numbers.short_by());
+                let remedies = vec![
+                    format!("wait until pods under {key} free {short} {resource}"),
+                    format!("raise the max of {key} to {needed} {resource}"),
+                ];
+                (message, remedies)
+            }
+        };
+        let mut reason = plain(*code, message, remedies);
+        reason.quota = Some(Name::from(key.to_string()));
+        reason.numbers = Some(numbers.clone());
+        reason
+    }
+
+    /// What is said to a pod that is evicted.
+    pub fn evicted(&self, rule: Rule, claimant: &Pod, victim: &Pod, node: &Name) -> String {
+        let for_whom = format!("evicted to make room on {node} for {}", claimant.key());
+        let (mine, theirs) = (victim.priority, claimant.priority);
+        let holdings = |pod: &Pod| {
+            let holdings = pod.quotas.iter().map(|quota| self.holdings(*quota, claimant));
+            holdings.collect::<Vec<_>>().join("; ")
+        };
+        match rule {
+            Rule::Priority => format!("{for_whom} of priority {theirs}; this pod has priority {mine}"),
+            Rule::OwnQuota => {
+                format!("{for_whom} of priority {theirs} under the same quota; this pod has priority {mine}")
+            }
+            Rule::ElasticReclaim => {
+                format!(
+                    "{for_whom}, which is within its quota's min ({}), from a quota above its min ({})",
+                    holdings(claimant),
+                    holdings(victim)
+                )
+            }
+            Rule::ElasticFairShare => {
+                format!(
+                    "{for_whom}, which is within its quota's fair share ({}), from a quota above its own ({})",
+                    holdings(claimant),
+                    holdings(victim)
+                )
+            }
+        }
+    }
+
+    /// What a quota holds and is owed of what a pod asks for.
+    fn holdings(&self, id: QuotaId, claimant: &Pod) -> String {
+        let quota = self.quotas.get(id);
+        let pool = self.quotas.pool(quota.policy.pool);
+        let asked = self.shapes.get(claimant.shape).charge.iter().filter(|(resource, _)| pool.governs(*resource));
+        let show = |(resource, _): &(ResourceId, i64)| {
+            let name = self.names.name(*resource);
+            let (used, owed) = (quota.ledger.taken(*resource), self.quotas.entitlement(id, *resource));
+            format!("{} of {} {name}", canonical(name, used), canonical(name, owed))
+        };
+        format!("{}: {}", quota.key, asked.map(show).collect::<Vec<_>>().join(", "))
     }
 
     /// No node takes the pod.

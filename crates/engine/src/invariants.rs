@@ -13,7 +13,7 @@ impl Engine {
     pub fn check_invariants(&self) -> Result<(), String> {
         self.check_amounts()?;
         self.check_queue()?;
-        self.check_evictions()
+        self.check_quotas()
     }
 
     /// What nodes hold equals a recount over pods, and what is claimed a recount over claims.
@@ -67,16 +67,61 @@ impl Engine {
         Err(format!("pod {key} is queued and no candidate, or a candidate and not queued"))
     }
 
-    /// No pod that was evicted could evict its evictor.
-    fn check_evictions(&self) -> Result<(), String> {
-        for (_, victim) in self.world.pods.iter() {
-            let Some((claimant, uid)) = &victim.evicted_for else { continue };
-            let Some(evictor) = self.world.pods.find(claimant) else { continue };
-            let evictor = self.world.pods.get(evictor);
-            if evictor.uid == *uid && crate::preempt::right::to_evict(victim, evictor).is_some() {
-                return Err(format!("pod {} was evicted for {claimant} and could evict it in turn", victim.key()));
+    /// What quotas hold equals a recount over their pods, and so do the sums of the pools.
+    fn check_quotas(&self) -> Result<(), String> {
+        let world = &self.world;
+        let mut pools: BTreeMap<u32, crate::quota::Ledger> = BTreeMap::new();
+        for (id, quota) in world.quotas.iter() {
+            let mut counted = crate::quota::Ledger::default();
+            let mut pods = 0;
+            for (_, pod) in world.pods.iter().filter(|(_, pod)| pod.quotas.contains(&id)) {
+                let charge = &world.shapes.get(pod.shape).charge;
+                if pod.node().is_some() {
+                    pods += 1;
+                    counted.used.charge(charge, true);
+                    if pod.running {
+                        counted.running.charge(charge, true);
+                    }
+                    if pod.is_leaving() {
+                        counted.leaving.charge(charge, true);
+                    }
+                } else if pod.claim.is_some() {
+                    counted.claimed.charge(charge, true);
+                }
             }
+            compare_ledgers(&quota.key.to_string(), &quota.ledger, &counted)?;
+            if pods != quota.pods.len() {
+                return Err(format!("{}: {} pods by seniority, but {pods} on nodes", quota.key, quota.pods.len()));
+            }
+            let pool = pools.entry(quota.policy.pool.0).or_default();
+            for (from, to) in [
+                (&counted.used, &mut pool.used),
+                (&counted.running, &mut pool.running),
+                (&counted.leaving, &mut pool.leaving),
+                (&counted.claimed, &mut pool.claimed),
+            ] {
+                from.nonzero().for_each(|(resource, amount)| to.add(resource, amount));
+            }
+        }
+        for (id, counted) in pools {
+            let pool = world.quotas.pool(crate::quota::elastic::PoolId(id));
+            compare_ledgers(&format!("the pool of {}", pool.group), &pool.ledger, &counted)?;
         }
         Ok(())
     }
+}
+
+fn compare_ledgers(whose: &str, kept: &crate::quota::Ledger, counted: &crate::quota::Ledger) -> Result<(), String> {
+    for (what, kept, counted) in [
+        ("used", &kept.used, &counted.used),
+        ("running", &kept.running, &counted.running),
+        ("leaving", &kept.leaving, &counted.leaving),
+        ("claimed", &kept.claimed, &counted.claimed),
+    ] {
+        let (kept, counted): (Vec<_>, Vec<_>) = (kept.nonzero().collect(), counted.nonzero().collect());
+        if kept != counted {
+            return Err(format!("{whose}: {what} is {kept:?}, but a recount gives {counted:?}"));
+        }
+    }
+    Ok(())
 }

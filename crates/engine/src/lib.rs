@@ -25,6 +25,7 @@ mod place;
 mod pods;
 mod preempt;
 mod queue;
+mod quota;
 mod relations;
 mod resources;
 mod score;

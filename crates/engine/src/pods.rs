@@ -1,12 +1,15 @@
 //! The pods, by number.
 
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use crate::claims::{Claim, SleepingClaim};
+use crate::decision::Capacity;
 use crate::fact::{Created, Labels, Name, PodKey, RequestProblem, Tick};
 use crate::lookup::LookupMap;
 use crate::nodes::NodeId;
 use crate::queue::GroupId;
+use crate::quota::QuotaId;
 use crate::reason::Reason;
 use crate::shape::ShapeId;
 
@@ -20,8 +23,8 @@ pub(crate) struct PodId(pub u32);
 ///            bind decided            node seen
 ///  Waiting ───────────────▶ Assumed ───────────▶ Placed
 ///     ▲                        │                    │
-///     └──── bind failed ───────┘      ended or gone ▼
-///                                                 Over
+///     └──── bind failed ───────┘                    ▼
+///                                             ended or gone
 /// ```
 /// A pod that is first seen with a node is placed at once. Assumed and placed pods count on their node;
 /// only placed ones can be victims, since an assumed one may yet turn out not to be there.
@@ -30,7 +33,6 @@ pub(crate) enum Place {
     Waiting,
     Assumed(NodeId),
     Placed(NodeId),
-    Over,
 }
 
 #[derive(Debug, Clone)]
@@ -62,6 +64,12 @@ pub(crate) struct Pod {
     pub victim_of: Option<PodKey>,
     /// The node that its status says is kept for it.
     pub nominated: Option<Name>,
+    /// The quotas it answers to, by key.
+    pub quotas: Vec<QuotaId>,
+    /// Whether it runs, as its phase says.
+    pub running: bool,
+    /// How it was marked, by API group.
+    pub marks: Vec<(Name, Capacity)>,
     pub first_seen: Tick,
     pub group: Option<GroupId>,
     /// What was last said of why it waits.
@@ -77,7 +85,7 @@ impl Pod {
     pub fn node(&self) -> Option<NodeId> {
         match self.place {
             Place::Assumed(node) | Place::Placed(node) => Some(node),
-            Place::Waiting | Place::Over => None,
+            Place::Waiting => None,
         }
     }
 
@@ -96,6 +104,14 @@ impl Pod {
     }
 }
 
+/// A pod on a node, with what a search for victims looks at first.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Resident {
+    pub id: PodId,
+    pub priority: i32,
+    pub created: Created,
+}
+
 /// All pods.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Pods {
@@ -103,8 +119,12 @@ pub(crate) struct Pods {
     vacant: Vec<PodId>,
     ids: LookupMap<PodKey, PodId>,
     /// By node number: the pods that count there, in no order that means anything.
-    on_node: Vec<Vec<PodId>>,
+    on_node: Vec<Vec<Resident>>,
+    /// All pods, by namespace.
+    by_namespace: BTreeMap<Name, BTreeSet<PodId>>,
     stamps: u64,
+    /// How many are decided onto a node and not yet seen there.
+    assumed: usize,
 }
 
 impl Pods {
@@ -132,13 +152,25 @@ impl Pods {
                 PodId(self.list.len() as u32 - 1)
             }
         };
+        self.by_namespace.entry(key.namespace.clone()).or_default().insert(id);
         self.ids.insert(key, id);
         id
+    }
+
+    /// The pods of a namespace.
+    pub fn of_namespace(&self, namespace: &Name) -> Vec<PodId> {
+        self.by_namespace.get(namespace).into_iter().flatten().copied().collect()
     }
 
     pub fn remove(&mut self, id: PodId) -> Pod {
         let pod = self.list[id.0 as usize].take().expect("a pod is removed once");
         self.ids.remove(&pod.key());
+        if let Some(pods) = self.by_namespace.get_mut(&pod.namespace) {
+            pods.remove(&id);
+            if pods.is_empty() {
+                self.by_namespace.remove(&pod.namespace);
+            }
+        }
         self.vacant.push(id);
         pod
     }
@@ -147,26 +179,29 @@ impl Pods {
     pub fn enter(&mut self, id: PodId, place: Place) {
         self.stamps += 1;
         let stamp = self.stamps;
+        self.assumed += usize::from(matches!(place, Place::Assumed(_)));
         let pod = self.get_mut(id);
         pod.place = place;
         pod.stamp = stamp;
         let node = pod.node().expect("a pod enters a node");
+        let resident = Resident { id, priority: pod.priority, created: pod.created };
         if self.on_node.len() <= node.at() {
             self.on_node.resize(node.at() + 1, Vec::new());
         }
-        self.on_node[node.at()].push(id);
+        self.on_node[node.at()].push(resident);
     }
 
     /// Takes the pod's number off its node's list.
     pub fn leave(&mut self, id: PodId, place: Place) {
         let pod = self.get_mut(id);
         let node = pod.node().expect("a pod leaves a node it is on");
-        pod.place = place;
-        self.on_node[node.at()].retain(|p| *p != id);
+        let was_assumed = matches!(std::mem::replace(&mut pod.place, place), Place::Assumed(_));
+        self.assumed -= usize::from(was_assumed);
+        self.on_node[node.at()].retain(|resident| resident.id != id);
     }
 
     /// The pods that count on a node.
-    pub fn on_node(&self, node: NodeId) -> &[PodId] {
+    pub fn on_node(&self, node: NodeId) -> &[Resident] {
         self.on_node.get(node.at()).map_or(&[], Vec::as_slice)
     }
 
@@ -180,9 +215,18 @@ impl Pods {
         self.iter().filter(|(_, pod)| pod.node().is_some())
     }
 
-    /// The pods that were decided onto a node and not yet seen there.
-    pub fn assumed(&self) -> impl Iterator<Item = &Pod> {
-        self.iter().map(|(_, pod)| pod).filter(|pod| matches!(pod.place, Place::Assumed(_)))
+    /// The pod was seen where it was decided to be.
+    pub fn confirm(&mut self, id: PodId) {
+        let pod = self.get_mut(id);
+        if let Place::Assumed(node) = pod.place {
+            pod.place = Place::Placed(node);
+            self.assumed -= 1;
+        }
+    }
+
+    /// Whether some pod was decided onto a node and not yet seen there.
+    pub fn has_assumed(&self) -> bool {
+        self.assumed > 0
     }
 
     pub fn iter(&self) -> impl Iterator<Item = (PodId, &Pod)> {

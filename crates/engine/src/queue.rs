@@ -4,12 +4,14 @@
 //! failed rests until something changes that could matter to it, so a cycle does not look at what has not changed.
 
 use std::cmp::Reverse;
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use crate::fact::{Created, Name};
 use crate::lookup::LookupMap;
 use crate::pods::{Pod, PodId};
+use crate::quota::QuotaId;
+use crate::quota::share::Share;
 use crate::reason::Reason;
 use crate::shape::ShapeId;
 
@@ -25,13 +27,15 @@ pub(crate) struct GroupKey {
     pub labels: Vec<(Name, Name)>,
     pub priority: i32,
     pub never_preempts: bool,
+    pub quotas: Vec<QuotaId>,
     /// A pod that holds a claim is a group of its own.
     pub claimant: Option<PodId>,
 }
 
-/// A pod's place in the order: the higher priority first, then the older, then by name.
+/// A pod's place in the order: the least served quota first, then the higher priority, then the older, then by name.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 struct Turn {
+    share: Share,
     priority: Reverse<i32>,
     created: Created,
     namespace: Name,
@@ -43,6 +47,8 @@ struct Turn {
 struct Group {
     key: GroupKey,
     members: BTreeSet<(Created, Name, PodId)>,
+    /// How well its quotas are served.
+    share: Share,
     resting: bool,
     reason: Option<Arc<Reason>>,
 }
@@ -51,6 +57,7 @@ impl Group {
     fn turn(&self, id: GroupId) -> Option<Turn> {
         let (created, name, _) = self.members.first()?;
         Some(Turn {
+            share: self.share,
             priority: Reverse(self.key.priority),
             created: *created,
             namespace: self.key.namespace.clone(),
@@ -67,6 +74,8 @@ pub(crate) struct Queue {
     ids: LookupMap<GroupKey, GroupId>,
     awake: BTreeSet<Turn>,
     resting: BTreeSet<Turn>,
+    /// The groups whose pods answer to a quota.
+    by_quota: BTreeMap<QuotaId, BTreeSet<GroupId>>,
     /// Groups whose members have not all been told why they wait.
     untold: BTreeSet<GroupId>,
 }
@@ -103,11 +112,12 @@ impl Queue {
     }
 
     /// Adds a pod. One that joins a group at rest rests with it, and has yet to be told why.
-    pub fn insert(&mut self, pod: PodId, key: GroupKey, created: Created, name: &Name) -> GroupId {
+    pub fn insert(&mut self, pod: PodId, key: GroupKey, created: Created, name: &Name, share: Share) -> GroupId {
         let id = match self.ids.get(&key) {
             Some(id) => *id,
             None => {
-                let group = Group { key: key.clone(), members: BTreeSet::new(), resting: false, reason: None };
+                let members = BTreeSet::new();
+                let group = Group { key: key.clone(), members, share, resting: false, reason: None };
                 let id = match self.vacant.pop() {
                     Some(id) => {
                         self.groups[id.0 as usize] = Some(group);
@@ -118,6 +128,9 @@ impl Queue {
                         GroupId(self.groups.len() as u32 - 1)
                     }
                 };
+                for quota in &key.quotas {
+                    self.by_quota.entry(*quota).or_default().insert(id);
+                }
                 self.ids.insert(key, id);
                 id
             }
@@ -138,11 +151,31 @@ impl Queue {
         members.remove(&(created, name.clone(), pod));
         if members.is_empty() {
             let gone = self.groups[group.0 as usize].take().expect("it was just there");
+            for quota in &gone.key.quotas {
+                if let Some(groups) = self.by_quota.get_mut(quota) {
+                    groups.remove(&group);
+                    if groups.is_empty() {
+                        self.by_quota.remove(quota);
+                    }
+                }
+            }
             self.ids.remove(&gone.key);
             self.untold.remove(&group);
             self.vacant.push(group);
         } else {
             self.list(group);
+        }
+    }
+
+    /// Takes in that a quota is served better or worse than before.
+    pub fn quota_changed(&mut self, quota: QuotaId, share: impl Fn(&[QuotaId]) -> Share) {
+        for id in self.by_quota.get(&quota).cloned().unwrap_or_default() {
+            let new = share(&self.group(id).key.quotas);
+            if self.group(id).share != new {
+                self.unlist(id);
+                self.group_mut(id).share = new;
+                self.list(id);
+            }
         }
     }
 
@@ -180,17 +213,6 @@ impl Queue {
         }
     }
 
-    /// The pods that rest, in order.
-    pub fn at_rest(&self) -> impl Iterator<Item = PodId> + '_ {
-        // Groups rest by their first pods; the order among all members is made by whoever needs it.
-        self.resting.iter().flat_map(|turn| self.group(turn.group).members.iter().map(|(_, _, pod)| *pod))
-    }
-
-    /// The first pods of the groups at rest, in order.
-    pub fn heads_at_rest(&self) -> impl Iterator<Item = PodId> + '_ {
-        self.resting.iter().filter_map(|turn| self.group(turn.group).members.first().map(|(_, _, pod)| *pod))
-    }
-
     /// Pods that rest and may not have been told why, with the reason; by group in order of first pods.
     pub fn take_untold(&mut self) -> Vec<(PodId, Arc<Reason>)> {
         let mut groups: Vec<(Turn, GroupId)> = Vec::new();
@@ -215,14 +237,6 @@ impl Queue {
         let groups = self.groups.iter().flatten();
         groups.flat_map(|group| group.members.iter().map(|(_, _, pod)| *pod)).collect()
     }
-
-    pub fn key_of(&self, id: GroupId) -> &GroupKey {
-        &self.group(id).key
-    }
-
-    pub fn len(&self) -> usize {
-        self.groups.iter().flatten().map(|group| group.members.len()).sum()
-    }
 }
 
 /// The group that a waiting pod belongs to.
@@ -236,6 +250,7 @@ pub(crate) fn group_key(id: PodId, pod: &Pod, seen_keys: &[Name]) -> GroupKey {
         labels,
         priority: pod.priority,
         never_preempts: pod.never_preempts,
+        quotas: pod.quotas.clone(),
         claimant: pod.claim.is_some().then_some(id),
     }
 }

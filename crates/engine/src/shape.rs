@@ -2,12 +2,12 @@
 
 use std::sync::Arc;
 
-use crate::fact::{Labels, Name, PodSpec, PodTerm, PodVolume, Selector, SpreadConstraint, WhenUnsatisfiable};
+use crate::fact::{Amount, Labels, Name, PodSpec, PodTerm, PodVolume, Selector, SpreadConstraint, WhenUnsatisfiable};
 use crate::lookup::LookupMap;
 use crate::nodes::Nodes;
 use crate::pods::Pods;
 use crate::relations::{Bearing, HolderKey, Part, RelationId, Relations};
-use crate::resources::{Demand, ResourceNames};
+use crate::resources::{Demand, ResourceId, ResourceNames};
 use crate::topology::{TopoId, Topologies};
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -50,6 +50,8 @@ pub(crate) struct Term {
 pub(crate) struct Shape {
     key: Key,
     pub demand: Demand,
+    /// What its pods are charged to quotas: what they ask for, and what follows from it.
+    pub charge: Vec<(ResourceId, Amount)>,
     pub spread: Vec<Spread>,
     pub soft_spread: Vec<Spread>,
     /// Whether the soft spread is implied: then a key that a node lacks adds nothing, and does not exclude it.
@@ -217,6 +219,9 @@ fn part(term: &PodTerm) -> Part {
 fn compile(key: Key, namespace: &Name, tables: &mut Compiling<'_>) -> Shape {
     let spec = key.spec.clone();
     let demand = Demand::new(&spec.requests, spec.assumed, tables.names);
+    let derived = spec.derived.iter().filter(|(_, amount)| *amount > 0);
+    let derived = derived.map(|(name, amount)| (tables.names.intern(name), *amount));
+    let charge = demand.amounts.iter().copied().chain(derived).collect();
     let mut spread = Vec::new();
     let mut soft_spread = Vec::new();
     let implied = key.implied.iter().flat_map(|selector| {
@@ -276,6 +281,7 @@ fn compile(key: Key, namespace: &Name, tables: &mut Compiling<'_>) -> Shape {
     });
     Shape {
         demand,
+        charge,
         spread,
         soft_spread,
         spread_implied: key.implied.is_some(),

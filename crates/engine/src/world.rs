@@ -6,6 +6,7 @@ use crate::fact::{Name, PodVolume};
 use crate::implied::Implied;
 use crate::nodes::{NodeId, Nodes};
 use crate::pods::{Place, PodId, Pods};
+use crate::quota::Quotas;
 use crate::relations::{Around, Effects, Relations};
 use crate::resources::ResourceNames;
 use crate::shape::{Compiling, ShapeId, Shapes};
@@ -26,6 +27,7 @@ pub(crate) struct World {
     pub budgets: Budgets,
     pub implied: Implied,
     pub kept: Kept,
+    pub quotas: Quotas,
 }
 
 impl World {
@@ -53,7 +55,9 @@ impl World {
         self.pods.enter(id, place);
         let pod = self.pods.get(id);
         let node = pod.node().expect("a pod enters a node");
-        self.nodes.hold(node, &self.shapes.get(pod.shape).demand, true);
+        let shape = self.shapes.get(pod.shape);
+        self.nodes.hold(node, &shape.demand, true);
+        self.quotas.charge(id, pod, &shape.charge, true, &self.names);
         if self.nodes.is_present(node) {
             self.bear(id, node, true, effects);
         }
@@ -63,7 +67,9 @@ impl World {
     pub fn leave(&mut self, id: PodId, place: Place, effects: &mut Effects) {
         let pod = self.pods.get(id);
         let node = pod.node().expect("a pod leaves a node it is on");
-        self.nodes.hold(node, &self.shapes.get(pod.shape).demand, false);
+        let shape = self.shapes.get(pod.shape);
+        self.nodes.hold(node, &shape.demand, false);
+        self.quotas.charge(id, pod, &shape.charge, false, &self.names);
         if self.nodes.is_present(node) {
             self.bear(id, node, false, effects);
         }
@@ -106,12 +112,33 @@ impl World {
         }
     }
 
+    /// Notes that a pod began to run, or no longer does.
+    pub fn change_running(&mut self, id: PodId, running: bool) {
+        self.pods.get_mut(id).running = running;
+        let pod = self.pods.get(id);
+        if pod.node().is_some() {
+            self.quotas.count_running(pod, &self.shapes.get(pod.shape).charge, running);
+        }
+    }
+
+    /// Why the pod's quotas refuse it; the first is the one that counts.
+    pub fn refusals(&self, id: PodId) -> Vec<crate::quota::Refusal> {
+        let pod = self.pods.get(id);
+        if pod.quotas.is_empty() {
+            return Vec::new();
+        }
+        self.quotas.refusals(&pod.quotas, &self.shapes.get(pod.shape).charge, &self.names)
+    }
+
     /// Notes that a pod began to leave, or that it stays after all. The pod's own fields change in `set`.
     pub fn change_leaving(&mut self, id: PodId, effects: &mut Effects, set: impl FnOnce(&mut crate::pods::Pod)) {
         let before = self.pods.get(id).is_leaving();
         set(self.pods.get_mut(id));
         let pod = self.pods.get(id);
         let (after, node) = (pod.is_leaving(), pod.node());
+        if before != after && node.is_some() {
+            self.quotas.count_leaving(pod, &self.shapes.get(pod.shape).charge, after);
+        }
         let Some(node) = node.filter(|node| before != after && self.nodes.is_present(*node)) else { return };
         let around =
             Around { pods: &self.pods, nodes: &self.nodes, topologies: &self.topologies, statics: &self.statics };
@@ -130,7 +157,7 @@ impl World {
         effects: &mut Effects,
         change: impl FnOnce(&mut Nodes, &mut ResourceNames) -> T,
     ) -> T {
-        let pods = self.pods.on_node(node).to_vec();
+        let pods: Vec<PodId> = self.pods.on_node(node).iter().map(|resident| resident.id).collect();
         if self.nodes.is_present(node) {
             for pod in &pods {
                 self.bear(*pod, node, false, effects);

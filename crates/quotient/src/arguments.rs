@@ -23,12 +23,13 @@ pub enum Command {
     Simulate(SimulateArguments),
     /// Run scenarios: tests of a scheduling or quota policy
     ///
-    /// A scenario builds a cluster step by step and says what must come of it. `docs/scenarios.md` tells how to write one.
+    /// A scenario builds a cluster step by step and says what must come of it. `docs/scenarios.md` tells how to write
+    /// one.
     Test(TestArguments),
     /// Measure the engine: decisions per second, memory, growth with the cluster
     ///
-    /// Everything is measured through the engine's public surface, on one thread, with a workload that is the same each
-    /// time. Each case runs in a process of its own, so that its memory is its own.
+    /// Everything is measured through the engine's public surface, on one thread, with a workload that is the same
+    /// each time. Each case runs in a process of its own, so that its memory is its own.
     Bench(BenchArguments),
 }
 
@@ -110,10 +111,10 @@ pub struct BenchArguments {
     /// Measure placement only, at these numbers of nodes
     #[arg(long, value_delimiter = ',', value_name = "N,…", value_parser = clap::value_parser!(u32).range(1..=100_000))]
     pub nodes: Vec<u32>,
-    /// Pods to place in each placement case [default: 20000]
+    /// Measure placement only, of this many pods [default: 20000]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
     pub pods: Option<u32>,
-    /// Distinct shapes among plain pods [default: 8]
+    /// Measure placement only, with this many distinct shapes among plain pods [default: 8]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
     pub shapes: Option<u32>,
     /// How often each timed case runs; the median counts

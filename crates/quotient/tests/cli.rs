@@ -262,3 +262,14 @@ fn bench_measures_what_it_is_asked_for() {
     }
     assert_eq!(answer["growth"][0]["fromNodes"], 200);
 }
+
+#[test]
+fn a_bug_says_so_in_one_line_and_ends_with_70() {
+    let folder = Folder::with("bug", &[]);
+    // The flag is not for people: sizes that no flag for people allows make it fail.
+    let shown = folder.run(&["bench", "--case", r#"{"case": "plain", "nodes": 1, "pods": 1, "shapes": 0}"#]);
+    let expected = "exit code 70\n--- stdout\n--- stderr\nbug: attempt to calculate the remainder";
+    assert!(shown.starts_with(expected), "{shown}");
+    assert!(shown.ends_with(": please report this, with the input that led to it\n"), "{shown}");
+    assert_eq!(shown.lines().count(), 4, "{shown}");
+}

@@ -26,10 +26,13 @@ use crate::report::{Bound, Evicted, NodeState, PodPhase, PodReport, QuotaReport,
 use crate::server::{self, EVENT, Refusal, Rejected, Server, is_over};
 use crate::store::{Change, Store};
 
-/// Rounds that a cluster may take to settle, besides some for each object. A round moves an object
-/// at least; an object moves a few times at most (made, held, nominated, bound, its status told).
-const ROUNDS_MIN: usize = 200;
-const ROUNDS_PER_OBJECT: usize = 8;
+/// Rounds that a cluster may take to settle. In a round everything moves that can, so what takes many
+/// rounds is what moves one after another: pods of a StatefulSet, steps of a rollout, evictions that
+/// lead to evictions. Each object that is there, and each replica that is wanted, may take a few (made,
+/// held, nominated, bound, its status told). What is made on the way does not add to it: a cluster that
+/// goes in circles makes objects without end.
+const ROUNDS_MIN: usize = 500;
+const ROUNDS_PER_OBJECT: usize = 4;
 
 /// How many objects an error names.
 const NAMED_MAX: usize = 5;
@@ -195,7 +198,7 @@ impl Cluster {
     pub fn settle(&mut self) -> Result<(), Stuck> {
         self.controllers.retry();
         self.server.depart();
-        let mut rounds = 0;
+        let mut rounds = Rounds { done: 0, limit: self.rounds_limit() };
         loop {
             self.run_controllers(&mut rounds)?;
             self.tell_engine();
@@ -207,7 +210,7 @@ impl Cluster {
         }
     }
 
-    fn run_controllers(&mut self, rounds: &mut usize) -> Result<(), Stuck> {
+    fn run_controllers(&mut self, rounds: &mut Rounds) -> Result<(), Stuck> {
         loop {
             self.pass_changes_to_controllers();
             if !self.controllers.have_work() {
@@ -218,22 +221,37 @@ impl Cluster {
         }
     }
 
-    fn count_round(&self, rounds: &mut usize) -> Result<(), Stuck> {
-        *rounds += 1;
-        if *rounds < ROUNDS_MIN + ROUNDS_PER_OBJECT * self.store().len() {
+    fn rounds_limit(&self) -> usize {
+        let things: usize = self
+            .store()
+            .iter()
+            .filter(|(key, _)| key.kind != EVENT)
+            .map(|(_, object)| {
+                let replicas = field::integer(object, "/spec/replicas").and_then(|count| usize::try_from(count).ok());
+                1 + replicas.unwrap_or(0)
+            })
+            .sum();
+        ROUNDS_MIN + ROUNDS_PER_OBJECT * things
+    }
+
+    fn count_round(&self, rounds: &mut Rounds) -> Result<(), Stuck> {
+        rounds.done += 1;
+        if rounds.done < rounds.limit {
             return Ok(());
         }
         let mut named: Vec<String> = self.last_changed.iter().take(NAMED_MAX).map(ToString::to_string).collect();
         if self.last_changed.len() > NAMED_MAX {
             named.push(format!("and {} more", self.last_changed.len() - NAMED_MAX));
         }
-        Err(Stuck::Unsettled { rounds: *rounds, changing: named.join(", ") })
+        Err(Stuck::Unsettled { rounds: rounds.done, changing: named.join(", ") })
     }
 
     fn pass_changes_to_controllers(&mut self) {
         let changes = self.server.take_changes();
-        if !changes.is_empty() {
-            self.last_changed = changes.iter().map(|change| change.key().clone()).collect();
+        // Events tell of what changes; they are not what does.
+        let changed = || changes.iter().map(Change::key).filter(|key| key.kind != EVENT);
+        if changed().next().is_some() {
+            self.last_changed = changed().cloned().collect();
         }
         for change in changes {
             self.controllers.note(&change, self.server.store());
@@ -463,6 +481,13 @@ impl Cluster {
     }
 }
 
+/// How often a cluster went round, and how often it may.
+#[derive(Debug)]
+struct Rounds {
+    done: usize,
+    limit: usize,
+}
+
 /// How a pod can end.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Outcome {
@@ -515,7 +540,7 @@ mod tests {
             cluster.apply(pod).expect("it is a pod");
         }
         cluster.pass_changes_to_controllers();
-        let mut rounds = 0;
+        let mut rounds = Rounds { done: 0, limit: cluster.rounds_limit() };
         let stuck = loop {
             if let Err(stuck) = cluster.count_round(&mut rounds) {
                 break stuck;

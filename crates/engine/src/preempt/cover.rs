@@ -8,6 +8,8 @@ use crate::budgets::BudgetKey;
 use crate::fact::{Created, PodKey};
 use crate::pods::PodId;
 use crate::preempt::cost::Cost;
+use crate::preempt::right::Bound;
+use crate::quota::QuotaId;
 
 /// A pod that may go.
 #[derive(Debug, Clone)]
@@ -20,6 +22,10 @@ pub(crate) struct Victim {
     pub gives: Vec<i128>,
     /// The budgets that select it, as positions in the list of what they allow.
     pub budgets: Vec<usize>,
+    /// The quota that is drawn on, and how far that may go.
+    pub from: Option<(QuotaId, Bound)>,
+    /// By seniority it is within its quota's entitlement.
+    pub entitled: bool,
 }
 
 /// The budgets that the victims at hand touch.
@@ -48,8 +54,8 @@ pub(crate) fn cost<'a>(victims: impl Iterator<Item = &'a Victim> + Clone, allowa
     names.sort();
     Cost {
         violations: allowances.violations(victims.clone()),
-        priority: victims.map(|v| v.priority).max().unwrap_or(i32::MIN),
-        entitled: 0,
+        priority: victims.clone().map(|v| v.priority).max().unwrap_or(i32::MIN),
+        entitled: victims.clone().filter(|v| v.entitled).count() as u32,
         gangs: 0,
         count: created.len(),
         created,
@@ -60,9 +66,17 @@ pub(crate) fn cost<'a>(victims: impl Iterator<Item = &'a Victim> + Clone, allowa
 /// The most that a search on one node may try before it takes what it has.
 const STEPS_MAX: u32 = 20_000;
 
+/// Whether a set of victims, by position, may be taken together. A part of a set that may be taken may be taken.
+pub(crate) type MayTake<'a> = &'a dyn Fn(&[usize]) -> bool;
+
 /// The cheapest victims that give what is missing, as positions, if any do. Where the bound on steps was reached the
 /// set is valid, and may not be the cheapest.
-pub(crate) fn cheapest(victims: &[Victim], missing: &[i128], allowances: &Allowances) -> Option<Vec<usize>> {
+pub(crate) fn cheapest(
+    victims: &[Victim],
+    missing: &[i128],
+    allowances: &Allowances,
+    may_take: MayTake<'_>,
+) -> Option<Vec<usize>> {
     if !covers(victims.iter(), missing) {
         return None;
     }
@@ -70,19 +84,23 @@ pub(crate) fn cheapest(victims: &[Victim], missing: &[i128], allowances: &Allowa
     priorities.sort_unstable();
     priorities.dedup();
     let worst = allowances.violations(victims.iter());
+    let most_entitled = victims.iter().filter(|v| v.entitled).count() as u32;
     for violations in 0..=worst {
         for priority in &priorities {
-            let mut eligible: Vec<usize> = (0..victims.len()).filter(|i| victims[*i].priority <= *priority).collect();
-            if !covers(eligible.iter().map(|i| &victims[*i]), missing) {
+            let mut order: Vec<usize> = (0..victims.len()).filter(|i| victims[*i].priority <= *priority).collect();
+            if !covers(order.iter().map(|i| &victims[*i]), missing) {
                 continue;
             }
-            eligible.sort_by(|a, b| {
+            order.sort_by(|a, b| {
                 let (a, b) = (&victims[*a], &victims[*b]);
                 b.created.cmp(&a.created).then_with(|| a.key.cmp(&b.key))
             });
-            let mut search = Search::new(victims, &eligible, missing, allowances, violations);
-            if let Some(found) = search.run() {
-                return Some(found);
+            let mut search = Search::new(victims, &order, missing, allowances, violations, may_take);
+            for entitled in 0..=most_entitled {
+                search.entitled = entitled;
+                if let Some(found) = search.run() {
+                    return Some(found);
+                }
             }
         }
     }
@@ -106,6 +124,8 @@ struct Search<'a> {
     order: &'a [usize],
     allowances: &'a Allowances,
     violations: u32,
+    entitled: u32,
+    may_take: MayTake<'a>,
     /// For each position in the order, for each missing thing: sums of the largest gifts from there on.
     largest: Vec<Vec<Vec<i128>>>,
     missing: &'a [i128],
@@ -120,6 +140,7 @@ impl<'a> Search<'a> {
         missing: &'a [i128],
         allowances: &'a Allowances,
         violations: u32,
+        may_take: MayTake<'a>,
     ) -> Self {
         let mut largest = vec![Vec::new(); order.len() + 1];
         let mut sorted: Vec<Vec<i128>> = vec![Vec::new(); missing.len()];
@@ -141,10 +162,11 @@ impl<'a> Search<'a> {
             };
             largest[i] = sorted.iter().map(sums).collect();
         }
-        Search { victims, order, allowances, violations, largest, missing, steps: 0, best: None }
+        Search { victims, order, allowances, violations, entitled: 0, may_take, largest, missing, steps: 0, best: None }
     }
 
     fn run(&mut self) -> Option<Vec<usize>> {
+        self.steps = 0;
         for count in 1..=self.order.len() {
             if self.could_cover(0, count, self.missing) {
                 self.descend(0, count, &mut Vec::new(), &self.missing.to_vec());
@@ -168,8 +190,14 @@ impl<'a> Search<'a> {
                 set = without().copied().collect();
             }
         }
-        let violations = self.allowances.violations(set.iter().map(|i| &self.victims[*i]));
-        (violations <= self.violations).then_some(set)
+        self.is_permitted(&set).then_some(set)
+    }
+
+    fn is_permitted(&self, set: &[usize]) -> bool {
+        let victims = || set.iter().map(|i| &self.victims[*i]);
+        victims().filter(|v| v.entitled).count() as u32 <= self.entitled
+            && self.allowances.violations(victims()) <= self.violations
+            && (self.may_take)(set)
     }
 
     fn could_cover(&self, from: usize, count: usize, missing: &[i128]) -> bool {
@@ -184,7 +212,7 @@ impl<'a> Search<'a> {
         }
         if count == 0 {
             let set = || chosen.iter().map(|i| &self.victims[*i]);
-            if missing.iter().all(|m| *m <= 0) && self.allowances.violations(set()) <= self.violations {
+            if missing.iter().all(|m| *m <= 0) {
                 let better = self.best.as_ref().is_none_or(|best| {
                     let best = best.iter().map(|i| &self.victims[*i]);
                     cost(set(), self.allowances) < cost(best, self.allowances)
@@ -203,7 +231,7 @@ impl<'a> Search<'a> {
             chosen.push(victim);
             let left: Vec<i128> =
                 missing.iter().zip(&self.victims[victim].gives).map(|(missing, gives)| missing - gives).collect();
-            if self.allowances.violations(chosen.iter().map(|i| &self.victims[*i])) <= self.violations {
+            if self.is_permitted(chosen) {
                 self.descend(i + 1, count - 1, chosen, &left);
             }
             chosen.pop();

@@ -10,6 +10,8 @@ use crate::place::Question;
 use crate::pods::{Place, PodId};
 use crate::preempt::cost::Cost;
 use crate::preempt::cover::{Allowances, Victim};
+use crate::preempt::right::Rights;
+use crate::quota::{QuotaId, Shortage};
 use crate::relations::Effects;
 use crate::resources::ResourceId;
 use crate::world::World;
@@ -40,28 +42,47 @@ const EXACT_MAX: usize = 12;
 /// Beyond that, at most so many nodes are looked at closely.
 const NODES_MAX: usize = 64;
 
+/// Up to so many victims are put into one exact search on a node; beyond that those elsewhere are taken one by one.
+const TOGETHER_MAX: usize = 24;
+
+/// What ledgers are short of, and the victims that would help there, wherever they are.
+struct LedgerNeed {
+    shortages: Vec<Shortage>,
+    /// The cheapest first.
+    helpers: Vec<Victim>,
+}
+
 impl World {
-    /// Looks for the cheapest victims for a claimant that no node takes.
+    /// Looks for the cheapest victims for a claimant that no node takes, or that its quotas refuse.
     pub fn find_victims(&mut self, claimant: PodId, question: &Question) -> Outcome {
+        let rights = self.rights(claimant);
         let shape = self.shapes.get(question.shape);
         let amounts_only = shape.spec().ports.is_empty()
             && shape.spec().volumes.is_empty()
             && !shape.is_bound_to_others()
             && !question.has_objections();
-        if amounts_only { self.cover_amounts(claimant, question) } else { self.try_sets(claimant) }
+        if amounts_only { self.cover_amounts(&rights, question) } else { self.try_sets(&rights) }
     }
 
     /// Whether a pod can be a victim of the claimant's at all.
-    fn is_victim(&self, claimant: PodId, victim: PodId) -> bool {
+    fn is_victim(&self, rights: &Rights, victim: PodId) -> bool {
         let pod = self.pods.get(victim);
         matches!(pod.place, Place::Placed(node) if self.nodes.is_present(node))
             && !pod.is_leaving()
-            && right::to_evict(self.pods.get(claimant), pod).is_some()
+            && self.right(rights, victim).is_some()
     }
 
-    fn victim(&self, id: PodId, missing: &[(ResourceId, i128)], allowances: &mut Allowances) -> Victim {
+    /// A pod as a victim. `missing` is what is short on its node, if it is on the node in question.
+    fn victim(
+        &self,
+        rights: &Rights,
+        id: PodId,
+        missing: &[(ResourceId, i128)],
+        shortages: &[Shortage],
+        allowances: &mut Allowances,
+    ) -> Victim {
         let pod = self.pods.get(id);
-        let demand = &self.shapes.get(pod.shape).demand;
+        let shape = self.shapes.get(pod.shape);
         let mut budgets = Vec::new();
         if !self.budgets.is_empty() {
             for key in self.budgets.of(pod) {
@@ -73,13 +94,20 @@ impl World {
                 budgets.push(at);
             }
         }
+        let charge = |r: ResourceId| shape.charge.iter().find(|(c, _)| *c == r).map_or(0, |(_, a)| i128::from(*a));
+        let on_node = missing.iter().map(|(resource, _)| i128::from(shape.demand.get(*resource)));
+        let in_ledgers = shortages
+            .iter()
+            .map(|short| if self.quotas.is_charged(short.ledger, &pod.quotas) { charge(short.resource) } else { 0 });
         Victim {
             id,
             key: pod.key(),
             priority: pod.priority,
             created: pod.created,
-            gives: missing.iter().map(|(resource, _)| i128::from(demand.get(*resource))).collect(),
+            gives: on_node.chain(in_ledgers).collect(),
             budgets,
+            from: self.right(rights, id).and_then(|right| right.from),
+            entitled: pod.quotas.iter().any(|quota| self.is_within(rights, id, *quota)),
         }
     }
 
@@ -94,89 +122,239 @@ impl World {
         Plan { node, violating, victims: victims.into_iter().map(|v| v.id).collect() }
     }
 
-    /// Where amounts alone are short, each node is a question of its own.
-    fn cover_amounts(&self, claimant: PodId, question: &Question) -> Outcome {
-        let demand = &self.shapes.get(question.shape).demand;
-        let rule = self.statics.get(question.rule);
+    /// Where amounts alone are short, each node is a question of its own, and what ledgers miss is the same for all.
+    fn cover_amounts(&mut self, rights: &Rights, question: &Question) -> Outcome {
         let mut allowances = Allowances::default();
-        let mut best: Option<(Cost, NodeId, Vec<Victim>)> = None;
+        let need = self.ledger_need(rights, &mut allowances);
+        let mut best: Option<(Cost, Option<NodeId>, Vec<Victim>)> = None;
+        let mut room_without_victims = false;
         for i in 0..self.nodes.limit() {
             let node = NodeId(i as u32);
-            if !self.nodes.is_present(node) || rule.closed_by(node).is_some() {
+            if !self.could_serve(question, node) {
                 continue;
             }
-            if demand.amounts.iter().any(|(resource, amount)| self.nodes.allocatable(*resource, node) < *amount) {
+            if need.shortages.is_empty()
+                && let Some((least, ..)) = &best
+                && !self.could_be_cheaper(node, least)
+            {
                 continue;
             }
-            let mut missing = crate::filter::resources_fit::missing(&self.nodes, node, demand);
-            let mut possible = Vec::new();
-            for pod in self.pods.on_node(node) {
-                if self.pods.get(*pod).is_leaving() {
-                    let leaving = &self.shapes.get(self.pods.get(*pod).shape).demand;
-                    missing.iter_mut().for_each(|(r, amount)| *amount -= i128::from(leaving.get(*r)));
-                } else if self.is_victim(claimant, *pod) {
-                    possible.push(*pod);
-                }
-            }
-            missing.retain(|(_, amount)| *amount > 0);
+            let missing = self.missing_once_left(question, node);
             if missing.is_empty() {
-                return Outcome::Wait;
-            }
-            let amounts: Vec<i128> = missing.iter().map(|(_, amount)| *amount).collect();
-            let victims: Vec<Victim> =
-                possible.iter().map(|pod| self.victim(*pod, &missing, &mut allowances)).collect();
-            if let Some(chosen) = cover::cheapest(&victims, &amounts, &allowances) {
-                let cost = cover::cost(chosen.iter().map(|i| &victims[*i]), &allowances);
-                if best.as_ref().is_none_or(|(least, ..)| cost < *least) {
-                    best = Some((cost, node, chosen.into_iter().map(|i| victims[i].clone()).collect()));
+                room_without_victims = true;
+                if need.shortages.is_empty() {
+                    return Outcome::Wait;
                 }
+                continue;
+            }
+            let Some(victims) = self.cheapest_for(rights, Some(node), &missing, &need, &mut allowances) else {
+                continue;
+            };
+            let cost = cover::cost(victims.iter(), &allowances);
+            if best.as_ref().is_none_or(|(least, ..)| cost < *least) {
+                best = Some((cost, Some(node), victims));
             }
         }
-        match best {
-            Some((_, node, victims)) => Outcome::Plan(self.plan(node, victims, &allowances)),
-            None => Outcome::Hopeless,
+        if room_without_victims && let Some(victims) = self.cheapest_for(rights, None, &[], &need, &mut allowances) {
+            let cost = cover::cost(victims.iter(), &allowances);
+            if best.as_ref().is_none_or(|(least, ..)| cost < *least) {
+                best = Some((cost, None, victims));
+            }
         }
+        let Some((_, node, victims)) = best else { return Outcome::Hopeless };
+        let node = node.or_else(|| self.best_node_without(rights.claimant, &victims));
+        node.map_or(Outcome::Hopeless, |node| Outcome::Plan(self.plan(node, victims, &allowances)))
+    }
+
+    /// Whether the node could take the claimant if it were empty.
+    fn could_serve(&self, question: &Question, node: NodeId) -> bool {
+        self.nodes.is_present(node)
+            && self.statics.get(question.rule).closed_by(node).is_none()
+            && self.is_large_enough(question, node)
+    }
+
+    /// Whether victims on the node could be cheaper than a set that is known, by a look at who is there. What a single
+    /// victim costs can be undercut only by one that is less important, or as important and younger.
+    fn could_be_cheaper(&self, node: NodeId, least: &Cost) -> bool {
+        let residents = self.pods.on_node(node);
+        if least.violations > 0 || least.entitled > 0 {
+            return true;
+        }
+        if least.count > 1 {
+            return residents.iter().any(|resident| resident.priority <= least.priority);
+        }
+        let known = (least.priority, std::cmp::Reverse(least.created[0]));
+        residents.iter().any(|resident| (resident.priority, std::cmp::Reverse(resident.created)) <= known)
+    }
+
+    /// What is missing on a node once the pods that leave it are gone.
+    fn missing_once_left(&self, question: &Question, node: NodeId) -> Vec<(ResourceId, i128)> {
+        let demand = &self.shapes.get(question.shape).demand;
+        let mut missing = crate::filter::resources_fit::missing(&self.nodes, node, demand);
+        if missing.is_empty() {
+            return missing;
+        }
+        for resident in self.pods.on_node(node) {
+            let pod = self.pods.get(resident.id);
+            if pod.is_leaving() {
+                let leaving = &self.shapes.get(pod.shape).demand;
+                missing.iter_mut().for_each(|(r, amount)| *amount -= i128::from(leaving.get(*r)));
+            }
+        }
+        missing.retain(|(_, amount)| *amount > 0);
+        missing
+    }
+
+    fn ledger_need(&self, rights: &Rights, allowances: &mut Allowances) -> LedgerNeed {
+        let pod = self.pods.get(rights.claimant);
+        let shortages = self.quotas.shortages(&pod.quotas, &self.shapes.get(pod.shape).charge);
+        let mut helpers = Vec::new();
+        if !shortages.is_empty() {
+            let concerned = |id: &QuotaId| shortages.iter().any(|s| self.quotas.is_charged(s.ledger, &[*id]));
+            let quotas: Vec<QuotaId> = self.quotas.iter().map(|(id, _)| id).filter(concerned).collect();
+            let mut pods: Vec<PodId> =
+                quotas.iter().flat_map(|id| &self.quotas.get(*id).pods).map(|senior| senior.pod).collect();
+            pods.sort_unstable();
+            pods.dedup();
+            pods.retain(|pod| self.is_victim(rights, *pod));
+            helpers = pods.iter().map(|pod| self.victim(rights, *pod, &[], &shortages, allowances)).collect();
+            helpers.retain(|victim| victim.gives.iter().any(|gives| *gives > 0));
+            helpers.sort_by(|a, b| {
+                let order = |v: &Victim| (v.priority, v.entitled, std::cmp::Reverse(v.created));
+                order(a).cmp(&order(b)).then_with(|| a.key.cmp(&b.key))
+            });
+        }
+        LedgerNeed { shortages, helpers }
+    }
+
+    /// The cheapest victims that free what is missing on a node and what ledgers are short of.
+    fn cheapest_for(
+        &self,
+        rights: &Rights,
+        node: Option<NodeId>,
+        missing: &[(ResourceId, i128)],
+        need: &LedgerNeed,
+        allowances: &mut Allowances,
+    ) -> Option<Vec<Victim>> {
+        let residents = node.map_or(&[][..], |node| self.pods.on_node(node));
+        let here: Vec<PodId> =
+            residents.iter().map(|resident| resident.id).filter(|id| self.is_victim(rights, *id)).collect();
+        let mut victims: Vec<Victim> =
+            here.iter().map(|id| self.victim(rights, *id, missing, &need.shortages, allowances)).collect();
+        let elsewhere = || need.helpers.iter().filter(|helper| !here.contains(&helper.id));
+        let from_afar = |helper: &Victim| {
+            let nothing = std::iter::repeat_n(0, missing.len());
+            Victim { gives: nothing.chain(helper.gives.iter().copied()).collect(), ..helper.clone() }
+        };
+        let mut amounts: Vec<i128> = missing.iter().map(|(_, amount)| *amount).collect();
+        amounts.extend(need.shortages.iter().map(|short| short.amount));
+        let may_take = |all: &[Victim], set: &[usize]| {
+            let set: Vec<_> = set.iter().map(|i| (all[*i].id, all[*i].from)).collect();
+            self.may_take(rights, &set)
+        };
+        if victims.len() + need.helpers.len() <= TOGETHER_MAX {
+            victims.extend(elsewhere().map(from_afar));
+            let chosen = cover::cheapest(&victims, &amounts, allowances, &|set| may_take(&victims, set))?;
+            return Some(chosen.into_iter().map(|i| victims[i].clone()).collect());
+        }
+        // Many could help in the ledgers: first the node's own shortage, then one by one the cheapest elsewhere.
+        let on_node = &amounts[..missing.len()];
+        let mut chosen: Vec<Victim> = if missing.is_empty() {
+            Vec::new()
+        } else {
+            let of_node: Vec<Victim> =
+                victims.iter().map(|v| Victim { gives: v.gives[..missing.len()].to_vec(), ..v.clone() }).collect();
+            let chosen = cover::cheapest(&of_node, on_node, allowances, &|set| may_take(&victims, set))?;
+            chosen.into_iter().map(|i| victims[i].clone()).collect()
+        };
+        let is_short = |chosen: &[Victim]| {
+            let given = |at: usize| chosen.iter().map(|v| v.gives[at]).sum::<i128>();
+            (0..amounts.len()).any(|at| given(at) < amounts[at])
+        };
+        let permits = |chosen: &[Victim]| {
+            let set: Vec<_> = chosen.iter().map(|v| (v.id, v.from)).collect();
+            self.may_take(rights, &set)
+        };
+        for helper in elsewhere() {
+            if !is_short(&chosen) {
+                break;
+            }
+            chosen.push(from_afar(helper));
+            if !permits(&chosen) {
+                chosen.pop();
+            }
+        }
+        if is_short(&chosen) {
+            return None;
+        }
+        // What became unnecessary comes back, the last taken first to be looked at last.
+        for at in (0..chosen.len()).rev() {
+            let without: Vec<Victim> =
+                chosen.iter().enumerate().filter(|(i, _)| *i != at).map(|(_, v)| v.clone()).collect();
+            if !is_short(&without) {
+                chosen = without;
+            }
+        }
+        Some(chosen)
+    }
+
+    /// The best node for the claimant once these and all who leave are gone.
+    fn best_node_without(&mut self, claimant: PodId, victims: &[Victim]) -> Option<NodeId> {
+        let mut ids: Vec<PodId> = victims.iter().map(|v| v.id).collect();
+        ids.extend(self.leaving_pods());
+        let lifted = self.lift(&ids);
+        let node = self.open_node(claimant);
+        self.put_back(lifted);
+        node
+    }
+
+    fn leaving_pods(&self) -> Vec<PodId> {
+        let leaves =
+            |pod: &crate::pods::Pod| pod.is_leaving() && pod.node().is_some_and(|node| self.nodes.is_present(node));
+        self.pods.placed().filter(|(_, pod)| leaves(pod)).map(|(id, _)| id).collect()
     }
 
     /// Where pods are in each other's way for other reasons than amounts, sets of victims are tried for real: taken off
     /// their nodes, looked at, put back.
-    fn try_sets(&mut self, claimant: PodId) -> Outcome {
-        let leaving: Vec<PodId> = self
-            .pods
-            .placed()
-            .filter(|(_, pod)| pod.is_leaving() && pod.node().is_some_and(|node| self.nodes.is_present(node)))
-            .map(|(id, _)| id)
-            .collect();
+    fn try_sets(&mut self, rights: &Rights) -> Outcome {
+        let leaving = self.leaving_pods();
         let lifted_leaving = self.lift(&leaving);
-        let outcome = self.try_sets_without_leaving(claimant);
+        let outcome = self.try_sets_without_leaving(rights);
         self.put_back(lifted_leaving);
         outcome
     }
 
-    fn try_sets_without_leaving(&mut self, claimant: PodId) -> Outcome {
-        if self.open_node(claimant).is_some() {
+    fn try_sets_without_leaving(&mut self, rights: &Rights) -> Outcome {
+        if self.open_node(rights.claimant).is_some() {
             return Outcome::Wait;
         }
         let possible: Vec<PodId> =
-            self.pods.placed().map(|(id, _)| id).filter(|id| self.is_victim(claimant, *id)).collect();
+            self.pods.placed().map(|(id, _)| id).filter(|id| self.is_victim(rights, *id)).collect();
         let mut allowances = Allowances::default();
-        let victims: Vec<Victim> = possible.iter().map(|id| self.victim(*id, &[], &mut allowances)).collect();
+        let victims: Vec<Victim> =
+            possible.iter().map(|id| self.victim(rights, *id, &[], &[], &mut allowances)).collect();
         if victims.len() <= EXACT_MAX {
-            self.try_all_sets(claimant, &victims, &allowances)
+            self.try_all_sets(rights, &victims, &allowances)
         } else {
-            self.try_nodes(claimant, victims, &allowances)
+            self.try_nodes(rights, victims, &allowances)
         }
     }
 
-    fn try_all_sets(&mut self, claimant: PodId, victims: &[Victim], allowances: &Allowances) -> Outcome {
+    fn try_all_sets(&mut self, rights: &Rights, victims: &[Victim], allowances: &Allowances) -> Outcome {
         let chosen = |set: u32| victims.iter().enumerate().filter(move |(i, _)| set >> i & 1 == 1).map(|(_, v)| v);
-        let mut sets: Vec<(Cost, u32)> =
-            (1u32..1 << victims.len()).map(|set| (cover::cost(chosen(set), allowances), set)).collect();
+        let may_take = |set: &u32| {
+            let set: Vec<_> = chosen(*set).map(|v| (v.id, v.from)).collect();
+            self.may_take(rights, &set)
+        };
+        let mut sets: Vec<(Cost, u32)> = (1u32..1 << victims.len())
+            .filter(may_take)
+            .map(|set| (cover::cost(chosen(set), allowances), set))
+            .collect();
         sets.sort();
         for (_, set) in sets {
             let ids: Vec<PodId> = chosen(set).map(|v| v.id).collect();
             let lifted = self.lift(&ids);
-            let open = self.open_node(claimant);
+            let open = self.open_node(rights.claimant);
             self.put_back(lifted);
             if let Some(node) = open {
                 return Outcome::Plan(self.plan(node, chosen(set).cloned().collect(), allowances));
@@ -187,7 +365,8 @@ impl World {
 
     /// With many possible victims: node by node, all that are in the way go, and come back one by one, the most
     /// expensive first, while the claimant still fits.
-    fn try_nodes(&mut self, claimant: PodId, mut victims: Vec<Victim>, allowances: &Allowances) -> Outcome {
+    fn try_nodes(&mut self, rights: &Rights, mut victims: Vec<Victim>, allowances: &Allowances) -> Outcome {
+        let claimant = rights.claimant;
         // The most expensive first: those with a budget to pass over, then by priority, then the older.
         victims.sort_by(|a, b| {
             let spent = |v: &Victim| v.budgets.iter().any(|budget| allowances.allowed[*budget] == 0);
@@ -225,7 +404,8 @@ impl World {
                     }
                 }
                 let cost = cover::cost(gone.iter(), allowances);
-                if best.as_ref().is_none_or(|(least, ..)| cost < *least) {
+                let set: Vec<_> = gone.iter().map(|v| (v.id, v.from)).collect();
+                if best.as_ref().is_none_or(|(least, ..)| cost < *least) && self.may_take(rights, &set) {
                     best = Some((cost, node, gone));
                 }
             }
@@ -253,8 +433,8 @@ impl World {
             let domain = self.topologies.domain(topology, node);
             if domain != crate::topology::NO_DOMAIN && marks[domain as usize] {
                 for near in self.topologies.members(topology, domain) {
-                    let objects = |pod: &&PodId| !self.shapes.get(self.pods.get(**pod).shape).holds.is_empty();
-                    found.extend(self.pods.on_node(*near).iter().filter(objects));
+                    let objects = |pod: &PodId| !self.shapes.get(self.pods.get(*pod).shape).holds.is_empty();
+                    found.extend(self.pods.on_node(*near).iter().map(|resident| resident.id).filter(objects));
                 }
             }
         }
@@ -270,11 +450,31 @@ impl World {
 
     fn is_open(&mut self, claimant: PodId, node: NodeId) -> bool {
         let question = self.question(claimant);
-        self.closed_by(&question, node).is_none()
+        self.closed_by(&question, node).is_none() && !self.is_refused(claimant)
+    }
+
+    /// Whether a quota of the pod's refuses it.
+    fn is_refused(&self, id: PodId) -> bool {
+        !self.refusals(id).is_empty()
+    }
+
+    /// Whether the node takes the pod once all who leave are gone.
+    pub fn takes_once_left(&mut self, id: PodId, node: NodeId) -> bool {
+        let leaving = self.leaving_pods();
+        if leaving.is_empty() {
+            return false;
+        }
+        let lifted = self.lift(&leaving);
+        let open = self.is_open(id, node);
+        self.put_back(lifted);
+        open
     }
 
     /// The best node that takes the claimant as things stand.
     fn open_node(&mut self, claimant: PodId) -> Option<NodeId> {
+        if self.is_refused(claimant) {
+            return None;
+        }
         let question = self.question(claimant);
         match self.scan(&question) {
             crate::place::Answer::Node(node) => Some(node),

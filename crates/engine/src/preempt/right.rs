@@ -1,11 +1,183 @@
-//! Who may evict whom. A policy answers this; nothing else in the search knows why.
+//! Who may evict whom, by what each claimant and victim is owed.
 
 use crate::decision::Rule;
-use crate::pods::Pod;
+use crate::fact::Amount;
+use crate::lookup::LookupMap;
+use crate::pods::PodId;
+use crate::quota::elastic::Standing;
+use crate::quota::{Ledger, QuotaId, Seniority, seniority};
+use crate::resources::ResourceId;
+use crate::world::World;
 
-/// The rule by which the claimant may evict the victim, if one gives the right to it.
-///
-/// Without quotas it is priority alone, and strictly lower: a pod that was evicted can never evict its evictor.
-pub(crate) fn to_evict(claimant: &Pod, victim: &Pod) -> Option<Rule> {
-    (victim.priority < claimant.priority).then_some(Rule::Priority)
+/// How far a quota may be drawn on.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Bound {
+    Min,
+    FairShare,
+}
+
+/// A right to evict a pod.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Right {
+    pub rule: Rule,
+    /// For a claim on what others hold beyond their due: the quota that is drawn on, and how far that may go.
+    pub from: Option<(QuotaId, Bound)>,
+}
+
+/// What a claimant may do, worked out once for a search.
+#[derive(Debug, Clone)]
+pub(crate) struct Rights {
+    pub claimant: PodId,
+    priority: i32,
+    charge: Vec<(ResourceId, Amount)>,
+    own: Vec<(QuotaId, Standing)>,
+    /// For quotas with pods: where their seniority passes min, among pods that are not leaving.
+    first_over: LookupMap<QuotaId, Option<Seniority>>,
+}
+
+impl World {
+    /// What a waiting pod may do to others.
+    pub fn rights(&self, claimant: PodId) -> Rights {
+        self.rights_by(claimant, Ledger::taken)
+    }
+
+    fn rights_by(&self, claimant: PodId, held: fn(&Ledger, ResourceId) -> i128) -> Rights {
+        let pod = self.pods.get(claimant);
+        let charge = self.shapes.get(pod.shape).charge.clone();
+        let own: Vec<(QuotaId, Standing)> =
+            pod.quotas.iter().map(|quota| (*quota, self.quotas.standing(*quota, &charge, held))).collect();
+        let mut rights = Rights { claimant, priority: pod.priority, charge, own, first_over: LookupMap::default() };
+        if !rights.own.is_empty() {
+            for (id, quota) in self.quotas.iter() {
+                let concerned = !quota.pods.is_empty() && self.is_over(&rights, id, Bound::Min, &|_| 0);
+                if concerned || rights.own.iter().any(|(own, _)| *own == id) {
+                    let first = self.quotas.first_over(id, &self.pods, &self.shapes, |pod| !pod.is_leaving());
+                    rights.first_over.insert(id, first.cloned());
+                }
+            }
+        }
+        rights
+    }
+
+    /// Whether a quota holds more than its due of something the claimant asks for, after `taken` of it are gone.
+    fn is_over(&self, rights: &Rights, id: QuotaId, bound: Bound, taken: &dyn Fn(ResourceId) -> i128) -> bool {
+        self.over(rights, id, bound, taken).next().is_some()
+    }
+
+    fn over<'a>(
+        &'a self,
+        rights: &'a Rights,
+        id: QuotaId,
+        bound: Bound,
+        taken: &'a dyn Fn(ResourceId) -> i128,
+    ) -> impl Iterator<Item = ResourceId> + 'a {
+        let quota = self.quotas.get(id);
+        let pool = self.quotas.pool(quota.policy.pool);
+        let asked = rights.charge.iter().map(|(resource, _)| *resource).filter(|r| pool.governs(*r));
+        asked.filter(move |r| {
+            let held = quota.ledger.used.get(*r) - quota.ledger.leaving.get(*r) - taken(*r);
+            held > match bound {
+                Bound::Min => quota.policy.min(*r),
+                Bound::FairShare => self.quotas.entitlement(id, *r),
+            }
+        })
+    }
+
+    /// Whether a pod is within its quota's min by seniority.
+    pub fn is_within(&self, rights: &Rights, victim: PodId, quota: QuotaId) -> bool {
+        match rights.first_over.get(&quota) {
+            None | Some(None) => true,
+            Some(Some(first)) => {
+                let pod = self.pods.get(victim);
+                seniority(victim, pod, &self.shapes.get(pod.shape).charge, &self.names) < *first
+            }
+        }
+    }
+
+    /// The right of the claimant to evict a pod, if it has one.
+    pub fn right(&self, rights: &Rights, victim: PodId) -> Option<Right> {
+        let pod = self.pods.get(victim);
+        let lower = pod.priority < rights.priority;
+        if rights.own.is_empty() {
+            return (pod.quotas.is_empty() && lower).then_some(Right { rule: Rule::Priority, from: None });
+        }
+        let right = rights.own.iter().find_map(|(own, standing)| {
+            if pod.quotas.contains(own) {
+                let right = Right { rule: Rule::OwnQuota, from: None };
+                return (lower && *standing != Standing::WithinMin).then_some(right);
+            }
+            let pool = self.quotas.get(*own).policy.pool;
+            let from = *pod.quotas.iter().find(|quota| self.quotas.get(**quota).policy.pool == pool)?;
+            let (rule, bound) = match standing {
+                Standing::WithinMin => (Rule::ElasticReclaim, Bound::Min),
+                Standing::WithinFairShare => (Rule::ElasticFairShare, Bound::FairShare),
+                Standing::Beyond => return None,
+            };
+            let charged = |resource: ResourceId| self.charges(victim, resource);
+            let gives = self.over(rights, from, bound, &|_| 0).any(charged);
+            gives.then_some(Right { rule, from: Some((from, bound)) })
+        })?;
+        let protects = |quota: &QuotaId| {
+            let own = rights.own.iter().any(|(own, _)| own == quota);
+            let fair = self.quotas.get(*quota).policy.fair;
+            !own && if fair {
+                self.is_within(rights, victim, *quota)
+            } else {
+                !self.is_over(rights, *quota, Bound::Min, &|_| 0)
+            }
+        };
+        (!pod.quotas.iter().any(protects)).then_some(right)
+    }
+
+    fn charges(&self, pod: PodId, resource: ResourceId) -> bool {
+        self.shapes.get(self.pods.get(pod).shape).charge.iter().any(|(r, amount)| *r == resource && *amount > 0)
+    }
+
+    /// Whether a set of victims leaves every quota it draws on with its due until the last one is taken: each must
+    /// find its quota still above it. The smallest are taken first, which is the order that allows most.
+    pub fn may_take(&self, rights: &Rights, victims: &[(PodId, Option<(QuotaId, Bound)>)]) -> bool {
+        let mut drawn: Vec<(QuotaId, Bound)> = victims.iter().filter_map(|(_, from)| *from).collect();
+        drawn.sort_unstable_by_key(|(quota, _)| *quota);
+        drawn.dedup();
+        drawn.iter().all(|(quota, bound)| {
+            let charge = |pod: PodId, resource: ResourceId| {
+                let shape = self.shapes.get(self.pods.get(pod).shape);
+                shape.charge.iter().find(|(r, _)| *r == resource).map_or(0, |(_, amount)| i128::from(*amount))
+            };
+            let size = |pod: &PodId| rights.charge.iter().map(|(r, _)| charge(*pod, *r)).collect::<Vec<_>>();
+            let mut pods: Vec<PodId> =
+                victims.iter().filter(|(_, from)| *from == Some((*quota, *bound))).map(|(pod, _)| *pod).collect();
+            pods.sort_by_cached_key(size);
+            (0..pods.len()).all(|taken| {
+                let gone = |resource: ResourceId| pods[..taken].iter().map(|pod| charge(*pod, resource)).sum::<i128>();
+                self.over(rights, *quota, *bound, &gone).any(|resource| charge(pods[taken], resource) > 0)
+            })
+        })
+    }
+
+    /// Whether a victim, if it came back as it is, could evict the claimant it goes for.
+    pub fn could_evict_back(&self, victim: PodId, claimant: PodId) -> bool {
+        let rights = self.rights_by(victim, Ledger::to_be_used);
+        let evictor = self.pods.get(claimant);
+        if rights.own.is_empty() {
+            return evictor.quotas.is_empty() && evictor.priority < rights.priority;
+        }
+        rights.own.iter().any(|(own, standing)| {
+            if evictor.quotas.contains(own) {
+                return evictor.priority < rights.priority && *standing != Standing::WithinMin;
+            }
+            let pool = self.quotas.get(*own).policy.pool;
+            let bound = match standing {
+                Standing::WithinMin => Bound::Min,
+                Standing::WithinFairShare => Bound::FairShare,
+                Standing::Beyond => return false,
+            };
+            let same_pool = |quota: &&QuotaId| self.quotas.get(**quota).policy.pool == pool;
+            evictor.quotas.iter().find(same_pool).is_some_and(|quota| {
+                // As if the claimant were there already, which its claim stands for.
+                let claimed = |r: ResourceId| -self.quotas.get(*quota).ledger.claimed.get(r);
+                self.over(&rights, *quota, bound, &claimed).any(|r| self.charges(claimant, r))
+            })
+        })
+    }
 }

@@ -77,7 +77,10 @@ pub fn run(arguments: BenchArguments) -> Result<Exit> {
             grouped(case.nodes().into()),
             grouped(case.pods().into())
         ));
-        all.push(median(case, rounds)?);
+        match median(case, rounds) {
+            Ok(figures) => all.push(figures),
+            Err(error) => return Ok(printer.bug(&format_args!("{error:#}"))),
+        }
     }
     let answer = answer(all, rounds);
     if printer.is_for_people() {
@@ -93,9 +96,9 @@ pub fn run(arguments: BenchArguments) -> Result<Exit> {
 /// What to run: everything, or placement at the sizes that were asked for.
 fn cases(nodes: &[u32], pods: Option<u32>, shapes: Option<u32>, quick: bool) -> Vec<Case> {
     let scale = |n: u32| if quick { n / 10 } else { n };
-    let shapes = shapes.unwrap_or(8);
     let pods_placed = pods.unwrap_or(scale(20_000));
-    let placement_only = !nodes.is_empty() || pods.is_some();
+    let placement_only = !nodes.is_empty() || pods.is_some() || shapes.is_some();
+    let shapes = shapes.unwrap_or(8);
     let sizes = if nodes.is_empty() { NODES.map(scale).to_vec() } else { nodes.to_vec() };
     let mut cases: Vec<Case> =
         sizes.iter().map(|nodes| Case::Plain { nodes: *nodes, pods: pods_placed, shapes }).collect();

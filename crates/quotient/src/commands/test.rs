@@ -89,8 +89,8 @@ fn load(paths: &[PathBuf]) -> Result<Vec<Scenario>, Vec<Problem>> {
     if problems.is_empty() { Ok(scenarios) } else { Err(problems) }
 }
 
-/// The file, or every YAML file in the folder and in folders below it that holds scenarios. A scenario may stand beside files
-/// that it applies, so that in a folder only files that name the kind are taken.
+/// The file, or every YAML file in the folder and in folders below it that holds scenarios. A scenario may stand beside
+/// files that it applies, so that in a folder only files that name the kind are taken.
 fn find(path: &Path, into: &mut Vec<PathBuf>) -> Result<(), Problem> {
     let before = into.len();
     if !path.is_dir() {

@@ -1,0 +1,212 @@
+//! Elastic quotas: a min that is owed, a max that is the limit, and a pool in which the rest is lent and borrowed.
+//!
+//! *Ceiling*: max, and what the pool's mins add up to. *Entitlement*: min; in a fair pool beyond it also a share of what others
+//! leave unused, in proportion to min.
+
+use crate::fact::{Amount, Limits, Name};
+use crate::quota::amounts::Sums;
+use crate::quota::fraction::mul_div;
+use crate::quota::share::Share;
+use crate::quota::{Ledger, LedgerId, QuotaId, Quotas, Refusal, Shortage};
+use crate::reason::{Code, Numbers};
+use crate::resources::{ResourceId, ResourceNames};
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub(crate) struct PoolId(pub u32);
+
+/// What an elastic quota says.
+#[derive(Debug, Clone)]
+pub(crate) struct Elastic {
+    pub pool: PoolId,
+    pub fair: bool,
+    pub namespaces: Vec<Name>,
+    pub min: Vec<(ResourceId, Amount)>,
+    pub max: Vec<(ResourceId, Amount)>,
+}
+
+impl Elastic {
+    pub fn empty(pool: PoolId, fair: bool) -> Self {
+        Elastic { pool, fair, namespaces: Vec::new(), min: Vec::new(), max: Vec::new() }
+    }
+
+    pub fn new(
+        pool: PoolId,
+        fair: bool,
+        namespaces: Vec<Name>,
+        min: &Limits,
+        max: &Limits,
+        names: &mut ResourceNames,
+    ) -> Self {
+        let mut compile = |limits: &Limits| limits.iter().map(|(name, amount)| (names.intern(name), *amount)).collect();
+        Elastic { pool, fair, namespaces, min: compile(min), max: compile(max) }
+    }
+
+    /// The min of a resource; 0 where it names none.
+    pub fn min(&self, resource: ResourceId) -> i128 {
+        self.min.iter().find(|(r, _)| *r == resource).map_or(0, |(_, amount)| i128::from(*amount))
+    }
+
+    fn max(&self, resource: ResourceId) -> Option<i128> {
+        self.max.iter().find(|(r, _)| *r == resource).map(|(_, amount)| i128::from(*amount))
+    }
+
+    /// The largest of used / min over what min names.
+    pub fn share(&self, ledger: &Ledger) -> Share {
+        let shares = self.min.iter().map(|(r, min)| Share::of(ledger.used.get(*r), i128::from(*min)));
+        shares.max().unwrap_or(Share::EVEN)
+    }
+}
+
+/// The quotas of one API group, added up.
+#[derive(Debug, Clone)]
+pub(crate) struct Pool {
+    pub group: Name,
+    pub ledger: Ledger,
+    /// Σ min, by resource.
+    pub min: Sums,
+    /// How many quotas name the resource in min: without one it is not governed.
+    named: Sums,
+    /// Σ max(0, min − used).
+    pub unused: Sums,
+}
+
+impl Pool {
+    pub fn new(group: Name) -> Self {
+        Pool { group, ledger: Ledger::default(), min: Sums::default(), named: Sums::default(), unused: Sums::default() }
+    }
+
+    pub fn governs(&self, resource: ResourceId) -> bool {
+        self.named.get(resource) > 0
+    }
+
+    /// The resources that the pool governs.
+    pub fn governed(&self) -> impl Iterator<Item = ResourceId> + '_ {
+        self.named.nonzero().map(|(resource, _)| resource)
+    }
+
+    /// Counts a quota in the sums (or no longer).
+    pub fn count(&mut self, quota: &Elastic, ledger: &Ledger, add: bool) {
+        let sign: i128 = if add { 1 } else { -1 };
+        for (resource, min) in &quota.min {
+            self.named.add(*resource, sign);
+            self.min.add(*resource, sign * i128::from(*min));
+            let unused = (i128::from(*min) - ledger.used.get(*resource)).max(0);
+            self.unused.add(*resource, sign * unused);
+        }
+        let sums = [
+            (&ledger.used, &mut self.ledger.used),
+            (&ledger.running, &mut self.ledger.running),
+            (&ledger.leaving, &mut self.ledger.leaving),
+            (&ledger.claimed, &mut self.ledger.claimed),
+        ];
+        for (from, to) in sums {
+            for (resource, amount) in from.nonzero() {
+                to.add(resource, sign * amount);
+            }
+        }
+    }
+}
+
+/// How a claimant stands in one of its quotas.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Standing {
+    /// With what it asks for, its quota stays within min.
+    WithinMin,
+    /// Beyond min, but within its fair share of what others leave unused.
+    WithinFairShare,
+    Beyond,
+}
+
+impl Quotas {
+    /// ⌊unused of the pool × min / Σ min⌋: what a quota of a fair pool is owed beyond min.
+    pub fn guaranteed_over_quota(&self, id: QuotaId, resource: ResourceId) -> i128 {
+        let policy = &self.get(id).policy;
+        let pool = self.pool(policy.pool);
+        let total = pool.min.get(resource);
+        if !policy.fair || total <= 0 {
+            return 0;
+        }
+        mul_div(pool.unused.get(resource), policy.min(resource).max(0), total)
+    }
+
+    /// What a quota is entitled to of a governed resource.
+    pub fn entitlement(&self, id: QuotaId, resource: ResourceId) -> i128 {
+        self.get(id).policy.min(resource) + self.guaranteed_over_quota(id, resource)
+    }
+
+    /// How a pod with this charge stands in a quota, by the governed resources it asks for.
+    ///
+    /// `held` says which of what its ledger has is to be counted.
+    pub fn standing(
+        &self,
+        id: QuotaId,
+        charge: &[(ResourceId, Amount)],
+        held: fn(&Ledger, ResourceId) -> i128,
+    ) -> Standing {
+        let quota = self.get(id);
+        let pool = self.pool(quota.policy.pool);
+        let within = |bound: &dyn Fn(ResourceId) -> i128| {
+            let mut governed = charge.iter().filter(|(resource, _)| pool.governs(*resource));
+            governed.all(|(r, amount)| held(&quota.ledger, *r) + i128::from(*amount) <= bound(*r))
+        };
+        if within(&|resource| quota.policy.min(resource)) {
+            Standing::WithinMin
+        } else if quota.policy.fair && within(&|resource| self.entitlement(id, resource)) {
+            Standing::WithinFairShare
+        } else {
+            Standing::Beyond
+        }
+    }
+
+    pub(super) fn refused_by(
+        &self,
+        id: QuotaId,
+        charge: &[(ResourceId, Amount)],
+        names: &ResourceNames,
+    ) -> Vec<Refusal> {
+        let quota = self.get(id);
+        let pool = self.pool(quota.policy.pool);
+        let mut refusals = Vec::new();
+        let mut refuse = |code: Code, resource: ResourceId, used: i128, requested: Amount, limit: i128| {
+            let requested = i128::from(requested);
+            if used + requested > limit {
+                let numbers = Numbers { resource: names.name(resource).clone(), used, requested, limit };
+                refusals.push(Refusal { code, quota: id, resource, numbers });
+            }
+        };
+        for (resource, amount) in charge {
+            if let Some(max) = quota.policy.max(*resource) {
+                refuse(Code::QuotaMaxExceeded, *resource, quota.ledger.taken(*resource), *amount, max);
+            }
+        }
+        for (resource, amount) in charge {
+            if pool.governs(*resource) {
+                let (used, limit) = (pool.ledger.taken(*resource), pool.min.get(*resource));
+                refuse(Code::PoolExhausted, *resource, used, *amount, limit);
+            }
+        }
+        refusals
+    }
+
+    pub(super) fn short_in(&self, id: QuotaId, charge: &[(ResourceId, Amount)]) -> Vec<Shortage> {
+        let quota = self.get(id);
+        let pool = self.pool(quota.policy.pool);
+        let mut shortages = Vec::new();
+        let mut note = |ledger: LedgerId, resource: ResourceId, amount: i128| {
+            if amount > 0 {
+                shortages.push(Shortage { ledger, resource, amount });
+            }
+        };
+        for (resource, amount) in charge {
+            let amount = i128::from(*amount);
+            if let Some(max) = quota.policy.max(*resource) {
+                note(LedgerId::Quota(id), *resource, quota.ledger.to_be_used(*resource) + amount - max);
+            }
+            if pool.governs(*resource) {
+                let over = pool.ledger.to_be_used(*resource) + amount - pool.min.get(*resource);
+                note(LedgerId::Pool(quota.policy.pool), *resource, over);
+            }
+        }
+        shortages
+    }
+}
