@@ -777,7 +777,8 @@ impl Engine {
         if let Some(claim) = claim {
             let mut victims = self.victims_still_leaving(&pod);
             if victims.is_empty() && self.world.takes_once_left(id, claim.node) {
-                victims = self.leaving_on(claim.node);
+                self.counts_on_leaving = true;
+                victims = self.leaving_near(claim.node);
             }
             if !victims.is_empty() {
                 self.wait_for_company(&pod, &question);
@@ -836,13 +837,14 @@ impl Engine {
         victims
     }
 
-    /// The pods that are leaving a node.
-    fn leaving_on(&self, node: NodeId) -> Vec<(PodKey, Option<Created>)> {
-        let pods = self.world.pods.on_node(node).iter().map(|resident| self.world.pods.get(resident.id));
-        let mut leaving: Vec<_> =
-            pods.filter(|pod| pod.is_leaving()).map(|pod| (pod.key(), pod.leaving_since)).collect();
-        leaving.sort();
-        leaving
+    /// The pods that are leaving a node, or, where none is, those that leave others: what keeps a pod out may be elsewhere.
+    fn leaving_near(&self, node: NodeId) -> Vec<(PodKey, Option<Created>)> {
+        let leaving = self.world.leaving_pods().into_iter().map(|id| self.world.pods.get(id));
+        let (here, elsewhere): (Vec<&Pod>, Vec<&Pod>) = leaving.partition(|pod| pod.node() == Some(node));
+        let nearest = if here.is_empty() { elsewhere } else { here };
+        let mut nearest: Vec<_> = nearest.into_iter().map(|pod| (pod.key(), pod.leaving_since)).collect();
+        nearest.sort();
+        nearest
     }
 
     fn rests(&mut self, pod: &Pod, question: &Question, obstacle: &Obstacle, leaving: bool) -> Turn {

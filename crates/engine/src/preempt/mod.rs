@@ -308,7 +308,7 @@ impl World {
         node
     }
 
-    fn leaving_pods(&self) -> Vec<PodId> {
+    pub fn leaving_pods(&self) -> Vec<PodId> {
         let leaves =
             |pod: &crate::pods::Pod| pod.is_leaving() && pod.node().is_some_and(|node| self.nodes.is_present(node));
         self.pods.placed().filter(|(_, pod)| leaves(pod)).map(|(id, _)| id).collect()

@@ -71,7 +71,9 @@ impl World {
             self.bind(pod, node, acts);
             return Turn::Acted;
         }
-        if claim.is_some() && claims::awaits_victims(self, pod) {
+        if let Some(claim) = &claim
+            && (claims::awaits_victims(self, pod) || claims::opens_once_left(self, pod, &self.nodes[&claim.node]))
+        {
             return Turn::Held(Code::AwaitingVictims);
         }
         if claim.as_ref().is_some_and(|claim| claim.kind == ClaimKind::Preemption) {
