@@ -11,6 +11,7 @@
 
 mod budget;
 mod classes;
+pub(crate) mod elastic;
 mod metadata;
 mod pod;
 mod pod_overhead;
@@ -25,6 +26,7 @@ use std::cell::RefCell;
 use serde_json::Value;
 
 use crate::cursor::{Cursor, Notes};
+use crate::gpu_memory::WHOLE_GPU_GB;
 use crate::object::{ObjectKey, key_of};
 
 /// What is asked for.
@@ -51,6 +53,10 @@ pub trait View {
     fn get(&self, key: &ObjectKey) -> Option<&Value>;
     /// All objects of a kind, of one namespace or of all, in an order that does not change.
     fn list(&self, group: &str, kind: &str, namespace: Option<&str>) -> Vec<&Value>;
+    /// What a whole NVIDIA GPU counts in gigabytes of GPU memory.
+    fn whole_gpu_gb(&self) -> u32 {
+        WHOLE_GPU_GB
+    }
 }
 
 /// The object as it enters the cluster.
@@ -153,6 +159,11 @@ static RULES: &[Rules] = &[
     checked("scheduling.k8s.io", "PriorityClass", &[classes::check_priority]),
     checked("node.k8s.io", "RuntimeClass", &[classes::check_runtime]),
     checked("storage.k8s.io", "StorageClass", &[storage::check_class]),
+    checked("scheduling.x-k8s.io", "ElasticQuota", &[elastic::check_plain]),
+    checked("nos.nebuly.com", "ElasticQuota", &[elastic::check_plain]),
+    checked("n8s.nebuly.ai", "ElasticQuota", &[elastic::check_plain]),
+    checked("nos.nebuly.com", "CompositeElasticQuota", &[elastic::check_composite]),
+    checked("n8s.nebuly.ai", "CompositeElasticQuota", &[elastic::check_composite]),
 ];
 
 /// Applies defaults and checks, in that order. The object comes back as it is to be stored.

@@ -10,6 +10,8 @@ pub mod admission;
 mod budget;
 pub mod config;
 mod cursor;
+pub mod elastic;
+pub mod gpu_memory;
 mod intern;
 pub mod kinds;
 mod node;

@@ -31,19 +31,21 @@ fn claimant_of(message: &str) -> Option<PodKey> {
     (is_name(namespace) && is_name(name)).then(|| PodKey { namespace: namespace.into(), name: name.into() })
 }
 
-/// What there is to tell about a pod. `ours` says whether a scheduler's name is ours.
+/// What there is to tell about a pod. `ours` says whether a scheduler's name is ours, `whole_gpu_gb` what a whole GPU
+/// counts in gigabytes.
 pub(crate) fn pod(
     root: &Cursor<'_, '_>,
     notes: &Notes,
     key: &ObjectKey,
     ours: impl Fn(&str) -> bool,
+    whole_gpu_gb: u32,
     interner: &mut Interner,
 ) -> PodFact {
     let (metadata, spec, status) = (root.field("metadata"), root.field("spec"), root.field("status"));
     let namespace = interner.name(key.namespace.as_deref().unwrap_or_default());
     let labels = labels(&metadata.field("labels"), interner);
     let own = affinity::Own { namespace: &namespace, labels: &labels };
-    let pod_spec = pod_spec(&spec, &key.name, &own, interner);
+    let pod_spec = pod_spec(&spec, &key.name, &own, whole_gpu_gb, interner);
     let node = spec.field("nodeName").non_empty_str().map(|name| interner.name(name));
     let phase = phase(&status.field("phase"), node.is_some());
     let gates =
@@ -82,9 +84,16 @@ fn note_message(note: &crate::cursor::Note) -> String {
 }
 
 /// The spec of a pod named `name`.
-fn pod_spec(spec: &Cursor<'_, '_>, name: &str, own: &affinity::Own<'_>, interner: &mut Interner) -> PodSpec {
+fn pod_spec(
+    spec: &Cursor<'_, '_>,
+    name: &str,
+    own: &affinity::Own<'_>,
+    whole_gpu_gb: u32,
+    interner: &mut Interner,
+) -> PodSpec {
     let (requests, assumed) = requests::requests(spec, interner);
-    PodSpec { requests, assumed, ..placement(spec, name, own, interner) }
+    let derived = requests::derived(spec, &requests, whole_gpu_gb, interner);
+    PodSpec { requests, assumed, derived, ..placement(spec, name, own, interner) }
 }
 
 /// Everything of a spec but what the pod asks for.

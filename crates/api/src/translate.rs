@@ -5,6 +5,8 @@ use quotient_engine::fact::{Name, PodKey, SelectorFact};
 use serde_json::Value;
 
 use crate::cursor::{Cursor, Notes};
+use crate::elastic::{self, pools};
+use crate::gpu_memory::WHOLE_GPU_GB;
 use crate::intern::Interner;
 use crate::object::{ObjectKey, key_of};
 use crate::problem::Problem;
@@ -19,11 +21,13 @@ pub struct TranslatorSettings {
     /// Whether pods without spread constraints are spread by the Services and controllers that select
     /// them, as Kubernetes does by default.
     pub default_topology: bool,
+    /// What a whole NVIDIA GPU counts in gigabytes of GPU memory.
+    pub whole_gpu_gb: u32,
 }
 
 impl Default for TranslatorSettings {
     fn default() -> Self {
-        TranslatorSettings { scheduler_names: None, default_topology: true }
+        TranslatorSettings { scheduler_names: None, default_topology: true, whole_gpu_gb: WHOLE_GPU_GB }
     }
 }
 
@@ -32,19 +36,24 @@ impl Default for TranslatorSettings {
 pub struct Translation {
     pub facts: Vec<Fact>,
     pub problems: Vec<Problem>,
+    /// All that is wrong with other objects now, for those about which that may have changed: two quotas that claim one
+    /// namespace depend on each other.
+    pub elsewhere: Vec<(ObjectKey, Vec<Problem>)>,
 }
 
-/// Turns objects into facts. It remembers nothing about objects but equal parts it can share.
+/// Turns objects into facts. It remembers nothing about objects but equal parts it can share, and the elastic quotas:
+/// what one of them means depends on which others there are.
 #[derive(Debug, Default)]
 pub struct Translator {
     settings: TranslatorSettings,
     interner: Interner,
+    pools: pools::Pools,
 }
 
 impl Translator {
     /// A translator with these settings.
     pub fn new(settings: TranslatorSettings) -> Self {
-        Translator { settings, interner: Interner::default() }
+        Translator { settings, interner: Interner::default(), pools: pools::Pools::default() }
     }
 
     /// What there is to tell about an object that was seen, new or changed. Objects of kinds that mean
@@ -52,28 +61,35 @@ impl Translator {
     pub fn upsert(&mut self, object: &Value) -> Translation {
         let key = match key_of(object) {
             Ok(key) => key,
-            Err(problem) => return Translation { facts: Vec::new(), problems: vec![problem] },
+            Err(problem) => return Translation { problems: vec![problem], ..Translation::default() },
         };
         let notes = Notes::default();
-        let facts = self.seen(&key, &Cursor::root(object, &notes), &notes).into_iter().collect();
-        let problems = notes.into_vec().into_iter().map(|note| Problem::from(note).of_object(&key)).collect();
-        Translation { facts, problems }
+        let root = Cursor::root(object, &notes);
+        if elastic::is_elastic(&key) {
+            let declared = elastic::declared(&root, &key, &mut self.interner);
+            return translation(&key, self.pools.seen(&key, declared, problems(notes, &key)));
+        }
+        let facts = self.seen(&key, &root, &notes).into_iter().collect();
+        Translation { facts, problems: problems(notes, &key), ..Translation::default() }
     }
 
     /// What there is to tell about an object that is gone.
     pub fn remove(&mut self, key: &ObjectKey) -> Translation {
-        Translation { facts: self.gone(key).into_iter().collect(), problems: Vec::new() }
+        if elastic::is_elastic(key) {
+            return translation(key, self.pools.gone(key));
+        }
+        Translation { facts: self.gone(key).into_iter().collect(), ..Translation::default() }
     }
 
     fn seen(&mut self, key: &ObjectKey, root: &Cursor<'_, '_>, notes: &Notes) -> Option<Fact> {
-        let Translator { settings, interner } = self;
+        let Translator { settings, interner, pools: _ } = self;
         let name = &key.name;
         let fact = match (key.group, key.kind) {
             ("", "Pod") => {
                 let ours = |scheduler: &str| {
                     settings.scheduler_names.as_ref().is_none_or(|names| names.iter().any(|name| name == scheduler))
                 };
-                Fact::Pod(pod::pod(root, notes, key, ours, interner))
+                Fact::Pod(pod::pod(root, notes, key, ours, settings.whole_gpu_gb, interner))
             }
             ("", "Node") => Fact::Node(node::node(root, name, interner)),
             ("", "Namespace") => {
@@ -124,6 +140,17 @@ impl Translator {
         };
         Some(fact)
     }
+}
+
+/// What was noted, as problems of the object.
+fn problems(notes: Notes, key: &ObjectKey) -> Vec<Problem> {
+    notes.into_vec().into_iter().map(|note| Problem::from(note).of_object(key)).collect()
+}
+
+/// What a change of the elastic quota `key` means.
+fn translation(key: &ObjectKey, outcome: pools::Outcome) -> Translation {
+    let pools::Outcome { facts, mut problems } = outcome;
+    Translation { facts, problems: problems.remove(key).unwrap_or_default(), elsewhere: problems.into_iter().collect() }
 }
 
 /// Whether objects of a kind name a set of pods that is spread by default.

@@ -13,7 +13,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use quotient_api::{
-    Configuration, ObjectKey, Problem, Translation, Translator, TranslatorSettings, preemption_message, time,
+    Configuration, ObjectKey, Problem, Translation, Translator, TranslatorSettings, elastic, kinds, preemption_message,
+    time,
 };
 use quotient_engine::fact::{Name, PodKey};
 use quotient_engine::{Budget, ClaimBinding, Code, Decision, Engine, Fact, Reason, Settings, Tick};
@@ -89,8 +90,8 @@ impl Cluster {
     pub fn new(setup: Setup) -> Self {
         let (engine, translator) = (engine(&setup), translator(&setup));
         Cluster {
+            server: Server::new(&setup.configuration),
             setup,
-            server: Server::default(),
             controllers: Controllers::default(),
             translator,
             engine,
@@ -203,7 +204,7 @@ impl Cluster {
             self.run_controllers(&mut rounds)?;
             self.tell_engine();
             let more = self.decide()?;
-            if !more && !self.store().has_changes() && !self.controllers.have_work() {
+            if !more && !self.store().has_changes() && !self.controllers.have_work() && !self.write_quota_status() {
                 return Ok(());
             }
             self.count_round(&mut rounds)?;
@@ -275,11 +276,17 @@ impl Cluster {
                     None => continue,
                 },
             };
-            let Translation { facts, problems } = translation;
+            let Translation { facts, problems, elsewhere } = translation;
             for fact in facts {
                 self.engine.observe(now, fact);
             }
-            self.note_problems(&change, problems);
+            self.note_problems(change.key(), problems);
+            for (key, problems) in elsewhere {
+                // What goes with this very change is not worth a word.
+                if self.store().contains(&key) {
+                    self.note_problems(&key, problems);
+                }
+            }
             if let Change::Seen(key) = &change
                 && self.server.store().get(key).is_some_and(|pod| !server::is_leaving(pod))
             {
@@ -289,8 +296,7 @@ impl Cluster {
     }
 
     /// Keeps what is wrong with an object; what was said of it before is not said again.
-    fn note_problems(&mut self, change: &Change, problems: Vec<Problem>) {
-        let key = change.key();
+    fn note_problems(&mut self, key: &ObjectKey, problems: Vec<Problem>) {
         if problems.is_empty() {
             self.problems.remove(key);
             return;
@@ -358,6 +364,29 @@ impl Cluster {
         }
     }
 
+    /// Writes what each quota's pods hold into its status, and says whether anything changed. The engine is not told of
+    /// statuses, so that this changes no decision.
+    fn write_quota_status(&mut self) -> bool {
+        let reports = self.engine.quotas();
+        let reports: BTreeMap<ObjectKey, &quotient_engine::QuotaReport> =
+            reports.iter().filter_map(|report| Some((elastic::object_key(&report.key)?, report))).collect();
+        let mut statuses = Vec::new();
+        for kind in kinds::KINDS.iter().filter(|kind| matches!(kind.kind, elastic::PLAIN | elastic::COMPOSITE)) {
+            let objects = self.store().of_kind(kind.group, kind.kind, None).filter(|(key, _)| elastic::is_elastic(key));
+            statuses.extend(objects.map(|(key, object)| {
+                (key.clone(), elastic::status::status(object, reports.get(key).copied()))
+            }));
+        }
+        let write = |(key, fields): (ObjectKey, Vec<(&'static str, Value)>)| {
+            self.server.amend(&key, |object| {
+                for (name, value) in fields {
+                    field::put(object, &["status", name], value);
+                }
+            })
+        };
+        statuses.into_iter().map(write).fold(false, |changed, this| changed || this)
+    }
+
     /// The pod's key, if it is still the one that was decided about.
     fn same_pod(&self, pod: &PodKey, uid: &Name) -> Option<ObjectKey> {
         let key = ObjectKey::pod(&pod.namespace, &pod.name);
@@ -413,7 +442,11 @@ impl Cluster {
             ];
             field::set_condition(pod, "DisruptionTarget", &fields);
         });
-        self.server.event(&key, "Normal", "Preempted", &evicted.message);
+        let event = match claimant {
+            Some(claimant) => format!("Preempted by {claimant} ({}): {}", evicted.rule, evicted.message),
+            None => format!("Evicted ({}): {}", evicted.rule, evicted.message),
+        };
+        self.server.event(&key, "Normal", "Preempted", &event);
         let owner = self.store().get(&key).and_then(|pod| field::controller(pod));
         if owner.is_none_or(|owner| !self.store().contains(&owner)) {
             self.lost.insert(key.clone());
@@ -447,6 +480,7 @@ impl Cluster {
 
     /// All pods, by namespace and name; those that were evicted and have nobody to make them anew too.
     pub fn pods(&self) -> Vec<PodReport> {
+        let names = QuotaNames::of(&self.engine.quotas());
         let mut pods: BTreeMap<&ObjectKey, PodReport> = BTreeMap::new();
         for key in &self.lost {
             pods.insert(key, pod_report(key, PodPhase::Evicted));
@@ -463,14 +497,37 @@ impl Cluster {
                 PodPhase::Pending => self.reason(key).map(|reason| ReasonReport::from(&*reason)),
                 _ => None,
             };
-            pods.insert(key, PodReport { node, reason, ..pod_report(key, phase) });
+            let pod = PodKey { namespace: key.namespace.clone().unwrap_or_default(), name: key.name.clone() };
+            let quotas = self.engine.quotas_of(&pod);
+            let quotas = quotas.iter().filter_map(elastic::object_key).map(|key| names.shown(&key)).collect();
+            let capacity = self.engine.capacity(&pod).map(|(_, capacity)| capacity.name().to_string());
+            pods.insert(key, PodReport { node, reason, quotas, capacity, ..pod_report(key, phase) });
         }
         pods.into_values().collect()
     }
 
-    /// All quotas, by namespace and name. There is no kind of quota yet.
+    /// All quotas, by namespace and name.
     pub fn quotas(&self) -> Vec<QuotaReport> {
-        Vec::new()
+        self.keyed_quotas().into_iter().map(|(_, report)| report).collect()
+    }
+
+    /// All quotas with their keys, by namespace and name.
+    pub(crate) fn keyed_quotas(&self) -> Vec<(ObjectKey, QuotaReport)> {
+        let reports = self.engine.quotas();
+        let names = QuotaNames::of(&reports);
+        let mut quotas: Vec<(ObjectKey, QuotaReport)> = reports
+            .iter()
+            .filter_map(|report| {
+                let key = elastic::object_key(&report.key)?;
+                let parent = report.parent.as_ref().and_then(elastic::object_key).map(|parent| names.shown(&parent));
+                let shown = names.shown(&key);
+                Some((key, QuotaReport { object: shown, parent, ..QuotaReport::from(report) }))
+            })
+            .collect();
+        quotas.sort_by(|(a, _), (b, _)| {
+            (&a.namespace, &a.name, a.kind, a.group).cmp(&(&b.namespace, &b.name, b.kind, b.group))
+        });
+        quotas
     }
 
     /// All nodes, by name.
@@ -486,6 +543,24 @@ impl Cluster {
 struct Rounds {
     done: usize,
     limit: usize,
+}
+
+/// What quotas are called in reports: with their group where another quota has the same kind and name.
+struct QuotaNames {
+    ambiguous: BTreeSet<String>,
+}
+
+impl QuotaNames {
+    fn of(quotas: &[quotient_engine::QuotaReport]) -> Self {
+        let mut seen = BTreeSet::new();
+        let ambiguous = quotas.iter().map(|quota| quota.key.to_string()).filter(|name| !seen.insert(name.clone()));
+        QuotaNames { ambiguous: ambiguous.collect() }
+    }
+
+    fn shown(&self, key: &ObjectKey) -> String {
+        let name = key.to_string();
+        if self.ambiguous.contains(&name) { key.qualified() } else { name }
+    }
 }
 
 /// How a pod can end.
@@ -514,7 +589,8 @@ fn engine(setup: &Setup) -> Engine {
 
 fn translator(setup: &Setup) -> Translator {
     let scheduler_names = setup.scheduler_names.clone();
-    Translator::new(TranslatorSettings { scheduler_names, ..TranslatorSettings::default() })
+    let whole_gpu_gb = setup.configuration.nvidia_gpu_resource_memory_gb;
+    Translator::new(TranslatorSettings { scheduler_names, whole_gpu_gb, ..TranslatorSettings::default() })
 }
 
 /// Whether a pod is on a node, and neither ended nor leaving.

@@ -4,6 +4,7 @@
 //! queue, and each is then compared with how it should be, whatever happened before. They see
 //! objects only, never the engine.
 
+mod composite_quota;
 mod daemonset;
 mod deployment;
 mod disruption;
@@ -17,7 +18,7 @@ pub mod volume;
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use quotient_api::{ObjectKey, Translator, TranslatorSettings, kinds};
+use quotient_api::{ObjectKey, Translator, TranslatorSettings, elastic, kinds};
 use quotient_engine::Fact;
 use serde_json::Value;
 
@@ -71,6 +72,7 @@ impl Controllers {
                 concerns("policy", "PodDisruptionBudget", namespace);
             }
             ("", "Node") => concerns("apps", "DaemonSet", None),
+            (group @ ("nos.nebuly.com" | "n8s.nebuly.ai"), elastic::PLAIN) => concerns(group, elastic::COMPOSITE, None),
             ("", "PersistentVolume") | ("storage.k8s.io", "StorageClass") => {
                 concerns("", "PersistentVolumeClaim", None);
             }
@@ -113,6 +115,7 @@ impl Controllers {
             ("", "PersistentVolumeClaim") => volume::reconcile_claim(self, server, key, &object),
             ("", "PersistentVolume") => volume::reconcile_volume(server, key, &object),
             ("", "Node") => node::reconcile(server, key, &object),
+            (_, elastic::COMPOSITE) => composite_quota::reconcile(server, key, &object),
             _ => {}
         }
     }

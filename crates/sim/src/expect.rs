@@ -148,10 +148,11 @@ impl Expect {
         if self.quotas.is_empty() {
             return Vec::new();
         }
-        let known = cluster.quotas();
+        let known = cluster.keyed_quotas();
         let check = |(target, expected): &(Target, Vec<AmountsExpect>)| {
             let what = format!("quotas {}", target.text);
-            let found: Vec<&QuotaReport> = known.iter().filter(|quota| means(target, &quota.object)).collect();
+            let found: Vec<&QuotaReport> =
+                known.iter().filter(|(key, _)| target.keys.contains(key)).map(|(_, quota)| quota).collect();
             match found[..] {
                 [quota] => check_amounts(&what, expected, |field| quota.amounts(field)),
                 [] => vec![failure(what, "a quota that is known", "no quota of that name".to_string())],
@@ -178,12 +179,6 @@ impl Expect {
         };
         self.nodes.iter().flat_map(check).collect()
     }
-}
-
-/// Whether an object's name in a report is one that the target may mean. Quotas of two groups that have the
-/// same kind and name are reported with their group.
-fn means(target: &Target, object: &str) -> bool {
-    target.keys.iter().any(|key| key.to_string() == object || key.qualified() == object)
 }
 
 fn failure(expectation: impl Into<String>, expected: impl Into<String>, found: String) -> Failure {

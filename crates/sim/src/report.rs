@@ -4,6 +4,7 @@
 
 use std::collections::BTreeMap;
 
+use quotient_engine::fact::Name;
 use quotient_engine::quantity::canonical;
 use quotient_engine::{NodeReport, Reason};
 use serde::Serialize;
@@ -138,6 +139,43 @@ pub struct QuotaReport {
     pub runtime: Quantities,
     pub borrowed: Quantities,
     pub lent: Quantities,
+}
+
+impl From<&quotient_engine::QuotaReport> for QuotaReport {
+    /// The object and its parent are named as the engine names them, without their groups.
+    fn from(quota: &quotient_engine::QuotaReport) -> Self {
+        let quotient_engine::QuotaReport {
+            key,
+            policy,
+            parent,
+            tree,
+            min,
+            max,
+            used,
+            used_running: _,
+            entitlement,
+            runtime,
+            borrowed,
+            lent,
+        } = quota;
+        QuotaReport {
+            object: key.to_string(),
+            policy: (*policy).to_string(),
+            parent: parent.as_ref().map(ToString::to_string),
+            tree: tree.as_ref().map(ToString::to_string),
+            min: quantities(min),
+            max: quantities(max),
+            used: quantities(used),
+            entitlement: quantities(entitlement),
+            runtime: quantities(runtime),
+            borrowed: quantities(borrowed),
+            lent: quantities(lent),
+        }
+    }
+}
+
+fn quantities(amounts: &[(Name, i128)]) -> Quantities {
+    amounts.iter().map(|(name, amount)| (name.to_string(), canonical(name, *amount))).collect()
 }
 
 impl QuotaReport {

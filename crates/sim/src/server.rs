@@ -7,7 +7,7 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use quotient_api::{ObjectKey, Operation, Problem, Request, admit, key_of, kinds, time};
+use quotient_api::{Configuration, ObjectKey, Operation, Problem, Request, View, admit, key_of, kinds, time};
 use quotient_engine::fact::Name;
 use serde_json::{Value, json};
 
@@ -62,9 +62,36 @@ pub struct Server {
     departures: BTreeMap<(i64, u64), Departure>,
     rejected: Vec<Rejected>,
     warnings: Vec<Problem>,
+    /// What a whole GPU counts in gigabytes, where it is configured.
+    whole_gpu_gb: Option<u32>,
+}
+
+/// What admission may ask: the objects, and what is configured.
+struct Admitting<'a> {
+    store: &'a Store,
+    whole_gpu_gb: Option<u32>,
+}
+
+impl View for Admitting<'_> {
+    fn get(&self, key: &ObjectKey) -> Option<&Value> {
+        View::get(self.store, key)
+    }
+
+    fn list(&self, group: &str, kind: &str, namespace: Option<&str>) -> Vec<&Value> {
+        self.store.list(group, kind, namespace)
+    }
+
+    fn whole_gpu_gb(&self) -> u32 {
+        self.whole_gpu_gb.unwrap_or_else(|| self.store.whole_gpu_gb())
+    }
 }
 
 impl Server {
+    /// A server without objects, in a cluster with this configuration.
+    pub fn new(configuration: &Configuration) -> Self {
+        Server { whole_gpu_gb: Some(configuration.nvidia_gpu_resource_memory_gb), ..Server::default() }
+    }
+
     /// The objects as they are.
     pub fn store(&self) -> &Store {
         &self.store
@@ -207,7 +234,8 @@ impl Server {
         object: Value,
         old: Option<&Value>,
     ) -> Result<Value, Refusal> {
-        match admit(Request { operation, object, old }, &self.store) {
+        let view = Admitting { store: &self.store, whole_gpu_gb: self.whole_gpu_gb };
+        match admit(Request { operation, object, old }, &view) {
             Ok(admitted) => {
                 let warn = |message| Problem::new(message).of_object(key);
                 self.warnings.extend(admitted.warnings.into_iter().map(warn));

@@ -59,7 +59,7 @@ pub(super) fn check_labels(labels: &Cursor<'_, '_>) {
     }
 }
 
-fn is_subdomain(text: &str) -> bool {
+pub(super) fn is_subdomain(text: &str) -> bool {
     let is_part = |part: &str| {
         let inner = part.bytes().all(|b| b.is_ascii_lowercase() || b.is_ascii_digit() || b == b'-');
         inner && !part.is_empty() && !part.starts_with('-') && !part.ends_with('-')

@@ -10,6 +10,7 @@ use std::collections::BTreeMap;
 use quotient_engine::fact::{Amount, Amounts, CPU, MEMORY, PODS};
 
 use crate::cursor::Cursor;
+use crate::gpu_memory::{GPU_MEMORY, gigabytes};
 use crate::intern::Interner;
 
 /// What a container that asks for no cpu is taken to use, for scoring: 100m.
@@ -40,11 +41,7 @@ pub(crate) fn requests(spec: &Cursor<'_, '_>, interner: &mut Interner) -> (Amoun
         init.iter().map(|(sidecar, sums)| (*sidecar, with_assumed(sums.clone()))).collect();
     let assumed = total(&assumed_containers, &assumed_init);
 
-    let fit = |resource: &str, amount: i128| {
-        Amount::try_from(amount)
-            .map_err(|_| spec.note(format!("asks for {amount} of {resource} in total, more than can be counted")))
-            .unwrap_or(Amount::MAX)
-    };
+    let fit = |resource: &str, amount: i128| fit(spec, resource, amount);
     let assumed_of = |resource: &str| assumed.get(resource).copied().unwrap_or(0);
     let assumed = (fit(CPU, assumed_of(CPU)), fit(MEMORY, assumed_of(MEMORY)));
     let requests = exact
@@ -53,6 +50,24 @@ pub(crate) fn requests(spec: &Cursor<'_, '_>, interner: &mut Interner) -> (Amoun
         .map(|(resource, amount)| (interner.name(&resource), fit(&resource, amount)))
         .collect();
     (requests, assumed)
+}
+
+/// An amount that is counted in 64 bits. What does not fit is noted.
+fn fit(spec: &Cursor<'_, '_>, resource: &str, amount: i128) -> Amount {
+    Amount::try_from(amount)
+        .map_err(|_| spec.note(format!("asks for {amount} of {resource} in total, more than can be counted")))
+        .unwrap_or(Amount::MAX)
+}
+
+/// What quotas charge a pod with these requests for, beyond the requests: its GPU memory, under each name it has.
+pub(crate) fn derived(
+    spec: &Cursor<'_, '_>,
+    requests: &Amounts,
+    whole_gpu_gb: u32,
+    interner: &mut Interner,
+) -> Amounts {
+    let gigabytes = gigabytes(requests.iter().map(|(name, amount)| (&**name, i128::from(*amount))), whole_gpu_gb);
+    GPU_MEMORY.map(|name| (interner.name(name), fit(spec, name, gigabytes))).into_iter().collect()
 }
 
 /// Whether an init container keeps running beside the containers.

@@ -1,0 +1,185 @@
+//! Elastic quotas: amounts that make sense, and one quota for a namespace.
+//!
+//! What an update leaves as it was is not held against it, so that a quota that got in by another way can be mended.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use quotient_engine::quantity::{Quantity, canonical};
+use serde_json::Value;
+
+use super::metadata::{is_label_key, is_subdomain};
+use super::{Context, Operation};
+use crate::cursor::{Cursor, Notes};
+use crate::elastic::takeover::namespaces;
+use crate::elastic::{COMPOSITE, PLAIN};
+use crate::gpu_memory::{GPU_MEMORY, gigabytes};
+use crate::object::key_of;
+
+/// Checks an ElasticQuota.
+pub(super) fn check_plain(root: &Cursor<'_, '_>, context: &Context<'_>) {
+    check_amounts(root);
+    if context.operation == Operation::Create {
+        check_namespace_is_free(root, context);
+    }
+    warn_beyond_nodes(root, context);
+}
+
+/// Checks a CompositeElasticQuota.
+pub(super) fn check_composite(root: &Cursor<'_, '_>, context: &Context<'_>) {
+    check_amounts(root);
+    check_namespaces(&root.field("spec"), context);
+    warn_beyond_nodes(root, context);
+}
+
+/// Amounts can be counted, are not below 0, and no max is below its min.
+fn check_amounts(root: &Cursor<'_, '_>) {
+    let spec = root.field("spec");
+    let (min, max) = (spec.field("min"), spec.field("max"));
+    for at in [&min, &max] {
+        for (resource, value) in at.entries() {
+            if !is_label_key(resource) {
+                value.note(format!("{resource:?} is no name of a resource: expected name or domain/name"));
+            }
+            value.amount(resource);
+        }
+    }
+    for (resource, value) in max.entries() {
+        let min_at = min.field(resource);
+        let (Some(max), Some(min)) = (readable(&value), readable(&min_at)) else { continue };
+        if max < min {
+            value.note(format!("max must not be below min, which is {min}"));
+        }
+    }
+}
+
+/// The quantity at `at`; whether it is one was said already.
+fn readable(at: &Cursor<'_, '_>) -> Option<Quantity> {
+    match at.value()? {
+        Value::String(text) => text.parse().ok(),
+        Value::Number(number) => number.to_string().parse().ok(),
+        _ => None,
+    }
+}
+
+/// A namespace has one quota of a group, be it its own or one over several namespaces.
+fn check_namespace_is_free(root: &Cursor<'_, '_>, context: &Context<'_>) {
+    let namespace = context.key.namespace.as_deref().unwrap_or_default();
+    let metadata = root.field("metadata");
+    let at = metadata.field("namespace");
+    let own = context.view.list(context.key.group, PLAIN, Some(namespace));
+    let others = own.into_iter().filter_map(|quota| key_of(quota).ok()).filter(|key| key != context.key);
+    let governs = |composite: &&Value| namespaces(composite).any(|listed| listed == namespace);
+    let composites = context.view.list(context.key.group, COMPOSITE, None).into_iter().filter(governs);
+    if let Some(other) = others.chain(composites.filter_map(|composite| key_of(composite).ok())).next() {
+        at.note(format!("is governed by {other} already: expected one quota for a namespace"));
+    }
+}
+
+/// The list names namespaces, each once, and none that another composite of the group has.
+fn check_namespaces(spec: &Cursor<'_, '_>, context: &Context<'_>) {
+    let at = spec.field("namespaces");
+    let before: BTreeSet<&str> = context.old.into_iter().flat_map(namespaces).collect();
+    let mut taken: BTreeMap<&str, String> = BTreeMap::new();
+    for composite in context.view.list(context.key.group, COMPOSITE, None) {
+        let Ok(key) = key_of(composite) else { continue };
+        if key != *context.key {
+            taken.extend(namespaces(composite).map(|namespace| (namespace, key.to_string())));
+        }
+    }
+    let mut seen = BTreeSet::new();
+    let mut listed = 0;
+    for item in at.items() {
+        listed += 1;
+        let Some(namespace) = item.str() else {
+            if !item.exists() {
+                item.note("expected the name of a namespace");
+            }
+            continue;
+        };
+        if !is_subdomain(namespace) {
+            item.note("expected the name of a namespace");
+        } else if !seen.insert(namespace) {
+            item.note("is listed twice: expected each namespace once");
+        } else if let Some(other) = taken.get(namespace).filter(|_| !before.contains(namespace)) {
+            item.note(format!("is governed by {other} already: expected one quota for a namespace"));
+        }
+    }
+    if listed == 0 {
+        spec.note_missing("namespaces", "expected at least one namespace");
+    }
+}
+
+/// Says so where the mins of a pool are more than the nodes hold: then not every min can be had at once. As long as
+/// there are no nodes there is nothing to say.
+fn warn_beyond_nodes(root: &Cursor<'_, '_>, context: &Context<'_>) {
+    let held = Held::of(&context.view.list("", "Node", None), context.view.whole_gpu_gb());
+    let Some(object) = root.value().filter(|_| held.nodes > 0) else { return };
+    let mut sums = Amounts::new();
+    add(&mut sums, object.pointer("/spec/min"));
+    let group = context.key.group;
+    let replaced: BTreeSet<&str> = match context.key.kind {
+        COMPOSITE => namespaces(object).collect(),
+        _ => BTreeSet::new(),
+    };
+    for kind in [PLAIN, COMPOSITE] {
+        for quota in context.view.list(group, kind, None) {
+            let Ok(key) = key_of(quota) else { continue };
+            let is_replaced = kind == PLAIN && key.namespace.as_deref().is_some_and(|n| replaced.contains(n));
+            if key != *context.key && !is_replaced {
+                add(&mut sums, quota.pointer("/spec/min"));
+            }
+        }
+    }
+    let own = object.pointer("/spec/min").and_then(Value::as_object).into_iter().flatten();
+    for (resource, _) in own {
+        let (sum, capacity) = (sums.get(resource).copied().unwrap_or(0), held.amount(resource));
+        if sum > capacity {
+            context.warn(format!(
+                "spec.min: the mins of all quotas of {group} sum up to {} of {resource}, and the nodes hold {}: not all of them can be had at once",
+                canonical(resource, sum),
+                canonical(resource, capacity),
+            ));
+        }
+    }
+}
+
+/// Amounts by resource.
+type Amounts = BTreeMap<String, i128>;
+
+/// Adds what can be read of a map of quantities.
+fn add(sums: &mut Amounts, amounts: Option<&Value>) {
+    let notes = Notes::default();
+    let Some(amounts) = amounts else { return };
+    for (resource, value) in Cursor::root(amounts, &notes).entries() {
+        if let Some(amount) = value.amount(resource) {
+            *sums.entry(resource.to_string()).or_default() += i128::from(amount);
+        }
+    }
+}
+
+/// What the nodes hold together.
+pub(crate) struct Held {
+    pub nodes: usize,
+    amounts: Amounts,
+    gpu_gigabytes: i128,
+}
+
+impl Held {
+    pub fn of(nodes: &[&Value], whole_gpu_gb: u32) -> Self {
+        let mut amounts = Amounts::new();
+        for node in nodes {
+            let allocatable = node.pointer("/status/allocatable").filter(|value| !value.is_null());
+            add(&mut amounts, allocatable.or_else(|| node.pointer("/status/capacity")));
+        }
+        let by_name = amounts.iter().map(|(resource, amount)| (resource.as_str(), *amount));
+        let gpu_gigabytes = gigabytes(by_name, whole_gpu_gb);
+        Held { nodes: nodes.len(), amounts, gpu_gigabytes }
+    }
+
+    pub fn amount(&self, resource: &str) -> i128 {
+        match GPU_MEMORY.contains(&resource) {
+            true => self.gpu_gigabytes,
+            false => self.amounts.get(resource).copied().unwrap_or(0),
+        }
+    }
+}

@@ -1,0 +1,176 @@
+//! Who governs a namespace, where admission was bypassed and several quotas of one API group claim it.
+//!
+//! The engine is told of one quota for a namespace in each group, so that nothing is charged twice: a composite comes
+//! before a plain quota, whose place it takes, and of two of a kind the older one counts. A quota that loses a namespace
+//! is told without it; one that has none left is not told at all, and its min is nobody's. What the engine is told
+//! depends on the objects alone and not on the order in which they were seen.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use quotient_engine::Fact;
+use quotient_engine::fact::{ElasticFact, Name, QuotaKey};
+use serde_json::Value;
+
+use super::{COMPOSITE, Declared, is_fair};
+use crate::object::ObjectKey;
+use crate::problem::Problem;
+
+/// The pools, by API group.
+#[derive(Debug, Default)]
+pub(crate) struct Pools(BTreeMap<&'static str, Pool>);
+
+/// What follows from a change of one quota.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub(crate) struct Outcome {
+    pub facts: Vec<Fact>,
+    /// All that is wrong now with the quotas that the change touched.
+    pub problems: BTreeMap<ObjectKey, Vec<Problem>>,
+}
+
+#[derive(Debug, Default)]
+struct Pool {
+    members: BTreeMap<ObjectKey, Member>,
+    /// Who wants to govern each namespace; the first does.
+    claims: BTreeMap<Name, BTreeSet<Claim>>,
+}
+
+#[derive(Debug)]
+struct Member {
+    declared: Declared,
+    /// What could not be read in the object.
+    problems: Vec<Problem>,
+    /// What the engine knows of it.
+    told: Option<ElasticFact>,
+}
+
+/// A quota's wish to govern a namespace. The order is that of precedence.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+struct Claim {
+    is_plain: bool,
+    created: i64,
+    key: ObjectKey,
+}
+
+impl Pools {
+    /// Takes in a quota as it was seen, with what could not be read in it.
+    pub fn seen(&mut self, key: &ObjectKey, declared: Declared, problems: Vec<Problem>) -> Outcome {
+        self.0.entry(key.group).or_default().change(key, Some((declared, problems)))
+    }
+
+    /// Takes out a quota that is gone.
+    pub fn gone(&mut self, key: &ObjectKey) -> Outcome {
+        self.0.get_mut(key.group).map(|pool| pool.change(key, None)).unwrap_or_default()
+    }
+}
+
+impl Pool {
+    fn change(&mut self, key: &ObjectKey, new: Option<(Declared, Vec<Problem>)>) -> Outcome {
+        let mut touched: BTreeSet<Name> = BTreeSet::new();
+        let old = self.members.remove(key);
+        if let Some(Member { declared, .. }) = &old {
+            touched.extend(declared.namespaces.iter().cloned());
+            self.withdraw(key, declared);
+        }
+        let told = old.and_then(|member| member.told);
+        let mut outcome = Outcome::default();
+        match new {
+            Some((declared, problems)) => {
+                touched.extend(declared.namespaces.iter().cloned());
+                for namespace in &declared.namespaces {
+                    self.claims.entry(namespace.clone()).or_default().insert(claim(key, &declared));
+                }
+                self.members.insert(key.clone(), Member { declared, problems, told });
+            }
+            None => outcome.facts.extend(told.map(|fact| Fact::QuotaGone(fact.key))),
+        }
+        let claimants = touched.iter().filter_map(|namespace| self.claims.get(namespace)).flatten();
+        let mut affected: BTreeSet<ObjectKey> = claimants.map(|claim| claim.key.clone()).collect();
+        affected.extend(self.members.contains_key(key).then(|| key.clone()));
+        let mut gaining = Vec::new();
+        for key in affected {
+            self.tell(&key, &mut outcome, &mut gaining);
+        }
+        // Nobody is told a namespace before whoever had it is told without it.
+        outcome.facts.append(&mut gaining);
+        outcome
+    }
+
+    fn withdraw(&mut self, key: &ObjectKey, declared: &Declared) {
+        for namespace in &declared.namespaces {
+            if let Some(claims) = self.claims.get_mut(namespace) {
+                claims.remove(&claim(key, declared));
+                if claims.is_empty() {
+                    self.claims.remove(namespace);
+                }
+            }
+        }
+    }
+
+    /// Tells how a quota counts now, if that changed, and what is wrong with it.
+    fn tell(&mut self, key: &ObjectKey, outcome: &mut Outcome, gaining: &mut Vec<Fact>) {
+        let governing = |namespace: &Name| self.claims.get(namespace).and_then(BTreeSet::first);
+        let Some(Member { declared, problems, .. }) = self.members.get(key) else { return };
+        let mut problems = problems.clone();
+        let mut governed = Vec::new();
+        for namespace in &declared.namespaces {
+            match governing(namespace) {
+                Some(claim) if claim.key != *key => problems.push(lost(key, namespace, claim)),
+                _ => governed.push(namespace.clone()),
+            }
+        }
+        if governed.is_empty() && !declared.namespaces.is_empty() && key.kind == COMPOSITE {
+            problems.push(Problem::new("no namespace is left to govern: this quota does not count").of_object(key));
+        }
+        let fact = (!governed.is_empty()).then(|| ElasticFact {
+            key: quota_key(key),
+            namespaces: governed,
+            min: declared.min.clone(),
+            max: declared.max.clone(),
+            fair: is_fair(key.group).unwrap_or(false),
+        });
+        outcome.problems.insert(key.clone(), problems);
+        let Some(member) = self.members.get_mut(key) else { return };
+        if member.told == fact {
+            return;
+        }
+        let keeps = |now: &ElasticFact, before: &ElasticFact| {
+            before.namespaces.iter().all(|namespace| now.namespaces.contains(namespace))
+        };
+        match (&fact, &member.told) {
+            (Some(now), Some(before)) if !keeps(now, before) => outcome.facts.push(Fact::ElasticQuota(now.clone())),
+            (Some(now), _) => gaining.push(Fact::ElasticQuota(now.clone())),
+            (None, _) => outcome.facts.push(Fact::QuotaGone(quota_key(key))),
+        }
+        member.told = fact;
+    }
+}
+
+fn claim(key: &ObjectKey, declared: &Declared) -> Claim {
+    Claim { is_plain: key.kind != COMPOSITE, created: declared.created, key: key.clone() }
+}
+
+pub(crate) fn quota_key(key: &ObjectKey) -> QuotaKey {
+    QuotaKey {
+        kind: key.kind.into(),
+        group: key.group.into(),
+        namespace: key.namespace.clone().unwrap_or_default(),
+        name: key.name.clone(),
+    }
+}
+
+/// What is wrong with a quota that lost a namespace to another.
+fn lost(key: &ObjectKey, namespace: &Name, to: &Claim) -> Problem {
+    let winner = &to.key;
+    let (field, message) = match (key.kind, to.is_plain) {
+        (COMPOSITE, _) => {
+            ("spec.namespaces", format!("is governed by the older {winner}: it does not count here as well"))
+        }
+        (_, true) => {
+            ("metadata.namespace", format!("is governed by the older {winner}: this quota does not count"))
+        }
+        (_, false) => {
+            ("metadata.namespace", format!("is governed by {winner}, which takes the place of this quota"))
+        }
+    };
+    Problem::new(message).of_object(key).at_field(field).with_value(&Value::from(&**namespace))
+}
