@@ -9,6 +9,7 @@
 pub mod admission;
 mod budget;
 pub mod config;
+pub mod crossquota;
 mod cursor;
 pub mod elastic;
 pub mod gpu_memory;
@@ -22,11 +23,13 @@ pub mod read;
 mod selector;
 pub mod time;
 pub mod translate;
+mod volcano_conf;
 mod volume;
 mod yaml;
 
 pub use admission::{Admitted, Operation, Rejection, Request, View, admit};
 pub use config::Configuration;
+pub use crossquota::CrossQuota;
 pub use kinds::Kind;
 pub use object::{ObjectKey, key_of};
 pub use pod::preemption_message;

@@ -7,17 +7,19 @@ use crate::claims::{Claim, ClaimKind, SleepingClaim};
 use crate::decision::{Budget, Capacity, Decision, Decisions, Rule};
 use crate::explain;
 use crate::fact::{Amount, Created, Fact, Name, Phase, PodFact, PodKey, QuotaKey, Tick};
-use crate::filter::{Filter, resources_fit, volume_binding};
+use crate::filter::{Filter, node_cap, resources_fit, volume_binding};
 use crate::lookup::LookupMap;
 use crate::nodes::NodeId;
 use crate::place::{Answer, ClosedCounts, Question};
 use crate::pods::{Place, Pod, PodId};
 use crate::preempt::{Outcome, Plan};
 use crate::queue::{GroupId, Queue, group_key};
+use crate::quota::elastic::PoolId;
 use crate::quota::{QuotaId, Refusal};
 use crate::reason::Reason;
 use crate::relations::Effects;
 use crate::resources::ResourceId;
+use crate::score::node_cap::CapWeights;
 use crate::shape::ShapeId;
 use crate::world::World;
 
@@ -32,8 +34,7 @@ pub struct Settings {
 
 impl Default for Settings {
     fn default() -> Self {
-        let caps = CapSettings { weight: 10, resource_weights: Vec::new(), prefer_cpu_nodes: true };
-        Settings { reserve_after_ms: 5 * 60 * 1000, caps }
+        Settings { reserve_after_ms: 5 * 60 * 1000, caps: CapSettings::default() }
     }
 }
 
@@ -52,12 +53,18 @@ pub struct NodeReport {
 /// How pods without GPUs are placed among GPU nodes.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct CapSettings {
-    /// What the score weighs; 0 switches it off.
+    /// What the score weighs; 0 switches it off. More than 1,000,000 counts as that, less than 0 as 0.
     pub weight: i64,
-    /// What each capped resource weighs in the score.
+    /// What each capped resource weighs in the score, in the same bounds. One that is not named weighs 1.
     pub resource_weights: Vec<(Name, i64)>,
     /// Nodes without GPUs come first.
     pub prefer_cpu_nodes: bool,
+}
+
+impl Default for CapSettings {
+    fn default() -> Self {
+        CapSettings { weight: 10, resource_weights: Vec::new(), prefer_cpu_nodes: true }
+    }
 }
 
 /// A quota as it stands. Amounts are by resource name; nothing that is 0, except in `min` and `max`.
@@ -106,6 +113,8 @@ pub struct Engine {
     keys_epoch: u64,
     /// Pods that may have to lose a mark: they answer to other quotas than before.
     remark: BTreeSet<PodId>,
+    /// Pools in which somebody was given something since those who rest were last looked at.
+    moved_pools: BTreeSet<PoolId>,
 }
 
 /// What keeps a pod from running: quotas that refuse it, or else nodes that are closed to it.
@@ -125,7 +134,9 @@ enum Turn {
 
 impl Engine {
     pub fn new(settings: Settings) -> Self {
-        Engine { settings, ..Engine::default() }
+        let mut world = World::default();
+        world.cap_weights = CapWeights::new(&settings.caps, &mut world.names);
+        Engine { settings, world, ..Engine::default() }
     }
 
     /// A copy that goes its own way: what-if, plan and explain run the real thing.
@@ -687,7 +698,7 @@ impl Engine {
                 self.queue.quota_changed(quota, |of| quotas.share(of));
             }
             let Some((group, pod)) = self.queue.first() else {
-                if self.reserve(now, &mut decisions) {
+                if self.look_at_debtors_again() || self.reserve(now, &mut decisions) {
                     continue;
                 }
                 break;
@@ -707,6 +718,21 @@ impl Engine {
         decisions.wake_at = self.wake_at();
         debug_assert_eq!(self.check_invariants(), Ok(()));
         decisions
+    }
+
+    /// What pods of a pool were given changes what the others there may claim. They are looked at again when nothing
+    /// else can be decided, so that a cycle that fills a pool looks at each of its pods a few times and not once for
+    /// each placement. Returns whether there is anybody to look at.
+    fn look_at_debtors_again(&mut self) -> bool {
+        let pools = std::mem::take(&mut self.moved_pools);
+        let quotas = self.world.quotas.iter().filter(|(_, quota)| pools.contains(&quota.policy.pool));
+        let quotas: Vec<QuotaId> = quotas.map(|(id, _)| id).collect();
+        quotas.into_iter().fold(false, |any, quota| self.queue.wake_quota(quota) || any)
+    }
+
+    fn note_moved_pools(&mut self, pod: PodId) {
+        let quotas = self.world.pods.get(pod).quotas.iter();
+        self.moved_pools.extend(quotas.map(|quota| self.world.quotas.get(*quota).policy.pool));
     }
 
     /// Selectors look at labels that they did not look at before: pods that were alike may differ now.
@@ -819,7 +845,7 @@ impl Engine {
 
     /// Whether a node that is kept out of patience can still serve.
     fn is_worth_keeping(&self, question: &Question, node: NodeId) -> bool {
-        self.world.statics.get(question.rule).closed_by(node).is_none() && self.world.is_large_enough(question, node)
+        self.world.statics.get(question.rule).closed_by(node).is_none() && self.world.would_do_empty(question, node)
     }
 
     fn victims_still_leaving(&self, claimant: &Pod) -> Vec<(PodKey, Option<Created>)> {
@@ -900,6 +926,7 @@ impl Engine {
         let pod = self.world.pods.get_mut(id);
         pod.asleep = asleep;
         pod.reason = None;
+        self.note_moved_pools(id);
         self.changes += 1;
         self.wake(effects);
         let node = self.world.nodes.get(node).name.clone();
@@ -916,9 +943,14 @@ impl Engine {
             .iter()
             .map(|victim| right(victim).expect("a plan has only victims that may be evicted"))
             .collect();
+        debug_assert!(
+            !self.world.could_evict_back(&plan.victims, id, plan.node),
+            "a pod that was evicted must not be able to evict its evictor"
+        );
         self.dequeue(id);
         self.claimants.remove(&id);
         self.take_claim(id, Claim { node: plan.node, kind: ClaimKind::Preemption });
+        self.note_moved_pools(id);
         let claimant = self.world.pods.get(id).clone();
         let key = claimant.key();
         let node = self.world.nodes.get(plan.node).name.clone();
@@ -945,10 +977,6 @@ impl Engine {
             self.world.change_leaving(victim, &mut effects, |pod| {
                 pod.evicted_for = Some((key.clone(), claimant.uid.clone()));
             });
-            debug_assert!(
-                !self.world.could_evict_back(victim, id),
-                "a pod that was evicted must not be able to evict its evictor"
-            );
             self.note_leaving_for(victim, true);
             self.world.budgets.unseen.push(victim);
         }
@@ -997,12 +1025,13 @@ impl Engine {
         let world = &self.world;
         let demand = &world.shapes.get(pod.shape).demand;
         let would_do = |node: &NodeId| {
-            world.closed_by(&question, *node) == Some(Filter::NodeResourcesFit)
-                && world.is_large_enough(&question, *node)
+            matches!(world.closed_by(&question, *node), Some(Filter::NodeResourcesFit | Filter::NodeCap))
+                && world.would_do_empty(&question, *node)
         };
         let lack = |node: &NodeId| {
             let missing: Vec<(ResourceId, i128)> = resources_fit::missing(&world.nodes, *node, demand);
-            (world.lack(*node, &missing), world.nodes.rank(*node))
+            let capped = node_cap::missing(&world.nodes.get(*node).cap, demand);
+            (world.lack(*node, &missing) + world.lack(*node, &capped), world.nodes.rank(*node))
         };
         world.nodes.by_name().filter(would_do).min_by_key(lack)
     }
@@ -1111,6 +1140,7 @@ impl Engine {
         let world = &self.world;
         let mut resources: Vec<ResourceId> = (0..world.names.len()).map(|i| ResourceId(i as u16)).collect();
         resources.sort_by_key(|id| world.names.name(*id).clone());
+        let limits = |node: NodeId| world.nodes.get(node).cap.limits().unwrap_or_default().iter();
         let report = |node: NodeId| NodeReport {
             name: world.nodes.get(node).name.clone(),
             allocatable: resources
@@ -1123,8 +1153,11 @@ impl Engine {
                 .map(|r| (world.names.name(*r).clone(), world.nodes.held(*r, node)))
                 .filter(|(_, amount)| *amount != 0)
                 .collect(),
-            cap: Vec::new(),
-            cap_used: Vec::new(),
+            cap: limits(node).map(|(r, limit)| (world.names.name(*r).clone(), i128::from(*limit))).collect(),
+            cap_used: limits(node)
+                .map(|(r, _)| (world.names.name(*r).clone(), world.nodes.get(node).cap.held(*r)))
+                .filter(|(_, amount)| *amount != 0)
+                .collect(),
         };
         world.nodes.by_name().map(report).collect()
     }

@@ -218,7 +218,8 @@ fn part(term: &PodTerm) -> Part {
 
 fn compile(key: Key, namespace: &Name, tables: &mut Compiling<'_>) -> Shape {
     let spec = key.spec.clone();
-    let demand = Demand::new(&spec.requests, spec.assumed, tables.names);
+    let capped = spec.capped.is_some();
+    let demand = Demand { capped, ..Demand::new(&spec.requests, spec.assumed, tables.names) };
     let derived = spec.derived.iter().filter(|(_, amount)| *amount > 0);
     let derived = derived.map(|(name, amount)| (tables.names.intern(name), *amount));
     let charge = demand.amounts.iter().copied().chain(derived).collect();

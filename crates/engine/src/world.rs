@@ -9,6 +9,7 @@ use crate::pods::{Place, PodId, Pods};
 use crate::quota::Quotas;
 use crate::relations::{Around, Effects, Relations};
 use crate::resources::ResourceNames;
+use crate::score::node_cap::CapWeights;
 use crate::shape::{Compiling, ShapeId, Shapes};
 use crate::statics::Statics;
 use crate::topology::Topologies;
@@ -28,6 +29,7 @@ pub(crate) struct World {
     pub implied: Implied,
     pub kept: Kept,
     pub quotas: Quotas,
+    pub cap_weights: CapWeights,
 }
 
 impl World {

@@ -13,8 +13,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use quotient_api::{
-    Configuration, ObjectKey, Problem, Translation, Translator, TranslatorSettings, elastic, kinds, preemption_message,
-    time,
+    Configuration, CrossQuota, ObjectKey, Problem, Translation, Translator, TranslatorSettings, elastic, kinds,
+    preemption_message, time,
 };
 use quotient_engine::fact::{Name, PodKey};
 use quotient_engine::{Budget, ClaimBinding, Code, Decision, Engine, Fact, Reason, Settings, Tick};
@@ -373,9 +373,9 @@ impl Cluster {
         let mut statuses = Vec::new();
         for kind in kinds::KINDS.iter().filter(|kind| matches!(kind.kind, elastic::PLAIN | elastic::COMPOSITE)) {
             let objects = self.store().of_kind(kind.group, kind.kind, None).filter(|(key, _)| elastic::is_elastic(key));
-            statuses.extend(objects.map(|(key, object)| {
-                (key.clone(), elastic::status::status(object, reports.get(key).copied()))
-            }));
+            statuses.extend(
+                objects.map(|(key, object)| (key.clone(), elastic::status::status(object, reports.get(key).copied()))),
+            );
         }
         let write = |(key, fields): (ObjectKey, Vec<(&'static str, Value)>)| {
             self.server.amend(&key, |object| {
@@ -584,13 +584,15 @@ fn pod_report(key: &ObjectKey, phase: PodPhase) -> PodReport {
 
 fn engine(setup: &Setup) -> Engine {
     let reserve_after_ms = u64::try_from(setup.configuration.reserve_after.as_millis()).unwrap_or(u64::MAX);
-    Engine::new(Settings { reserve_after_ms, ..Settings::default() })
+    let caps = setup.configuration.cross_quota.as_ref().map(CrossQuota::settings).unwrap_or_default();
+    Engine::new(Settings { reserve_after_ms, caps })
 }
 
 fn translator(setup: &Setup) -> Translator {
     let scheduler_names = setup.scheduler_names.clone();
     let whole_gpu_gb = setup.configuration.nvidia_gpu_resource_memory_gb;
-    Translator::new(TranslatorSettings { scheduler_names, whole_gpu_gb, ..TranslatorSettings::default() })
+    let cross_quota = setup.configuration.cross_quota.clone();
+    Translator::new(TranslatorSettings { scheduler_names, whole_gpu_gb, cross_quota, ..TranslatorSettings::default() })
 }
 
 /// Whether a pod is on a node, and neither ended nor leaving.

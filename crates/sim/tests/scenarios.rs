@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use quotient_sim::scenario::{self, Scenario};
 
 /// Folders whose scenarios pass.
-const PASSING: [&str; 2] = ["controllers", "kubernetes"];
+const PASSING: [&str; 3] = ["controllers", "kubernetes", "nodecap"];
 
 fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../../scenarios")

@@ -165,12 +165,8 @@ fn lost(key: &ObjectKey, namespace: &Name, to: &Claim) -> Problem {
         (COMPOSITE, _) => {
             ("spec.namespaces", format!("is governed by the older {winner}: it does not count here as well"))
         }
-        (_, true) => {
-            ("metadata.namespace", format!("is governed by the older {winner}: this quota does not count"))
-        }
-        (_, false) => {
-            ("metadata.namespace", format!("is governed by {winner}, which takes the place of this quota"))
-        }
+        (_, true) => ("metadata.namespace", format!("is governed by the older {winner}: this quota does not count")),
+        (_, false) => ("metadata.namespace", format!("is governed by {winner}, which takes the place of this quota")),
     };
     Problem::new(message).of_object(key).at_field(field).with_value(&Value::from(&**namespace))
 }

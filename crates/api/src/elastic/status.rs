@@ -35,9 +35,8 @@ pub fn status(object: &Value, report: Option<&QuotaReport>) -> Vec<(&'static str
 }
 
 fn quantities<'a>(amounts: impl IntoIterator<Item = (&'a str, i128)>) -> Value {
-    let shown = amounts
-        .into_iter()
-        .map(|(resource, amount)| (resource.to_string(), Value::from(canonical(resource, amount))));
+    let shown =
+        amounts.into_iter().map(|(resource, amount)| (resource.to_string(), Value::from(canonical(resource, amount))));
     Value::Object(shown.collect::<Map<String, Value>>())
 }
 

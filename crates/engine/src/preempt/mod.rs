@@ -2,6 +2,7 @@
 
 pub(crate) mod cost;
 pub(crate) mod cover;
+pub(crate) mod missing;
 pub(crate) mod right;
 
 use crate::filter::Filter;
@@ -10,6 +11,7 @@ use crate::place::Question;
 use crate::pods::{Place, PodId};
 use crate::preempt::cost::Cost;
 use crate::preempt::cover::{Allowances, Victim};
+use crate::preempt::missing::Short;
 use crate::preempt::right::Rights;
 use crate::quota::{QuotaId, Shortage};
 use crate::relations::Effects;
@@ -77,7 +79,7 @@ impl World {
         &self,
         rights: &Rights,
         id: PodId,
-        missing: &[(ResourceId, i128)],
+        missing: &[(Short, i128)],
         shortages: &[Shortage],
         allowances: &mut Allowances,
     ) -> Victim {
@@ -95,7 +97,7 @@ impl World {
             }
         }
         let charge = |r: ResourceId| shape.charge.iter().find(|(c, _)| *c == r).map_or(0, |(_, a)| i128::from(*a));
-        let on_node = missing.iter().map(|(resource, _)| i128::from(shape.demand.get(*resource)));
+        let on_node = missing.iter().map(|(short, _)| short.given_by(&shape.demand));
         let in_ledgers = shortages
             .iter()
             .map(|short| if self.quotas.is_charged(short.ledger, &pod.quotas) { charge(short.resource) } else { 0 });
@@ -170,7 +172,7 @@ impl World {
     fn could_serve(&self, question: &Question, node: NodeId) -> bool {
         self.nodes.is_present(node)
             && self.statics.get(question.rule).closed_by(node).is_none()
-            && self.is_large_enough(question, node)
+            && self.would_do_empty(question, node)
     }
 
     /// Whether victims on the node could be cheaper than a set that is known, by a look at who is there. What a single
@@ -189,15 +191,15 @@ impl World {
     }
 
     /// What is missing on a node once the pods that leave it are gone.
-    fn missing_once_left(&self, question: &Question, node: NodeId) -> Vec<(ResourceId, i128)> {
+    fn missing_once_left(&self, question: &Question, node: NodeId) -> Vec<(Short, i128)> {
         let demand = &self.shapes.get(question.shape).demand;
-        let mut missing = crate::filter::resources_fit::missing(&self.nodes, node, demand);
+        let mut missing = self.missing(node, demand);
         if missing.is_empty() {
             return missing;
         }
         for resident in self.pods.on_node(node).iter().filter(|resident| resident.leaving) {
             let leaving = &self.shapes.get(self.pods.get(resident.id).shape).demand;
-            missing.iter_mut().for_each(|(r, amount)| *amount -= i128::from(leaving.get(*r)));
+            missing.iter_mut().for_each(|(short, amount)| *amount -= short.given_by(leaving));
         }
         missing.retain(|(_, amount)| *amount > 0);
         missing
@@ -230,7 +232,7 @@ impl World {
         &self,
         rights: &Rights,
         node: Option<NodeId>,
-        missing: &[(ResourceId, i128)],
+        missing: &[(Short, i128)],
         need: &LedgerNeed,
         allowances: &mut Allowances,
     ) -> Option<Vec<Victim>> {
@@ -481,7 +483,7 @@ impl World {
     }
 
     /// Takes pods off their nodes for a look at what would be.
-    fn lift(&mut self, ids: &[PodId]) -> Vec<(PodId, Place)> {
+    pub fn lift(&mut self, ids: &[PodId]) -> Vec<(PodId, Place)> {
         let mut effects = Effects::tentative();
         let mut lifted = Vec::new();
         for id in ids {
@@ -494,7 +496,7 @@ impl World {
         lifted
     }
 
-    fn put_back(&mut self, lifted: Vec<(PodId, Place)>) {
+    pub fn put_back(&mut self, lifted: Vec<(PodId, Place)>) {
         let mut effects = Effects::tentative();
         for (id, place) in lifted {
             if self.pods.get(id).place == Place::Waiting {
