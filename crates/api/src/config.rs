@@ -3,12 +3,14 @@
 use std::path::Path;
 use std::time::Duration;
 
-use serde_json::{Map, Value};
+use serde_json::Value;
 
+use crate::crossquota::CrossQuota;
 use crate::cursor::{Cursor, Notes};
 use crate::problem::Problem;
 use crate::read;
 use crate::time::parse_duration;
+use crate::volcano_conf::{self, VolcanoConf};
 
 /// The settings. What is left out has its default.
 #[derive(Debug, Clone, PartialEq)]
@@ -21,7 +23,10 @@ pub struct Configuration {
     pub nvidia_gpu_resource_memory_gb: u32,
     pub tree: Option<TreeSettings>,
     pub cards: Option<CardSettings>,
-    pub cross_quota: Option<CrossQuotaSettings>,
+    /// The caps on what pods without GPUs hold on GPU nodes.
+    pub cross_quota: Option<CrossQuota>,
+    /// What was read and has no effect: no mistake, but worth telling.
+    pub idle: Vec<Problem>,
 }
 
 /// Settings of quota trees.
@@ -42,13 +47,6 @@ pub struct CardSettings {
     pub node_order_weight: Option<i64>,
 }
 
-/// Settings of the caps on GPU nodes: the arguments of the `crossquota` plugin by their own names
-/// (`quota.cpu`, `quota-percentage.memory`, …), as they stand.
-#[derive(Debug, Clone, PartialEq, Default)]
-pub struct CrossQuotaSettings {
-    pub arguments: Map<String, Value>,
-}
-
 impl Default for Configuration {
     fn default() -> Self {
         Configuration {
@@ -58,6 +56,7 @@ impl Default for Configuration {
             tree: None,
             cards: None,
             cross_quota: None,
+            idle: Vec::new(),
         }
     }
 }
@@ -69,11 +68,16 @@ const KEYS: [&str; 6] = ["schedulerNames", "reserveAfter", "nvidiaGPUResourceMem
 const OBJECT_KEYS: [&str; 3] = ["apiVersion", "kind", "metadata"];
 
 impl Configuration {
-    /// Reads the body of a configuration; `apiVersion`, `kind` and `metadata` may be there or not. All
-    /// problems are given at once.
+    /// Reads the body of a configuration; `apiVersion`, `kind` and `metadata` may be there or not. The
+    /// configuration of a Volcano scheduler is read as it stands, in its ConfigMap or without it. All problems are
+    /// given at once.
     pub fn from_value(value: &Value) -> Result<Configuration, Vec<Problem>> {
         let notes = Notes::default();
-        let configuration = Self::read_cursor(&Cursor::root(value, &notes));
+        let held = volcano_conf::in_config_map(value)?;
+        let value = held.as_ref().unwrap_or(value);
+        let root = Cursor::root(value, &notes);
+        let is_conf = volcano_conf::is_conf(value);
+        let configuration = if is_conf { Self::read_volcano(&root) } else { Self::read_cursor(&root) };
         let problems: Vec<Problem> = notes.into_vec().into_iter().map(Problem::from).collect();
         if problems.is_empty() { Ok(configuration) } else { Err(problems) }
     }
@@ -86,12 +90,24 @@ impl Configuration {
         if !problems.is_empty() {
             return Err(problems);
         }
-        let in_file = |problems: Vec<Problem>| problems.into_iter().map(|p| p.in_file(file.as_str())).collect();
+        let in_file = |problems: Vec<Problem>| -> Vec<Problem> {
+            problems.into_iter().map(|p| p.in_file(file.as_str())).collect()
+        };
         match &values[..] {
             [] => Ok(Configuration::default()),
-            [(_, value)] => Self::from_value(value).map_err(in_file),
+            [(_, value)] => {
+                let mut configuration = Self::from_value(value).map_err(in_file)?;
+                configuration.idle = in_file(configuration.idle);
+                Ok(configuration)
+            }
             more => Err(in_file(vec![Problem::new(format!("holds {} documents: expected one", more.len()))])),
         }
+    }
+
+    fn read_volcano(root: &Cursor<'_, '_>) -> Configuration {
+        let mut idle = Vec::new();
+        let VolcanoConf { cross_quota } = volcano_conf::read_conf(root, &mut idle);
+        Configuration { cross_quota, idle, ..Configuration::default() }
     }
 
     fn read_cursor(root: &Cursor<'_, '_>) -> Configuration {
@@ -111,20 +127,17 @@ impl Configuration {
             scheduler_names.note("expected at least one name, and none that is empty");
         }
         let memory = root.field("nvidiaGPUResourceMemoryGB");
+        let mut idle = Vec::new();
         let cross_quota = root.field("crossQuota");
-        if cross_quota.value().is_some_and(|value| !value.is_object()) {
-            cross_quota.note("expected a map");
-        }
+        let cross_quota = cross_quota.value().map(|_| CrossQuota::read(&cross_quota, &mut idle));
         Configuration {
             scheduler_names: if scheduler_names.exists() { names } else { defaults.scheduler_names },
             reserve_after: duration(&root.field("reserveAfter")).unwrap_or(defaults.reserve_after),
             nvidia_gpu_resource_memory_gb: memory.int().unwrap_or(defaults.nvidia_gpu_resource_memory_gb),
             tree: tree(&root.field("tree")),
             cards: cards(&root.field("cards")),
-            cross_quota: cross_quota
-                .value()
-                .and_then(Value::as_object)
-                .map(|arguments| CrossQuotaSettings { arguments: arguments.clone() }),
+            cross_quota,
+            idle,
         }
     }
 }
@@ -191,11 +204,67 @@ mod tests {
             nvidia_gpu_resource_memory_gb: 8,
             tree: Some(TreeSettings { revoke_after: Some(Duration::from_secs(120)), scale_min: Some(true) }),
             cards: Some(CardSettings { card_unlimited_cpu_memory: Some(false), node_order_weight: Some(1) }),
-            cross_quota: Some(CrossQuotaSettings {
-                arguments: value["crossQuota"].as_object().cloned().unwrap_or_default(),
-            }),
+            cross_quota: Some(CrossQuota::read(
+                &Cursor::root(&value["crossQuota"], &Notes::default()),
+                &mut Vec::new(),
+            )),
+            idle: vec![Problem::new("crossquota has no effect without gpu-resource-names")],
         };
         assert_eq!(Configuration::from_value(&value), Ok(expected));
+    }
+
+    const CONF: &str = r#"
+actions: "enqueue, allocate, backfill"
+tiers:
+- plugins:
+  - name: priority
+  - name: gang
+    enablePreemptable: false
+- plugins:
+  - name: crossquota
+    arguments:
+      gpu-resource-names: "nvidia.com/gpu,amd.com/gpu"
+      quota-resources: "cpu,memory"
+      quota.cpu: "32"
+      quota-percentage.memory: "50"
+      crossQuotaWeight: 10
+      weight.cpu: 10
+      weight.memory: 1
+  - name: nodeorder
+"#;
+
+    fn yaml(text: &str) -> Value {
+        read::parse("a.yaml", text).0.remove(0).1
+    }
+
+    #[test]
+    fn the_configuration_of_a_volcano_scheduler_is_read_as_it_stands() {
+        let conf = yaml(CONF);
+        let arguments = conf["tiers"][1]["plugins"][0]["arguments"].clone();
+        let same = Configuration::from_value(&json!({"crossQuota": arguments})).expect("it can be read");
+        let read = Configuration::from_value(&conf).expect("it can be read");
+        assert_eq!(read.cross_quota, same.cross_quota);
+        assert!(read.cross_quota.is_some() && same.idle.is_empty());
+        let idle: Vec<String> = read.idle.iter().map(ToString::to_string).collect();
+        assert_eq!(idle, ["the plugins priority, gang, nodeorder have no effect: only crossquota is read"]);
+        let map = json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "volcano-scheduler-configmap"},
+            "data": {"volcano-scheduler.conf": CONF}});
+        assert_eq!(Configuration::from_value(&map), Ok(read));
+    }
+
+    #[test]
+    fn what_is_wrong_in_the_configuration_of_a_volcano_scheduler_is_named() {
+        let plugin = |arguments: &str| format!("{{name: crossquota, arguments: {arguments}}}");
+        let conf = |plugins: &str| yaml(&format!("tiers: [{{plugins: [{plugins}]}}]"));
+        let lots = &lines(&conf(&plugin("{quota.cpu: lots}")))[0];
+        assert!(lots.starts_with(r#"tiers[0].plugins[0].arguments["quota.cpu"]: "lots": "#), "{lots}");
+        let twice = format!("{}, {}", plugin("{}"), plugin("{}"));
+        assert_eq!(lines(&conf(&twice)), [r#"tiers[0].plugins[1].name: "crossquota": is given twice"#]);
+        assert_eq!(lines(&conf("{}")), ["tiers[0].plugins[0].name: missing: expected the name of a plugin"]);
+        assert_eq!(lines(&json!({"tiers": 1})), ["tiers: 1: expected a list"]);
+        let map = |text: &str| json!({"apiVersion": "v1", "kind": "ConfigMap", "data": {"a.conf": text}});
+        assert_eq!(lines(&map("tiers: [")).len(), 1);
+        assert_eq!(lines(&map("a: 1"))[1], r#"kind: "ConfigMap": expected QuotientConfiguration"#);
     }
 
     #[test]

@@ -2,30 +2,32 @@
 
 use quotient_engine::fact::{Amounts, AttachLimits, Name, NodeFact, Taint};
 
+use crate::crossquota::caps::Caps;
 use crate::cursor::Cursor;
 use crate::intern::Interner;
 use crate::pod::affinity::effect;
 use crate::selector::{labels, names};
 
 /// What there is to tell about a node. What cannot be read is left out, and the rest counts.
-pub(crate) fn node(root: &Cursor<'_, '_>, name: &Name, interner: &mut Interner) -> NodeFact {
+pub(crate) fn node(root: &Cursor<'_, '_>, name: &Name, interner: &mut Interner, caps: &mut Caps) -> NodeFact {
     let (metadata, spec, status) = (root.field("metadata"), root.field("spec"), root.field("status"));
     let allocatable = status.field("allocatable");
     let capacity = status.field("capacity");
+    let allocatable = amounts(if allocatable.exists() { &allocatable } else { &capacity }, interner);
     NodeFact {
         name: interner.name(name),
         labels: labels(&metadata.field("labels"), interner),
         taints: spec.field("taints").items().filter_map(|at| taint(&at, interner)).collect(),
         unschedulable: spec.field("unschedulable").bool().unwrap_or(false),
         ready: is_ready(&status),
-        allocatable: amounts(if allocatable.exists() { &allocatable } else { &capacity }, interner),
         images: status
             .field("images")
             .items()
             .map(|at| image(&at, interner))
             .filter(|(names, _)| !names.is_empty())
             .collect(),
-        cap: None,
+        cap: caps.of_node(&allocatable, &metadata.field("annotations")),
+        allocatable,
     }
 }
 

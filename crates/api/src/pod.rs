@@ -8,6 +8,7 @@ use quotient_engine::fact::{
     Amounts, Created, HostPort, Labels, Name, Phase, PodFact, PodKey, PodSpec, RequestProblem,
 };
 
+use crate::crossquota::caps::Caps;
 use crate::cursor::{Cursor, Notes};
 use crate::intern::Interner;
 use crate::object::ObjectKey;
@@ -40,12 +41,14 @@ pub(crate) fn pod(
     ours: impl Fn(&str) -> bool,
     whole_gpu_gb: u32,
     interner: &mut Interner,
+    caps: &mut Caps,
 ) -> PodFact {
     let (metadata, spec, status) = (root.field("metadata"), root.field("spec"), root.field("status"));
     let namespace = interner.name(key.namespace.as_deref().unwrap_or_default());
     let labels = labels(&metadata.field("labels"), interner);
     let own = affinity::Own { namespace: &namespace, labels: &labels };
-    let pod_spec = pod_spec(&spec, &key.name, &own, whole_gpu_gb, interner);
+    let mut pod_spec = pod_spec(&spec, &key.name, &own, whole_gpu_gb, interner);
+    pod_spec.capped = caps.of_pod(&pod_spec.requests, &labels, &metadata.field("annotations"));
     let node = spec.field("nodeName").non_empty_str().map(|name| interner.name(name));
     let phase = phase(&status.field("phase"), node.is_some());
     let gates =

@@ -33,6 +33,21 @@ pub(crate) fn label_selector(at: &Cursor<'_, '_>, interner: &mut Interner) -> Op
     requirements.map(selector)
 }
 
+/// Whether the selector selects what has these labels.
+pub(crate) fn selects(selector: &Selector, labels: &Labels) -> bool {
+    selector.requirements.iter().all(|requirement| {
+        let value = labels.get(&requirement.key);
+        match requirement.operator {
+            Operator::In => value.is_some_and(|value| requirement.values.contains(value)),
+            Operator::NotIn => value.is_none_or(|value| !requirement.values.contains(value)),
+            Operator::Exists => value.is_some(),
+            Operator::DoesNotExist => value.is_none(),
+            // Not read from label selectors.
+            Operator::Gt | Operator::Lt => false,
+        }
+    })
+}
+
 /// A selector that is a plain map of labels. Absent or empty, it is `None`.
 pub(crate) fn map_selector(at: &Cursor<'_, '_>, interner: &mut Interner) -> Option<Selector> {
     equalities(at, interner).filter(|requirements| !requirements.is_empty()).map(selector)

@@ -4,6 +4,8 @@ use quotient_engine::Fact;
 use quotient_engine::fact::{Name, PodKey, SelectorFact};
 use serde_json::Value;
 
+use crate::crossquota::CrossQuota;
+use crate::crossquota::caps::Caps;
 use crate::cursor::{Cursor, Notes};
 use crate::elastic::{self, pools};
 use crate::gpu_memory::WHOLE_GPU_GB;
@@ -14,7 +16,7 @@ use crate::selector::{label_selector, labels, map_selector};
 use crate::{budget, node, pod, volume};
 
 /// What can be set about the translation.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq)]
 pub struct TranslatorSettings {
     /// The values of `spec.schedulerName` that make a pod ours. `None`: every pod is.
     pub scheduler_names: Option<Vec<String>>,
@@ -23,11 +25,18 @@ pub struct TranslatorSettings {
     pub default_topology: bool,
     /// What a whole NVIDIA GPU counts in gigabytes of GPU memory.
     pub whole_gpu_gb: u32,
+    /// The caps on what pods without GPUs hold on GPU nodes.
+    pub cross_quota: Option<CrossQuota>,
 }
 
 impl Default for TranslatorSettings {
     fn default() -> Self {
-        TranslatorSettings { scheduler_names: None, default_topology: true, whole_gpu_gb: WHOLE_GPU_GB }
+        TranslatorSettings {
+            scheduler_names: None,
+            default_topology: true,
+            whole_gpu_gb: WHOLE_GPU_GB,
+            cross_quota: None,
+        }
     }
 }
 
@@ -48,12 +57,14 @@ pub struct Translator {
     settings: TranslatorSettings,
     interner: Interner,
     pools: pools::Pools,
+    caps: Caps,
 }
 
 impl Translator {
     /// A translator with these settings.
     pub fn new(settings: TranslatorSettings) -> Self {
-        Translator { settings, interner: Interner::default(), pools: pools::Pools::default() }
+        let caps = Caps::new(settings.cross_quota.clone());
+        Translator { settings, interner: Interner::default(), pools: pools::Pools::default(), caps }
     }
 
     /// What there is to tell about an object that was seen, new or changed. Objects of kinds that mean
@@ -82,16 +93,16 @@ impl Translator {
     }
 
     fn seen(&mut self, key: &ObjectKey, root: &Cursor<'_, '_>, notes: &Notes) -> Option<Fact> {
-        let Translator { settings, interner, pools: _ } = self;
+        let Translator { settings, interner, pools: _, caps } = self;
         let name = &key.name;
         let fact = match (key.group, key.kind) {
             ("", "Pod") => {
                 let ours = |scheduler: &str| {
                     settings.scheduler_names.as_ref().is_none_or(|names| names.iter().any(|name| name == scheduler))
                 };
-                Fact::Pod(pod::pod(root, notes, key, ours, settings.whole_gpu_gb, interner))
+                Fact::Pod(pod::pod(root, notes, key, ours, settings.whole_gpu_gb, interner, caps))
             }
-            ("", "Node") => Fact::Node(node::node(root, name, interner)),
+            ("", "Node") => Fact::Node(node::node(root, name, interner, caps)),
             ("", "Namespace") => {
                 let metadata = root.field("metadata");
                 Fact::Namespace(interner.name(name), labels(&metadata.field("labels"), interner))

@@ -3,21 +3,23 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use crate::claims::{Claim, ClaimKind};
+use crate::claims::{Claim, ClaimKind, SleepingClaim};
 use crate::decision::{Budget, Capacity, Decision, Decisions, Rule};
 use crate::explain;
 use crate::fact::{Amount, Created, Fact, Name, Phase, PodFact, PodKey, QuotaKey, Tick};
-use crate::filter::{Filter, resources_fit, volume_binding};
+use crate::filter::{Filter, node_cap, resources_fit, volume_binding};
 use crate::lookup::LookupMap;
 use crate::nodes::NodeId;
 use crate::place::{Answer, ClosedCounts, Question};
 use crate::pods::{Place, Pod, PodId};
 use crate::preempt::{Outcome, Plan};
 use crate::queue::{GroupId, Queue, group_key};
+use crate::quota::elastic::PoolId;
 use crate::quota::{QuotaId, Refusal};
 use crate::reason::Reason;
 use crate::relations::Effects;
 use crate::resources::ResourceId;
+use crate::score::node_cap::CapWeights;
 use crate::shape::ShapeId;
 use crate::world::World;
 
@@ -32,8 +34,7 @@ pub struct Settings {
 
 impl Default for Settings {
     fn default() -> Self {
-        let caps = CapSettings { weight: 10, resource_weights: Vec::new(), prefer_cpu_nodes: true };
-        Settings { reserve_after_ms: 5 * 60 * 1000, caps }
+        Settings { reserve_after_ms: 5 * 60 * 1000, caps: CapSettings::default() }
     }
 }
 
@@ -52,12 +53,18 @@ pub struct NodeReport {
 /// How pods without GPUs are placed among GPU nodes.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct CapSettings {
-    /// What the score weighs; 0 switches it off.
+    /// What the score weighs; 0 switches it off. More than 1,000,000 counts as that, less than 0 as 0.
     pub weight: i64,
-    /// What each capped resource weighs in the score.
+    /// What each capped resource weighs in the score, in the same bounds. One that is not named weighs 1.
     pub resource_weights: Vec<(Name, i64)>,
     /// Nodes without GPUs come first.
     pub prefer_cpu_nodes: bool,
+}
+
+impl Default for CapSettings {
+    fn default() -> Self {
+        CapSettings { weight: 10, resource_weights: Vec::new(), prefer_cpu_nodes: true }
+    }
 }
 
 /// A quota as it stands. Amounts are by resource name; nothing that is 0, except in `min` and `max`.
@@ -106,6 +113,8 @@ pub struct Engine {
     keys_epoch: u64,
     /// Pods that may have to lose a mark: they answer to other quotas than before.
     remark: BTreeSet<PodId>,
+    /// Pools in which somebody was given something since those who rest were last looked at.
+    moved_pools: BTreeSet<PoolId>,
 }
 
 /// What keeps a pod from running: quotas that refuse it, or else nodes that are closed to it.
@@ -125,7 +134,9 @@ enum Turn {
 
 impl Engine {
     pub fn new(settings: Settings) -> Self {
-        Engine { settings, ..Engine::default() }
+        let mut world = World::default();
+        world.cap_weights = CapWeights::new(&settings.caps, &mut world.names);
+        Engine { settings, world, ..Engine::default() }
     }
 
     /// A copy that goes its own way: what-if, plan and explain run the real thing.
@@ -307,6 +318,7 @@ impl Engine {
             leaving_since: fact.leaving_since,
             evicted_for: None,
             claim: None,
+            asleep: None,
             victim_of: fact.victim_of,
             nominated,
             quotas,
@@ -333,6 +345,7 @@ impl Engine {
     fn place(&mut self, id: PodId, name: &Name) {
         let node = self.world.nodes.number(name);
         let mut effects = Effects::default();
+        self.world.pods.get_mut(id).reason = None;
         self.world.enter(id, Place::Placed(node), &mut effects);
         self.wake(effects);
     }
@@ -413,7 +426,7 @@ impl Engine {
             }
             (Place::Assumed(node), Some(name)) if self.world.nodes.get(node).name == *name => {
                 self.world.pods.confirm(id);
-                self.world.pods.get_mut(id).claim = None;
+                self.world.pods.get_mut(id).asleep = None;
                 // It can be a victim from now on, which matters only to those who would have wanted it before.
                 if std::mem::take(&mut self.looked_past_assumed) {
                     self.stir();
@@ -422,7 +435,7 @@ impl Engine {
             (Place::Assumed(node) | Place::Placed(node), Some(name)) if self.world.nodes.get(node).name != *name => {
                 let mut effects = Effects::default();
                 self.world.leave(id, Place::Waiting, &mut effects);
-                self.world.pods.get_mut(id).claim = None;
+                self.world.pods.get_mut(id).asleep = None;
                 self.wake(effects);
                 self.place(id, name);
                 self.stir();
@@ -430,12 +443,22 @@ impl Engine {
             _ => {}
         }
         if nomination_changed {
-            self.world.pods.get_mut(id).nominated = fact.nominated;
-            if self.world.pods.get(id).place == Place::Waiting {
-                self.dequeue(id);
-                self.adopt_nomination(id);
-                self.enqueue(id);
-                self.stir();
+            self.world.pods.get_mut(id).nominated = fact.nominated.clone();
+            match self.world.pods.get(id).place {
+                Place::Waiting => {
+                    self.dequeue(id);
+                    self.adopt_nomination(id);
+                    self.enqueue(id);
+                    self.stir();
+                }
+                Place::Assumed(_) => {
+                    let pod = self.world.pods.get_mut(id);
+                    if pod.asleep.as_ref().map(|claim| &claim.node) != fact.nominated.as_ref() {
+                        let kind = ClaimKind::Preemption;
+                        pod.asleep = fact.nominated.map(|node| SleepingClaim { node, kind });
+                    }
+                }
+                Place::Placed(_) => {}
             }
         }
     }
@@ -545,6 +568,8 @@ impl Engine {
     fn enqueue(&mut self, id: PodId) {
         let pod = self.world.pods.get(id);
         if pod.place != Place::Waiting || !pod.ours || pod.is_leaving() {
+            // It waits no longer, so there is no reason why it does.
+            self.world.pods.get_mut(id).reason = None;
             return;
         }
         if !pod.is_candidate() {
@@ -635,8 +660,11 @@ impl Engine {
         self.wake(effects);
         self.undecide_claims(id);
         self.reshape(id);
-        if let Some(claim) = self.world.pods.get(id).claim {
-            self.take_claim(id, claim);
+        if let Some(claim) = self.world.pods.get_mut(id).asleep.take()
+            && !self.world.pods.get(id).is_leaving()
+        {
+            let node = self.world.nodes.number(&claim.node);
+            self.take_claim(id, Claim { node, kind: claim.kind });
         }
         self.enqueue(id);
         self.stir();
@@ -670,7 +698,7 @@ impl Engine {
                 self.queue.quota_changed(quota, |of| quotas.share(of));
             }
             let Some((group, pod)) = self.queue.first() else {
-                if self.reserve(now, &mut decisions) {
+                if self.look_at_debtors_again() || self.reserve(now, &mut decisions) {
                     continue;
                 }
                 break;
@@ -690,6 +718,22 @@ impl Engine {
         decisions.wake_at = self.wake_at();
         debug_assert_eq!(self.check_invariants(), Ok(()));
         decisions
+    }
+
+    /// What pods of a pool were given changes what the others there may claim. They are looked at again when nothing
+    /// else can be decided, so that a cycle that fills a pool looks at each of its pods a few times and not once for
+    /// each placement. Returns whether there is anybody to look at.
+    fn look_at_debtors_again(&mut self) -> bool {
+        let pools = std::mem::take(&mut self.moved_pools);
+        let quotas = self.world.quotas.iter().filter(|(_, quota)| pools.contains(&quota.policy.pool));
+        let quotas: Vec<QuotaId> = quotas.map(|(id, _)| id).collect();
+        let woken = quotas.into_iter().map(|quota| self.queue.wake_quota(quota));
+        woken.filter(|any| *any).count() > 0
+    }
+
+    fn note_moved_pools(&mut self, pod: PodId) {
+        let quotas = self.world.pods.get(pod).quotas.iter();
+        self.moved_pools.extend(quotas.map(|quota| self.world.quotas.get(*quota).policy.pool));
     }
 
     /// Selectors look at labels that they did not look at before: pods that were alike may differ now.
@@ -760,7 +804,8 @@ impl Engine {
         if let Some(claim) = claim {
             let mut victims = self.victims_still_leaving(&pod);
             if victims.is_empty() && self.world.takes_once_left(id, claim.node) {
-                victims = self.leaving_on(claim.node);
+                self.counts_on_leaving = true;
+                victims = self.leaving_near(claim.node);
             }
             if !victims.is_empty() {
                 self.wait_for_company(&pod, &question);
@@ -801,7 +846,7 @@ impl Engine {
 
     /// Whether a node that is kept out of patience can still serve.
     fn is_worth_keeping(&self, question: &Question, node: NodeId) -> bool {
-        self.world.statics.get(question.rule).closed_by(node).is_none() && self.world.is_large_enough(question, node)
+        self.world.statics.get(question.rule).closed_by(node).is_none() && self.world.would_do_empty(question, node)
     }
 
     fn victims_still_leaving(&self, claimant: &Pod) -> Vec<(PodKey, Option<Created>)> {
@@ -819,13 +864,14 @@ impl Engine {
         victims
     }
 
-    /// The pods that are leaving a node.
-    fn leaving_on(&self, node: NodeId) -> Vec<(PodKey, Option<Created>)> {
-        let pods = self.world.pods.on_node(node).iter().map(|resident| self.world.pods.get(resident.id));
-        let mut leaving: Vec<_> =
-            pods.filter(|pod| pod.is_leaving()).map(|pod| (pod.key(), pod.leaving_since)).collect();
-        leaving.sort();
-        leaving
+    /// The pods that are leaving a node, or, where none is, those that leave others: what keeps a pod out may be elsewhere.
+    fn leaving_near(&self, node: NodeId) -> Vec<(PodKey, Option<Created>)> {
+        let leaving = self.world.leaving_pods().into_iter().map(|id| self.world.pods.get(id));
+        let (here, elsewhere): (Vec<&Pod>, Vec<&Pod>) = leaving.partition(|pod| pod.node() == Some(node));
+        let nearest = if here.is_empty() { elsewhere } else { here };
+        let mut nearest: Vec<_> = nearest.into_iter().map(|pod| (pod.key(), pod.leaving_since)).collect();
+        nearest.sort();
+        nearest
     }
 
     fn rests(&mut self, pod: &Pod, question: &Question, obstacle: &Obstacle, leaving: bool) -> Turn {
@@ -871,7 +917,17 @@ impl Engine {
         self.world.volumes.decide(&key.namespace, &claims, &name, &uid);
         let mut effects = Effects::default();
         self.world.enter(id, Place::Assumed(node), &mut effects);
-        self.world.pods.get_mut(id).reason = None;
+        let asleep = self
+            .world
+            .pods
+            .get_mut(id)
+            .claim
+            .take()
+            .map(|claim| SleepingClaim { node: self.world.nodes.get(claim.node).name.clone(), kind: claim.kind });
+        let pod = self.world.pods.get_mut(id);
+        pod.asleep = asleep;
+        pod.reason = None;
+        self.note_moved_pools(id);
         self.changes += 1;
         self.wake(effects);
         let node = self.world.nodes.get(node).name.clone();
@@ -888,9 +944,14 @@ impl Engine {
             .iter()
             .map(|victim| right(victim).expect("a plan has only victims that may be evicted"))
             .collect();
+        debug_assert!(
+            !self.world.could_evict_back(&plan.victims, id, plan.node),
+            "a pod that was evicted must not be able to evict its evictor"
+        );
         self.dequeue(id);
         self.claimants.remove(&id);
         self.take_claim(id, Claim { node: plan.node, kind: ClaimKind::Preemption });
+        self.note_moved_pools(id);
         let claimant = self.world.pods.get(id).clone();
         let key = claimant.key();
         let node = self.world.nodes.get(plan.node).name.clone();
@@ -917,10 +978,6 @@ impl Engine {
             self.world.change_leaving(victim, &mut effects, |pod| {
                 pod.evicted_for = Some((key.clone(), claimant.uid.clone()));
             });
-            debug_assert!(
-                !self.world.could_evict_back(victim, id),
-                "a pod that was evicted must not be able to evict its evictor"
-            );
             self.note_leaving_for(victim, true);
             self.world.budgets.unseen.push(victim);
         }
@@ -969,12 +1026,13 @@ impl Engine {
         let world = &self.world;
         let demand = &world.shapes.get(pod.shape).demand;
         let would_do = |node: &NodeId| {
-            world.closed_by(&question, *node) == Some(Filter::NodeResourcesFit)
-                && world.is_large_enough(&question, *node)
+            matches!(world.closed_by(&question, *node), Some(Filter::NodeResourcesFit | Filter::NodeCap))
+                && world.would_do_empty(&question, *node)
         };
         let lack = |node: &NodeId| {
             let missing: Vec<(ResourceId, i128)> = resources_fit::missing(&world.nodes, *node, demand);
-            (world.lack(*node, &missing), world.nodes.rank(*node))
+            let capped = node_cap::missing(&world.nodes.get(*node).cap, demand);
+            (world.lack(*node, &missing) + world.lack(*node, &capped), world.nodes.rank(*node))
         };
         world.nodes.by_name().filter(would_do).min_by_key(lack)
     }
@@ -1006,7 +1064,7 @@ impl Engine {
                 }
             }
         }
-        let mut changed: Vec<(PodKey, PodId, Vec<(Name, Capacity)>)> = Vec::new();
+        let mut changed = Vec::new();
         for (pod, mut new) in marks {
             new.sort();
             if self.world.pods.get(pod).marks != new {
@@ -1083,6 +1141,7 @@ impl Engine {
         let world = &self.world;
         let mut resources: Vec<ResourceId> = (0..world.names.len()).map(|i| ResourceId(i as u16)).collect();
         resources.sort_by_key(|id| world.names.name(*id).clone());
+        let limits = |node: NodeId| world.nodes.get(node).cap.limits().unwrap_or_default().iter();
         let report = |node: NodeId| NodeReport {
             name: world.nodes.get(node).name.clone(),
             allocatable: resources
@@ -1095,8 +1154,11 @@ impl Engine {
                 .map(|r| (world.names.name(*r).clone(), world.nodes.held(*r, node)))
                 .filter(|(_, amount)| *amount != 0)
                 .collect(),
-            cap: Vec::new(),
-            cap_used: Vec::new(),
+            cap: limits(node).map(|(r, limit)| (world.names.name(*r).clone(), i128::from(*limit))).collect(),
+            cap_used: limits(node)
+                .map(|(r, _)| (world.names.name(*r).clone(), world.nodes.get(node).cap.held(*r)))
+                .filter(|(_, amount)| *amount != 0)
+                .collect(),
         };
         world.nodes.by_name().map(report).collect()
     }

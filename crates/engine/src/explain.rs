@@ -1,15 +1,17 @@
 //! Why a pod waits, in words and numbers.
 
+mod node_cap;
+
 use crate::decision::Rule;
 use crate::fact::{Created, Name, PodKey, RequestProblem};
-use crate::filter::{Filter, resources_fit};
+use crate::filter::{Filter, node_cap as cap_filter, resources_fit};
 use crate::nodes::NodeId;
 use crate::place::{ClosedCounts, Question};
 use crate::pods::Pod;
 use crate::quantity::canonical;
 use crate::quota::{QuotaId, Refusal};
 use crate::reason::{Code, Numbers, Reason};
-use crate::resources::ResourceId;
+use crate::resources::{Demand, ResourceId};
 use crate::score::FULL;
 use crate::world::World;
 
@@ -187,6 +189,9 @@ impl World {
         let counts: Vec<(Filter, u32)> =
             Filter::ALL.into_iter().map(|f| (f, closed[f as usize])).filter(|(_, n)| *n > 0).collect();
         let nearest = if closed[Filter::NodeResourcesFit as usize] > 0 { self.nearest(question) } else { None };
+        let capped = if closed[Filter::NodeCap as usize] > 0 { self.closed_by_caps(question) } else { Vec::new() };
+        let cap_decides = capped.first().is_some_and(|nearest| nearest.alone);
+        let demand = &self.shapes.get(pod.shape).demand;
         let mut parts: Vec<String> = Vec::new();
         for (filter, nodes) in &counts {
             let mut part = format!("{nodes} {}", filter.sentence());
@@ -194,6 +199,11 @@ impl World {
                 && let Some(nearest) = &nearest
             {
                 part += &format!(" ({})", self.shortage(nearest));
+            }
+            if *filter == Filter::NodeCap
+                && let Some(nearest) = capped.first().filter(|_| !cap_decides)
+            {
+                part += &format!(" ({})", self.cap_sentence(nearest, demand));
             }
             parts.push(part);
         }
@@ -205,7 +215,6 @@ impl World {
         }
         let numbers = nearest.as_ref().map(|nearest| {
             let (resource, _) = nearest.missing[0];
-            let demand = &self.shapes.get(pod.shape).demand;
             Numbers {
                 resource: self.names.name(resource).clone(),
                 used: self.nodes.held(resource, nearest.node) + self.nodes.claimed(resource, nearest.node),
@@ -217,11 +226,27 @@ impl World {
         if let Some(nearest) = &nearest {
             remedies.push(self.make_room(nearest));
         }
-        remedies.extend(counts.iter().filter_map(|(filter, _)| remedy(*filter)).map(str::to_owned));
+        let filters = counts.iter().map(|(filter, _)| *filter).filter(|f| !(cap_decides && *f == Filter::NodeCap));
+        remedies.extend(filters.filter_map(remedy).map(str::to_owned));
         let mut reason = plain(Code::NoFittingNode, message, remedies);
         reason.numbers = numbers;
         reason.closed = counts;
-        reason
+        if cap_decides { self.cap_exceeded(&capped, demand, reason) } else { reason }
+    }
+
+    /// Whether a node is too small for a demand, and how much is missing there in parts of what it has; `None` if nothing.
+    fn lack_of(&self, node: NodeId, demand: &Demand) -> Option<(bool, i128)> {
+        let (mut short, mut too_small, mut lack) = (false, false, 0i128);
+        for (resource, amount) in &demand.amounts {
+            let free = self.nodes.free(*resource, node);
+            if free >= *amount {
+                continue;
+            }
+            short = true;
+            too_small |= self.nodes.allocatable(*resource, node) < *amount;
+            lack += self.lack(node, &[(*resource, i128::from(*amount) - i128::from(free))]);
+        }
+        short.then_some((too_small, lack))
     }
 
     fn nearest(&self, question: &Question) -> Option<Nearest> {
@@ -232,12 +257,8 @@ impl World {
             if !self.nodes.is_present(node) || self.statics.get(question.rule).closed_by(node).is_some() {
                 continue;
             }
-            let missing = resources_fit::missing(&self.nodes, node, demand);
-            if missing.is_empty() {
-                continue;
-            }
-            let too_small = !self.is_large_enough(question, node);
-            let key = (too_small, self.lack(node, &missing), self.nodes.rank(node), node);
+            let Some((too_small, lack)) = self.lack_of(node, demand) else { continue };
+            let key = (too_small, lack, self.nodes.rank(node), node);
             if nearest.is_none_or(|least| key < least) {
                 nearest = Some(key);
             }
@@ -251,6 +272,12 @@ impl World {
     pub fn is_large_enough(&self, question: &Question, node: NodeId) -> bool {
         let demand = &self.shapes.get(question.shape).demand;
         demand.amounts.iter().all(|(resource, amount)| self.nodes.allocatable(*resource, node) >= *amount)
+    }
+
+    /// Whether the node would take a pod of this size if nothing were on it: its allocatable covers the request, and so does its cap.
+    pub fn would_do_empty(&self, question: &Question, node: NodeId) -> bool {
+        let demand = &self.shapes.get(question.shape).demand;
+        self.is_large_enough(question, node) && cap_filter::is_large_enough(&self.nodes.get(node).cap, demand)
     }
 
     fn amounts(&self, amounts: &[(ResourceId, i128)]) -> String {
@@ -282,6 +309,7 @@ fn remedy(filter: Filter) -> Option<&'static str> {
         Filter::NodeAffinity => Some("loosen the pod's node selector or affinity, or label a node to match"),
         Filter::NodePorts => Some("use another host port, or none"),
         Filter::NodeResourcesFit => None,
+        Filter::NodeCap => Some("raise the cap on pods without GPUs, or add a node without GPUs"),
         Filter::VolumeRestrictions => Some("wait until the pod that uses the volume is gone"),
         Filter::NodeVolumeLimits => Some("use fewer volumes, or add a node"),
         Filter::VolumeBinding => {

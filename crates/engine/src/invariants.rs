@@ -21,15 +21,19 @@ impl Engine {
         let world = &self.world;
         let mut held: BTreeMap<(NodeId, u16), i128> = BTreeMap::new();
         let mut claimed: BTreeMap<(NodeId, u16), i128> = BTreeMap::new();
+        let (mut cap_held, mut cap_claimed) = (held.clone(), claimed.clone());
         for (_, pod) in world.pods.iter() {
             let demand = &world.shapes.get(pod.shape).demand;
             let waiting_claim = pod.claim.filter(|_| pod.place == Place::Waiting).map(|claim| claim.node);
             for (resource, amount) in &demand.amounts {
                 if let Some(node) = pod.node() {
                     *held.entry((node, resource.0)).or_default() += i128::from(*amount);
+                    *cap_held.entry((node, resource.0)).or_default() += i128::from(*amount) * i128::from(demand.capped);
                 }
                 if let Some(node) = waiting_claim {
                     *claimed.entry((node, resource.0)).or_default() += i128::from(*amount);
+                    *cap_claimed.entry((node, resource.0)).or_default() +=
+                        i128::from(*amount) * i128::from(demand.capped);
                 }
             }
         }
@@ -47,6 +51,9 @@ impl Engine {
                 };
                 compare("held", world.nodes.held(resource, node), &held)?;
                 compare("claimed", world.nodes.claimed(resource, node), &claimed)?;
+                let cap = &world.nodes.get(node).cap;
+                compare("held under its cap", cap.held(resource), &cap_held)?;
+                compare("claimed under its cap", cap.claimed(resource), &cap_claimed)?;
             }
         }
         Ok(())

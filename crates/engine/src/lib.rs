@@ -14,6 +14,7 @@ pub mod reason;
 
 mod budgets;
 mod candidates;
+mod cap;
 mod claims;
 mod explain;
 mod filter;

@@ -6,7 +6,8 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use crate::fact::{Amount, Effect, HostPort, Labels, Name, NodeFact, Taint};
+use crate::cap::Cap;
+use crate::fact::{Amount, Effect, HostPort, Labels, Limits, Name, NodeFact, Taint};
 use crate::lookup::LookupMap;
 use crate::resources::{CPU_ID, Demand, MEMORY_ID, ResourceId, ResourceNames};
 
@@ -38,6 +39,8 @@ pub(crate) struct Node {
     pub disks: BTreeMap<Name, (u32, u32)>,
     /// How many volumes of a driver may be attached.
     pub attach_limits: Vec<(Name, u32)>,
+    /// What pods without GPUs may hold here, and hold.
+    pub cap: Cap,
     /// Amounts held by pods and claims, exactly, by resource number.
     held: Vec<i128>,
     claimed: Vec<i128>,
@@ -139,10 +142,6 @@ impl Nodes {
         self.free.get(resource.0 as usize).map_or(0, |column| column[id.at()])
     }
 
-    pub fn free_column(&self, resource: ResourceId) -> Option<&[Amount]> {
-        self.free.get(resource.0 as usize).map(Vec::as_slice)
-    }
-
     pub fn allocatable(&self, resource: ResourceId, id: NodeId) -> Amount {
         self.allocatable.get(resource.0 as usize).map_or(0, |column| column[id.at()])
     }
@@ -201,6 +200,7 @@ impl Nodes {
             attached: BTreeMap::new(),
             disks: BTreeMap::new(),
             attach_limits: Vec::new(),
+            cap: Cap::default(),
             held: Vec::new(),
             claimed: Vec::new(),
             assumed: [0; 2],
@@ -277,6 +277,9 @@ impl Nodes {
         let allocatable: Vec<(ResourceId, Amount)> =
             fact.allocatable.iter().map(|(name, amount)| (names.intern(name), *amount)).collect();
         self.set_allocatable(id, &allocatable, names.len());
+        let cap = |limits: &Limits| limits.iter().map(|(name, amount)| (names.intern(name), *amount)).collect();
+        let limits = fact.cap.as_ref().map(cap);
+        self.list[id.at()].cap.set_limits(limits);
         if kind_changed {
             self.change_kind(id);
         }
@@ -356,6 +359,7 @@ impl Nodes {
         node.taints = Vec::new();
         node.unschedulable = false;
         node.images = Vec::new();
+        node.cap.set_limits(None);
         self.present[id.at()] = false;
         self.absent.insert(id);
         self.present_count -= 1;
@@ -413,6 +417,7 @@ impl Nodes {
             debug_assert!(*entry >= 0, "no amount held or claimed is ever negative");
             self.refresh_free(*resource, id);
         }
+        self.list[id.at()].cap.count(demand, add, claim);
         let assumed = &mut self.list[id.at()].assumed;
         assumed[0] += sign * demand.assumed.0 as i128;
         assumed[1] += sign * demand.assumed.1 as i128;

@@ -2,7 +2,8 @@
 
 use crate::fact::Name;
 use crate::filter::{
-    Filter, pod_affinity, ports, resources_fit, spread, volume_binding, volume_limits, volume_restrictions, volume_zone,
+    Filter, node_cap, pod_affinity, ports, resources_fit, spread, volume_binding, volume_limits, volume_restrictions,
+    volume_zone,
 };
 use crate::nodes::NodeId;
 use crate::pods::PodId;
@@ -201,6 +202,14 @@ impl World {
         if resources_fit::closes(&self.nodes, node, &shape.demand) {
             return Some(Filter::NodeResourcesFit);
         }
+        if shape.demand.capped && node_cap::closes(&self.nodes.get(node).cap, &shape.demand) {
+            return Some(Filter::NodeCap);
+        }
+        self.closed_by_volumes(question, shape, node)
+    }
+
+    fn closed_by_volumes(&self, question: &Question, shape: &Shape, node: NodeId) -> Option<Filter> {
+        let spec = shape.spec();
         if spec.volumes.is_empty() {
             return None;
         }
@@ -215,6 +224,14 @@ impl World {
             return Some(Filter::VolumeBinding);
         }
         volume_zone::closes(facts, shape, &self.volumes).then_some(Filter::VolumeZone)
+    }
+
+    /// Whether the node's cap, and nothing else, keeps the pod out.
+    pub fn closed_by_cap_alone(&self, question: &Question, node: NodeId) -> bool {
+        let shape = self.shapes.get(question.shape);
+        self.closed_by(question, node) == Some(Filter::NodeCap)
+            && self.closed_by_volumes(question, shape, node).is_none()
+            && self.closed_by_others(question, shape, node).is_none()
     }
 
     /// The filters that look at other pods.
@@ -295,6 +312,9 @@ impl World {
         let mut points = score::resources::points(self.nodes.load(node), sized.request, sized.assumed);
         if !shape.spec().images.is_empty() {
             points += score::image::points(&self.nodes, node, &shape.spec().images);
+        }
+        if let Some(strategy) = shape.spec().capped {
+            points += score::node_cap::points(&self.nodes.get(node).cap, &shape.demand, strategy, &self.cap_weights);
         }
         points
     }

@@ -57,6 +57,8 @@ pub(crate) struct Demand {
     pub amounts: Vec<(ResourceId, Amount)>,
     /// What the least-allocated score takes it to be: (cpu, memory).
     pub assumed: (Amount, Amount),
+    /// Whether it counts under the caps of GPU nodes.
+    pub capped: bool,
 }
 
 impl Demand {
@@ -67,7 +69,7 @@ impl Demand {
             .map(|(name, amount)| (names.intern(name), *amount))
             .collect();
         amounts.push((PODS_ID, 1));
-        Demand { amounts, assumed: (assumed.0.max(0), assumed.1.max(0)) }
+        Demand { amounts, assumed: (assumed.0.max(0), assumed.1.max(0)), capped: false }
     }
 
     pub fn get(&self, id: ResourceId) -> Amount {

@@ -140,10 +140,6 @@ impl Shapes {
         self.list[id.0 as usize].as_mut().expect("a shape is used only while it has users")
     }
 
-    pub fn limit(&self) -> usize {
-        self.list.len()
-    }
-
     /// The shape of a pod, for one more user.
     pub fn intern(
         &mut self,
@@ -186,11 +182,6 @@ impl Shapes {
         id
     }
 
-    /// One user more of a shape that has some.
-    pub fn retain(&mut self, id: ShapeId) {
-        self.get_mut(id).users += 1;
-    }
-
     /// One user less. Returns whether the shape is forgotten with it.
     pub fn release(&mut self, id: ShapeId, relations: &mut Relations) -> bool {
         let shape = self.get_mut(id);
@@ -218,7 +209,8 @@ fn part(term: &PodTerm) -> Part {
 
 fn compile(key: Key, namespace: &Name, tables: &mut Compiling<'_>) -> Shape {
     let spec = key.spec.clone();
-    let demand = Demand::new(&spec.requests, spec.assumed, tables.names);
+    let capped = spec.capped.is_some();
+    let demand = Demand { capped, ..Demand::new(&spec.requests, spec.assumed, tables.names) };
     let derived = spec.derived.iter().filter(|(_, amount)| *amount > 0);
     let derived = derived.map(|(name, amount)| (tables.names.intern(name), *amount));
     let charge = demand.amounts.iter().copied().chain(derived).collect();

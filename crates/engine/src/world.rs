@@ -9,6 +9,7 @@ use crate::pods::{Place, PodId, Pods};
 use crate::quota::Quotas;
 use crate::relations::{Around, Effects, Relations};
 use crate::resources::ResourceNames;
+use crate::score::node_cap::CapWeights;
 use crate::shape::{Compiling, ShapeId, Shapes};
 use crate::statics::Statics;
 use crate::topology::Topologies;
@@ -28,6 +29,7 @@ pub(crate) struct World {
     pub implied: Implied,
     pub kept: Kept,
     pub quotas: Quotas,
+    pub cap_weights: CapWeights,
 }
 
 impl World {
@@ -134,6 +136,7 @@ impl World {
     pub fn change_leaving(&mut self, id: PodId, effects: &mut Effects, set: impl FnOnce(&mut crate::pods::Pod)) {
         let before = self.pods.get(id).is_leaving();
         set(self.pods.get_mut(id));
+        self.pods.note_leaving(id);
         let pod = self.pods.get(id);
         let (after, node) = (pod.is_leaving(), pod.node());
         if before != after && node.is_some() {

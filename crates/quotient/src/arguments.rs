@@ -73,7 +73,7 @@ pub struct SimulateArguments {
     /// YAML or JSON files, many documents each; folders in order of names; `-` is standard input
     #[arg(required = true, value_name = "FILE")]
     pub files: Vec<PathBuf>,
-    /// A QuotientConfiguration
+    /// A QuotientConfiguration, or the configuration of a Volcano scheduler
     #[arg(long, value_name = "FILE")]
     pub config: Option<PathBuf>,
     /// Schedule only pods with this spec.schedulerName; the others just wait. Without it all pods are scheduled

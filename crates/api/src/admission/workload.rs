@@ -1,11 +1,9 @@
 //! Objects that make pods: their templates, counts and selectors.
 
-use quotient_engine::fact::{Labels, Operator, Selector};
-
 use super::{Context, pod};
 use crate::cursor::Cursor;
 use crate::intern::Interner;
-use crate::selector::{label_selector, labels};
+use crate::selector::{label_selector, labels, selects};
 
 /// Checks counts and the template of a pod.
 pub(super) fn check(root: &Cursor<'_, '_>, context: &Context<'_>) {
@@ -39,21 +37,6 @@ pub(super) fn check_selector(root: &Cursor<'_, '_>, _: &Context<'_>) {
     if label_selector(&at, &mut interner).is_some_and(|selector| !selects(&selector, &template_labels)) {
         at.note("does not select the template's labels");
     }
-}
-
-/// Whether the selector selects pods with these labels.
-fn selects(selector: &Selector, labels: &Labels) -> bool {
-    selector.requirements.iter().all(|requirement| {
-        let value = labels.get(&requirement.key);
-        match requirement.operator {
-            Operator::In => value.is_some_and(|value| requirement.values.contains(value)),
-            Operator::NotIn => value.is_none_or(|value| !requirement.values.contains(value)),
-            Operator::Exists => value.is_some(),
-            Operator::DoesNotExist => value.is_none(),
-            // Not read from label selectors.
-            Operator::Gt | Operator::Lt => false,
-        }
-    })
 }
 
 /// Checks that the pods of a Job can end.

@@ -1,6 +1,7 @@
 //! The filters: each closes a node to a pod, or does not. One file a rule.
 
 pub(crate) mod node_affinity;
+pub(crate) mod node_cap;
 pub(crate) mod pod_affinity;
 pub(crate) mod ports;
 pub(crate) mod resources_fit;
@@ -21,6 +22,7 @@ pub enum Filter {
     NodeAffinity,
     NodePorts,
     NodeResourcesFit,
+    NodeCap,
     VolumeRestrictions,
     NodeVolumeLimits,
     VolumeBinding,
@@ -31,7 +33,7 @@ pub enum Filter {
 
 impl Filter {
     /// How many there are.
-    pub const COUNT: usize = 11;
+    pub const COUNT: usize = 12;
 
     /// All of them, in order.
     pub const ALL: [Filter; Filter::COUNT] = [
@@ -40,6 +42,7 @@ impl Filter {
         Filter::NodeAffinity,
         Filter::NodePorts,
         Filter::NodeResourcesFit,
+        Filter::NodeCap,
         Filter::VolumeRestrictions,
         Filter::NodeVolumeLimits,
         Filter::VolumeBinding,
@@ -56,6 +59,7 @@ impl Filter {
             Filter::NodeAffinity => "NodeAffinity",
             Filter::NodePorts => "NodePorts",
             Filter::NodeResourcesFit => "NodeResourcesFit",
+            Filter::NodeCap => "NodeCap",
             Filter::VolumeRestrictions => "VolumeRestrictions",
             Filter::NodeVolumeLimits => "NodeVolumeLimits",
             Filter::VolumeBinding => "VolumeBinding",
@@ -73,6 +77,7 @@ impl Filter {
             Filter::NodeAffinity => "excluded by the pod's node selector or affinity",
             Filter::NodePorts => "where a host port is taken",
             Filter::NodeResourcesFit => "without enough free resources",
+            Filter::NodeCap => "with GPUs where the cap on pods without GPUs is in the way",
             Filter::VolumeRestrictions => "where a volume is in use by another pod",
             Filter::NodeVolumeLimits => "with no room to attach the pod's volumes",
             Filter::VolumeBinding => "where the pod's volumes cannot be had",

@@ -135,19 +135,12 @@ impl Quotas {
     }
 
     /// How a pod with this charge stands in a quota, by the governed resources it asks for.
-    ///
-    /// `held` says which of what its ledger has is to be counted.
-    pub fn standing(
-        &self,
-        id: QuotaId,
-        charge: &[(ResourceId, Amount)],
-        held: fn(&Ledger, ResourceId) -> i128,
-    ) -> Standing {
+    pub fn standing(&self, id: QuotaId, charge: &[(ResourceId, Amount)]) -> Standing {
         let quota = self.get(id);
         let pool = self.pool(quota.policy.pool);
         let within = |bound: &dyn Fn(ResourceId) -> i128| {
             let mut governed = charge.iter().filter(|(resource, _)| pool.governs(*resource));
-            governed.all(|(r, amount)| held(&quota.ledger, *r) + i128::from(*amount) <= bound(*r))
+            governed.all(|(r, amount)| quota.ledger.taken(*r) + i128::from(*amount) <= bound(*r))
         };
         if within(&|resource| quota.policy.min(resource)) {
             Standing::WithinMin
@@ -171,7 +164,7 @@ impl Quotas {
             let requested = i128::from(requested);
             if used + requested > limit {
                 let numbers = Numbers { resource: names.name(resource).clone(), used, requested, limit };
-                refusals.push(Refusal { code, quota: id, resource, numbers });
+                refusals.push(Refusal { code, quota: id, numbers });
             }
         };
         for (resource, amount) in charge {

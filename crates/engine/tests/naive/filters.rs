@@ -8,9 +8,12 @@ use quotient_engine::fact::{Effect, HostPort, NodeFact, PODS, PodFact, Taint};
 use super::world::{View, World};
 use super::{affinity, labels, spread, volumes};
 
+/// Whether a filter closes a node to the pod of the view.
+type Closes = fn(&View<'_>, &NodeFact) -> bool;
+
 /// The first filter that closes the node to the pod of the view, if one does.
 pub fn closed_by(view: &View<'_>, node: &NodeFact) -> Option<Filter> {
-    let filters: [(Filter, fn(&View<'_>, &NodeFact) -> bool); 11] = [
+    let filters: [(Filter, Closes); 11] = [
         (Filter::NodeUnschedulable, unschedulable),
         (Filter::TaintToleration, |view, node| labels::repelled(&view.pod.spec, node)),
         (Filter::NodeAffinity, |view, node| !labels::node_matches(&view.pod.spec, node)),

@@ -18,6 +18,9 @@ pub fn run(arguments: SimulateArguments) -> Result<Exit> {
         Ok(configuration) => configuration.unwrap_or_default(),
         Err(problems) => return Ok(printer.refuse(&problems)),
     };
+    for idle in &configuration.idle {
+        printer.note(format_args!("note: {idle}"));
+    }
     let inputs = match inputs(&files) {
         Ok(inputs) => inputs,
         Err(problems) => return Ok(printer.refuse(&problems)),

@@ -1,0 +1,58 @@
+//! What pods without GPUs may hold together on a GPU node, and what they hold.
+
+use crate::fact::Amount;
+use crate::resources::{Demand, ResourceId};
+
+/// The ledger of one node's cap. It is kept on every node, with a cap or without, since a cap can be set and lifted
+/// while pods are there; it takes no memory where no pod is subject to caps.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Cap {
+    /// By resource name. `None`: the node has no cap.
+    limits: Option<Vec<(ResourceId, Amount)>>,
+    /// Amounts held and claimed by pods that are subject to caps, exactly, by resource number.
+    held: Vec<i128>,
+    claimed: Vec<i128>,
+}
+
+impl Cap {
+    pub fn set_limits(&mut self, limits: Option<Vec<(ResourceId, Amount)>>) {
+        self.limits = limits;
+    }
+
+    /// What may be held, by resource name; `None` where nothing is capped.
+    pub fn limits(&self) -> Option<&[(ResourceId, Amount)]> {
+        self.limits.as_deref()
+    }
+
+    /// What pods hold of a resource.
+    pub fn held(&self, resource: ResourceId) -> i128 {
+        self.held.get(resource.0 as usize).copied().unwrap_or(0)
+    }
+
+    /// What claims hold of a resource.
+    pub fn claimed(&self, resource: ResourceId) -> i128 {
+        self.claimed.get(resource.0 as usize).copied().unwrap_or(0)
+    }
+
+    /// What pods and claims hold of a resource.
+    pub fn used(&self, resource: ResourceId) -> i128 {
+        self.held(resource) + self.claimed(resource)
+    }
+
+    /// Adds what a pod or its claim holds (or takes it off), if it is subject to caps.
+    pub fn count(&mut self, demand: &Demand, add: bool, claim: bool) {
+        if !demand.capped {
+            return;
+        }
+        let sign: i128 = if add { 1 } else { -1 };
+        let column = if claim { &mut self.claimed } else { &mut self.held };
+        for (resource, amount) in &demand.amounts {
+            let at = resource.0 as usize;
+            if column.len() <= at {
+                column.resize(at + 1, 0);
+            }
+            column[at] += sign * i128::from(*amount);
+            debug_assert!(column[at] >= 0, "no amount held or claimed is ever negative");
+        }
+    }
+}
