@@ -14,6 +14,7 @@ use crate::place::{Answer, ClosedCounts, Question};
 use crate::pods::{Place, Pod, PodId};
 use crate::preempt::{Outcome, Plan};
 use crate::queue::{GroupId, Queue, group_key};
+use crate::quota::elastic::PoolId;
 use crate::quota::{QuotaId, Refusal};
 use crate::reason::Reason;
 use crate::relations::Effects;
@@ -112,6 +113,8 @@ pub struct Engine {
     keys_epoch: u64,
     /// Pods that may have to lose a mark: they answer to other quotas than before.
     remark: BTreeSet<PodId>,
+    /// Pools in which somebody was given something since those who rest were last looked at.
+    moved_pools: BTreeSet<PoolId>,
 }
 
 /// What keeps a pod from running: quotas that refuse it, or else nodes that are closed to it.
@@ -678,7 +681,7 @@ impl Engine {
                 self.queue.quota_changed(quota, |of| quotas.share(of));
             }
             let Some((group, pod)) = self.queue.first() else {
-                if self.reserve(now, &mut decisions) {
+                if self.look_at_debtors_again() || self.reserve(now, &mut decisions) {
                     continue;
                 }
                 break;
@@ -698,6 +701,21 @@ impl Engine {
         decisions.wake_at = self.wake_at();
         debug_assert_eq!(self.check_invariants(), Ok(()));
         decisions
+    }
+
+    /// What pods of a pool were given changes what the others there may claim. They are looked at again when nothing
+    /// else can be decided, so that a cycle that fills a pool looks at each of its pods a few times and not once for
+    /// each placement. Returns whether there is anybody to look at.
+    fn look_at_debtors_again(&mut self) -> bool {
+        let pools = std::mem::take(&mut self.moved_pools);
+        let quotas = self.world.quotas.iter().filter(|(_, quota)| pools.contains(&quota.policy.pool));
+        let quotas: Vec<QuotaId> = quotas.map(|(id, _)| id).collect();
+        quotas.into_iter().fold(false, |any, quota| self.queue.wake_quota(quota) || any)
+    }
+
+    fn note_moved_pools(&mut self, pod: PodId) {
+        let quotas = self.world.pods.get(pod).quotas.iter();
+        self.moved_pools.extend(quotas.map(|quota| self.world.quotas.get(*quota).policy.pool));
     }
 
     /// Selectors look at labels that they did not look at before: pods that were alike may differ now.
@@ -880,6 +898,7 @@ impl Engine {
         let mut effects = Effects::default();
         self.world.enter(id, Place::Assumed(node), &mut effects);
         self.world.pods.get_mut(id).reason = None;
+        self.note_moved_pools(id);
         self.changes += 1;
         self.wake(effects);
         let node = self.world.nodes.get(node).name.clone();
@@ -896,9 +915,14 @@ impl Engine {
             .iter()
             .map(|victim| right(victim).expect("a plan has only victims that may be evicted"))
             .collect();
+        debug_assert!(
+            !self.world.could_evict_back(&plan.victims, id, plan.node),
+            "a pod that was evicted must not be able to evict its evictor"
+        );
         self.dequeue(id);
         self.claimants.remove(&id);
         self.take_claim(id, Claim { node: plan.node, kind: ClaimKind::Preemption });
+        self.note_moved_pools(id);
         let claimant = self.world.pods.get(id).clone();
         let key = claimant.key();
         let node = self.world.nodes.get(plan.node).name.clone();
@@ -925,10 +949,6 @@ impl Engine {
             self.world.change_leaving(victim, &mut effects, |pod| {
                 pod.evicted_for = Some((key.clone(), claimant.uid.clone()));
             });
-            debug_assert!(
-                !self.world.could_evict_back(victim, id),
-                "a pod that was evicted must not be able to evict its evictor"
-            );
             self.note_leaving_for(victim, true);
             self.world.budgets.unseen.push(victim);
         }

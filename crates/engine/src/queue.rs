@@ -205,6 +205,14 @@ impl Queue {
         }
     }
 
+    /// Something changed that may matter to the pods of a quota. Returns whether one of them rested.
+    pub fn wake_quota(&mut self, quota: QuotaId) -> bool {
+        let groups = self.by_quota.get(&quota).cloned().unwrap_or_default();
+        let resting: Vec<GroupId> = groups.into_iter().filter(|id| self.group(*id).resting).collect();
+        resting.iter().for_each(|id| self.wake(*id));
+        !resting.is_empty()
+    }
+
     /// Something changed that may matter to all.
     pub fn wake_all(&mut self) {
         for turn in std::mem::take(&mut self.resting) {

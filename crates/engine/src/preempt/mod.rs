@@ -310,7 +310,7 @@ impl World {
         node
     }
 
-    fn leaving_pods(&self) -> Vec<PodId> {
+    pub fn leaving_pods(&self) -> Vec<PodId> {
         let leaves =
             |pod: &crate::pods::Pod| pod.is_leaving() && pod.node().is_some_and(|node| self.nodes.is_present(node));
         self.pods.placed().filter(|(_, pod)| leaves(pod)).map(|(id, _)| id).collect()
@@ -485,7 +485,7 @@ impl World {
     }
 
     /// Takes pods off their nodes for a look at what would be.
-    fn lift(&mut self, ids: &[PodId]) -> Vec<(PodId, Place)> {
+    pub fn lift(&mut self, ids: &[PodId]) -> Vec<(PodId, Place)> {
         let mut effects = Effects::tentative();
         let mut lifted = Vec::new();
         for id in ids {
@@ -498,7 +498,7 @@ impl World {
         lifted
     }
 
-    fn put_back(&mut self, lifted: Vec<(PodId, Place)>) {
+    pub fn put_back(&mut self, lifted: Vec<(PodId, Place)>) {
         let mut effects = Effects::tentative();
         for (id, place) in lifted {
             if self.pods.get(id).place == Place::Waiting {

@@ -3,9 +3,12 @@
 use crate::decision::Rule;
 use crate::fact::Amount;
 use crate::lookup::LookupMap;
-use crate::pods::PodId;
+use crate::nodes::NodeId;
+use crate::pods::{Place, PodId};
 use crate::quota::elastic::Standing;
-use crate::quota::{Ledger, QuotaId, Seniority, seniority};
+use crate::quota::fraction::mul_div;
+use crate::quota::{QuotaId, Seniority, seniority};
+use crate::relations::Effects;
 use crate::resources::ResourceId;
 use crate::world::World;
 
@@ -38,14 +41,10 @@ pub(crate) struct Rights {
 impl World {
     /// What a waiting pod may do to others.
     pub fn rights(&self, claimant: PodId) -> Rights {
-        self.rights_by(claimant, Ledger::taken)
-    }
-
-    fn rights_by(&self, claimant: PodId, held: fn(&Ledger, ResourceId) -> i128) -> Rights {
         let pod = self.pods.get(claimant);
         let charge = self.shapes.get(pod.shape).charge.clone();
         let own: Vec<(QuotaId, Standing)> =
-            pod.quotas.iter().map(|quota| (*quota, self.quotas.standing(*quota, &charge, held))).collect();
+            pod.quotas.iter().map(|quota| (*quota, self.quotas.standing(*quota, &charge))).collect();
         let mut rights = Rights { claimant, priority: pod.priority, charge, own, first_over: LookupMap::default() };
         if !rights.own.is_empty() {
             for (id, quota) in self.quotas.iter() {
@@ -135,6 +134,9 @@ impl World {
 
     /// Whether a set of victims leaves every quota it draws on with its due until the last one is taken: each must
     /// find its quota still above it. The smallest are taken first, which is the order that allows most.
+    ///
+    /// And none of them may be owed its place again once it is gone: where a fair share is claimed, a victim with which
+    /// its quota would be within its own share, as that will be then, could claim the place back for ever.
     pub fn may_take(&self, rights: &Rights, victims: &[(PodId, Option<(QuotaId, Bound)>)]) -> bool {
         let mut drawn: Vec<(QuotaId, Bound)> = victims.iter().filter_map(|(_, from)| *from).collect();
         drawn.sort_unstable_by_key(|(quota, _)| *quota);
@@ -151,33 +153,60 @@ impl World {
             (0..pods.len()).all(|taken| {
                 let gone = |resource: ResourceId| pods[..taken].iter().map(|pod| charge(*pod, resource)).sum::<i128>();
                 self.over(rights, *quota, *bound, &gone).any(|resource| charge(pods[taken], resource) > 0)
+            }) && (*bound == Bound::Min || !self.is_owed_again(rights, *quota, &pods, victims))
+        })
+    }
+
+    /// Whether one of these pods of a fair quota could come back within the quota's share, once all victims are gone and
+    /// the claimant has come.
+    fn is_owed_again(
+        &self,
+        rights: &Rights,
+        id: QuotaId,
+        pods: &[PodId],
+        victims: &[(PodId, Option<(QuotaId, Bound)>)],
+    ) -> bool {
+        let policy = &self.quotas.get(id).policy;
+        let pool = self.quotas.pool(policy.pool);
+        let amount = |charge: &[(ResourceId, Amount)], r: ResourceId| {
+            charge.iter().find(|(c, _)| *c == r).map_or(0, |(_, amount)| i128::from(*amount))
+        };
+        let charge_of = |pod: PodId| &self.shapes.get(self.pods.get(pod).shape).charge;
+        let members = self.quotas.iter().filter(|(_, quota)| quota.policy.pool == policy.pool);
+        let members: Vec<QuotaId> = members.map(|(member, _)| member).collect();
+        let used_then = |member: QuotaId, r: ResourceId| {
+            let ledger = &self.quotas.get(member).ledger;
+            let gone = victims.iter().filter(|(pod, _)| self.pods.get(*pod).quotas.contains(&member));
+            let gone: i128 = gone.map(|(pod, _)| amount(charge_of(*pod), r)).sum();
+            let comes = rights.own.iter().any(|(own, _)| *own == member);
+            ledger.used.get(r) - ledger.leaving.get(r) - gone + if comes { amount(&rights.charge, r) } else { 0 }
+        };
+        let share_then = |r: ResourceId| {
+            let total = pool.min.get(r);
+            let unused = members.iter().map(|m| (self.quotas.get(*m).policy.min(r) - used_then(*m, r)).max(0)).sum();
+            policy.min(r) + if total > 0 { mul_div(unused, policy.min(r), total) } else { 0 }
+        };
+        let governed: Vec<ResourceId> = pool.governed().collect();
+        let bounds: Vec<(ResourceId, i128)> =
+            governed.iter().map(|r| (*r, share_then(*r) - used_then(id, *r))).collect();
+        pods.iter().any(|pod| {
+            bounds.iter().all(|(r, room)| {
+                let asked = amount(charge_of(*pod), *r);
+                asked == 0 || asked <= *room
             })
         })
     }
 
-    /// Whether a victim, if it came back as it is, could evict the claimant it goes for.
-    pub fn could_evict_back(&self, victim: PodId, claimant: PodId) -> bool {
-        let rights = self.rights_by(victim, Ledger::to_be_used);
-        let evictor = self.pods.get(claimant);
-        if rights.own.is_empty() {
-            return evictor.quotas.is_empty() && evictor.priority < rights.priority;
-        }
-        rights.own.iter().any(|(own, standing)| {
-            if evictor.quotas.contains(own) {
-                return evictor.priority < rights.priority && *standing != Standing::WithinMin;
-            }
-            let pool = self.quotas.get(*own).policy.pool;
-            let bound = match standing {
-                Standing::WithinMin => Bound::Min,
-                Standing::WithinFairShare => Bound::FairShare,
-                Standing::Beyond => return false,
-            };
-            let same_pool = |quota: &&QuotaId| self.quotas.get(**quota).policy.pool == pool;
-            evictor.quotas.iter().find(same_pool).is_some_and(|quota| {
-                // As if the claimant were there already, which its claim stands for.
-                let claimed = |r: ResourceId| -self.quotas.get(*quota).ledger.claimed.get(r);
-                self.over(&rights, *quota, bound, &claimed).any(|r| self.charges(claimant, r))
-            })
-        })
+    /// Whether a victim, if it came back as it is once all is done, could evict the claimant it went for.
+    pub fn could_evict_back(&mut self, victims: &[PodId], claimant: PodId, node: NodeId) -> bool {
+        let mut gone = victims.to_vec();
+        gone.extend(self.leaving_pods());
+        let lifted = self.lift(&gone);
+        let mut effects = Effects::tentative();
+        self.enter(claimant, Place::Placed(node), &mut effects);
+        let could = victims.iter().any(|victim| self.right(&self.rights(*victim), claimant).is_some());
+        self.leave(claimant, Place::Waiting, &mut effects);
+        self.put_back(lifted);
+        could
     }
 }

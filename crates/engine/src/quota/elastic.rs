@@ -135,19 +135,12 @@ impl Quotas {
     }
 
     /// How a pod with this charge stands in a quota, by the governed resources it asks for.
-    ///
-    /// `held` says which of what its ledger has is to be counted.
-    pub fn standing(
-        &self,
-        id: QuotaId,
-        charge: &[(ResourceId, Amount)],
-        held: fn(&Ledger, ResourceId) -> i128,
-    ) -> Standing {
+    pub fn standing(&self, id: QuotaId, charge: &[(ResourceId, Amount)]) -> Standing {
         let quota = self.get(id);
         let pool = self.pool(quota.policy.pool);
         let within = |bound: &dyn Fn(ResourceId) -> i128| {
             let mut governed = charge.iter().filter(|(resource, _)| pool.governs(*resource));
-            governed.all(|(r, amount)| held(&quota.ledger, *r) + i128::from(*amount) <= bound(*r))
+            governed.all(|(r, amount)| quota.ledger.taken(*r) + i128::from(*amount) <= bound(*r))
         };
         if within(&|resource| quota.policy.min(resource)) {
             Standing::WithinMin

@@ -28,11 +28,30 @@ pub enum Case {
     /// Pods that are all different, with node affinity, spread and anti-affinity.
     Different { nodes: u32, pods: u32 },
     /// Pods that cannot run: how long until the engine says why.
-    Verdict { nodes: u32, pods: u32 },
+    Verdict { nodes: u32, pods: u32, why: Why },
     /// Important pods in a full cluster: each has to evict.
     Preemption { nodes: u32, pods: u32 },
     /// A large cluster at rest.
     Memory { nodes: u32, pods: u32, shapes: u32 },
+}
+
+/// Why a pod of the verdict case cannot run.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub enum Why {
+    /// No node has the label it selects.
+    NoSuchLabel,
+    /// No node is large enough, even empty.
+    TooLarge,
+    /// Every node is large enough and none has that much left.
+    AllFull,
+    /// As [`Why::NoSuchLabel`], and it outranks everybody: evictions would be allowed but would not help.
+    Important,
+}
+
+impl Why {
+    /// All there are.
+    pub const ALL: [Why; 4] = [Why::NoSuchLabel, Why::TooLarge, Why::AllFull, Why::Important];
 }
 
 /// What was measured.
@@ -89,9 +108,9 @@ pub fn measure(case: Case) -> Result<Figures> {
             bench.warm_up(nodes);
             bench.place(pods, Words::different);
         }
-        Case::Verdict { nodes, pods } => {
+        Case::Verdict { nodes, pods, why } => {
             bench.warm_up(nodes);
-            bench.refuse(pods);
+            bench.refuse(pods, why);
         }
         Case::Preemption { nodes, pods } => {
             bench.fill(nodes);
@@ -138,7 +157,10 @@ impl Case {
         match self {
             Case::Plain { .. } => "plain",
             Case::Different { .. } => "all different",
-            Case::Verdict { .. } => "cannot run",
+            Case::Verdict { why: Why::NoSuchLabel, .. } => "cannot run: no such label",
+            Case::Verdict { why: Why::TooLarge, .. } => "cannot run: too large",
+            Case::Verdict { why: Why::AllFull, .. } => "cannot run: all full",
+            Case::Verdict { why: Why::Important, .. } => "cannot run: important",
             Case::Preemption { .. } => "preemption",
             Case::Memory { .. } => "at rest",
         }
@@ -215,14 +237,13 @@ impl Bench {
     }
 
     /// Asks for pods that cannot run, one at a time, each of a shape the engine has not seen.
-    fn refuse(&mut self, pods: u32) {
+    fn refuse(&mut self, pods: u32, why: Why) {
         for i in self.next..self.next + pods {
-            let pod = match i % 4 {
-                0 => self.words.homeless(i),
-                1 => self.words.asking(i, NODE_CPU * 2),
-                // Every node is large enough and none has that much left.
-                2 => self.words.asking(i, NODE_CPU - 50),
-                _ => PodFact { priority: 1000, ..self.words.homeless(i) },
+            let pod = match why {
+                Why::NoSuchLabel => self.words.homeless(i),
+                Why::TooLarge => self.words.asking(i, NODE_CPU * 2),
+                Why::AllFull => self.words.asking(i, NODE_CPU - 50),
+                Why::Important => PodFact { priority: 1000, ..self.words.homeless(i) },
             };
             let key = pod.key();
             let before = self.decide + self.observe;

@@ -43,13 +43,15 @@ pub fn goals(figures: &[Figures]) -> Vec<Goal> {
             met: complete(f) && peak.is_some_and(|bytes| bytes < 1 << 30),
         });
     }
-    if let Some(f) = find(|case| matches!(case, Case::Verdict { nodes: 5000, .. })) {
-        let median = f.median_ns;
+    let verdicts: Vec<&Figures> =
+        figures.iter().filter(|f| matches!(f.case, Case::Verdict { nodes: 5000, .. })).collect();
+    if !verdicts.is_empty() {
+        let slowest = verdicts.iter().filter_map(|f| f.median_ns).max();
         goals.push(Goal {
-            goal: "median time to say why a pod of a new shape cannot run, 5,000 nodes",
+            goal: "time to say why a pod of a new shape cannot run at 5,000 nodes, slowest median",
             wanted: "< 1,000 us".into(),
-            measured: median.map_or("unknown".into(), microseconds),
-            met: complete(f) && median.is_some_and(|ns| ns < 1_000_000),
+            measured: slowest.map_or("unknown".into(), microseconds),
+            met: verdicts.iter().all(|f| complete(f)) && slowest.is_some_and(|ns| ns < 1_000_000),
         });
     }
     goals

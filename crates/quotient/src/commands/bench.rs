@@ -6,7 +6,7 @@ use anyhow::{Context, Result, bail, ensure};
 use serde::Serialize;
 
 use crate::arguments::{BenchArguments, Format, OutputArguments};
-use crate::bench::case::{self, Case, Figures};
+use crate::bench::case::{self, Case, Figures, Why};
 use crate::bench::goal::{Goal, goals, mebibytes, microseconds, ratio_hundredths, times};
 use crate::exit::Exit;
 use crate::printer::{Printer, Tone};
@@ -106,12 +106,12 @@ fn cases(nodes: &[u32], pods: Option<u32>, shapes: Option<u32>, quick: bool) -> 
         cases.extend(sizes.iter().map(|nodes| Case::Different { nodes: *nodes, pods: pods_placed }));
         return cases;
     }
+    cases.extend(Why::ALL.map(|why| Case::Verdict { nodes: scale(5000), pods: scale(500), why }));
     cases.extend([
         Case::Plain { nodes: scale(5000), pods: pods_placed, shapes: scale(1000) },
         Case::Different { nodes: scale(1000), pods: scale(10_000) },
         Case::Different { nodes: scale(5000), pods: scale(10_000) },
         Case::Different { nodes: scale(15_000), pods: scale(10_000) },
-        Case::Verdict { nodes: scale(5000), pods: scale(1000) },
         Case::Preemption { nodes: scale(5000), pods: scale(1000) },
         Case::Memory { nodes: scale(15_000), pods: scale(200_000), shapes: scale(1000) },
     ]);
@@ -189,16 +189,9 @@ fn print(printer: &mut Printer, answer: &Answer) -> Result<()> {
     ))?;
     printer.line("")?;
     printer.table("", &case_table(cases, printer.format() == Format::Wide))?;
-    for row in cases.iter().filter(|row| row.figures.median_ns.is_some()) {
-        let shown = |ns: Option<u64>| ns.map_or("unknown".into(), microseconds);
+    if cases.iter().any(|row| row.figures.median_ns.is_some()) {
         printer.line("")?;
-        printer.line(format_args!(
-            "{}, {} nodes: one pod of a new shape at a time, seen and answered in {} (median), {} (longest)",
-            row.figures.case.title(),
-            grouped(row.figures.case.nodes().into()),
-            shown(row.figures.median_ns),
-            shown(row.figures.longest_ns),
-        ))?;
+        printer.table("", &latency_table(cases))?;
     }
     if !growth.is_empty() {
         printer.line("")?;
@@ -226,6 +219,23 @@ fn print(printer: &mut Printer, answer: &Answer) -> Result<()> {
         printer.table("", &table)?;
     }
     Ok(())
+}
+
+/// How long one pod takes from being seen to being answered, where pods come one at a time.
+fn latency_table(cases: &[Row]) -> Table {
+    let mut table = Table::new([
+        ("ONE POD OF A NEW SHAPE AT A TIME", Align::Left),
+        ("NODES", Align::Right),
+        ("MEDIAN", Align::Right),
+        ("LONGEST", Align::Right),
+    ]);
+    for Row { figures, .. } in cases {
+        if let (Some(median), Some(longest)) = (figures.median_ns, figures.longest_ns) {
+            let nodes = grouped(figures.case.nodes().into());
+            table.row(vec![figures.case.title().into(), nodes, microseconds(median), microseconds(longest)]);
+        }
+    }
+    table
 }
 
 fn case_table(cases: &[Row], wide: bool) -> Table {
