@@ -1,5 +1,6 @@
 //! Claims: room that is kept for a waiting pod, from the decision to evict until it is bound.
 
+use crate::fact::Name;
 use crate::nodes::NodeId;
 use crate::pods::PodId;
 use crate::world::World;
@@ -13,11 +14,18 @@ pub(crate) enum ClaimKind {
     Patience,
 }
 
-/// Room that is kept on a node. While the pod waits the claim counts there; once it is bound the claim sleeps until
-/// the bind is seen, in case it fails.
+/// Room that is kept on a node while the pod waits.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Claim {
     pub node: NodeId,
+    pub kind: ClaimKind,
+}
+
+/// The claim of a pod that was decided onto a node: it counts for nothing until the bind is seen to fail. The node may
+/// go meanwhile and its number be given to another, so it is known by name.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct SleepingClaim {
+    pub node: Name,
     pub kind: ClaimKind,
 }
 

@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use crate::claims::{Claim, ClaimKind};
+use crate::claims::{Claim, ClaimKind, SleepingClaim};
 use crate::decision::{Budget, Capacity, Decision, Decisions, Rule};
 use crate::explain;
 use crate::fact::{Amount, Created, Fact, Name, Phase, PodFact, PodKey, QuotaKey, Tick};
@@ -318,6 +318,7 @@ impl Engine {
             leaving_since: fact.leaving_since,
             evicted_for: None,
             claim: None,
+            asleep: None,
             victim_of: fact.victim_of,
             nominated,
             quotas,
@@ -344,6 +345,7 @@ impl Engine {
     fn place(&mut self, id: PodId, name: &Name) {
         let node = self.world.nodes.number(name);
         let mut effects = Effects::default();
+        self.world.pods.get_mut(id).reason = None;
         self.world.enter(id, Place::Placed(node), &mut effects);
         self.wake(effects);
     }
@@ -424,7 +426,7 @@ impl Engine {
             }
             (Place::Assumed(node), Some(name)) if self.world.nodes.get(node).name == *name => {
                 self.world.pods.confirm(id);
-                self.world.pods.get_mut(id).claim = None;
+                self.world.pods.get_mut(id).asleep = None;
                 // It can be a victim from now on, which matters only to those who would have wanted it before.
                 if std::mem::take(&mut self.looked_past_assumed) {
                     self.stir();
@@ -433,7 +435,7 @@ impl Engine {
             (Place::Assumed(node) | Place::Placed(node), Some(name)) if self.world.nodes.get(node).name != *name => {
                 let mut effects = Effects::default();
                 self.world.leave(id, Place::Waiting, &mut effects);
-                self.world.pods.get_mut(id).claim = None;
+                self.world.pods.get_mut(id).asleep = None;
                 self.wake(effects);
                 self.place(id, name);
                 self.stir();
@@ -441,12 +443,22 @@ impl Engine {
             _ => {}
         }
         if nomination_changed {
-            self.world.pods.get_mut(id).nominated = fact.nominated;
-            if self.world.pods.get(id).place == Place::Waiting {
-                self.dequeue(id);
-                self.adopt_nomination(id);
-                self.enqueue(id);
-                self.stir();
+            self.world.pods.get_mut(id).nominated = fact.nominated.clone();
+            match self.world.pods.get(id).place {
+                Place::Waiting => {
+                    self.dequeue(id);
+                    self.adopt_nomination(id);
+                    self.enqueue(id);
+                    self.stir();
+                }
+                Place::Assumed(_) => {
+                    let pod = self.world.pods.get_mut(id);
+                    if pod.asleep.as_ref().map(|claim| &claim.node) != fact.nominated.as_ref() {
+                        let kind = ClaimKind::Preemption;
+                        pod.asleep = fact.nominated.map(|node| SleepingClaim { node, kind });
+                    }
+                }
+                Place::Placed(_) => {}
             }
         }
     }
@@ -556,6 +568,8 @@ impl Engine {
     fn enqueue(&mut self, id: PodId) {
         let pod = self.world.pods.get(id);
         if pod.place != Place::Waiting || !pod.ours || pod.is_leaving() {
+            // It waits no longer, so there is no reason why it does.
+            self.world.pods.get_mut(id).reason = None;
             return;
         }
         if !pod.is_candidate() {
@@ -646,8 +660,11 @@ impl Engine {
         self.wake(effects);
         self.undecide_claims(id);
         self.reshape(id);
-        if let Some(claim) = self.world.pods.get(id).claim {
-            self.take_claim(id, claim);
+        if let Some(claim) = self.world.pods.get_mut(id).asleep.take()
+            && !self.world.pods.get(id).is_leaving()
+        {
+            let node = self.world.nodes.number(&claim.node);
+            self.take_claim(id, Claim { node, kind: claim.kind });
         }
         self.enqueue(id);
         self.stir();
@@ -786,7 +803,8 @@ impl Engine {
         if let Some(claim) = claim {
             let mut victims = self.victims_still_leaving(&pod);
             if victims.is_empty() && self.world.takes_once_left(id, claim.node) {
-                victims = self.leaving_on(claim.node);
+                self.counts_on_leaving = true;
+                victims = self.leaving_near(claim.node);
             }
             if !victims.is_empty() {
                 self.wait_for_company(&pod, &question);
@@ -845,13 +863,14 @@ impl Engine {
         victims
     }
 
-    /// The pods that are leaving a node.
-    fn leaving_on(&self, node: NodeId) -> Vec<(PodKey, Option<Created>)> {
-        let pods = self.world.pods.on_node(node).iter().map(|resident| self.world.pods.get(resident.id));
-        let mut leaving: Vec<_> =
-            pods.filter(|pod| pod.is_leaving()).map(|pod| (pod.key(), pod.leaving_since)).collect();
-        leaving.sort();
-        leaving
+    /// The pods that are leaving a node, or, where none is, those that leave others: what keeps a pod out may be elsewhere.
+    fn leaving_near(&self, node: NodeId) -> Vec<(PodKey, Option<Created>)> {
+        let leaving = self.world.leaving_pods().into_iter().map(|id| self.world.pods.get(id));
+        let (here, elsewhere): (Vec<&Pod>, Vec<&Pod>) = leaving.partition(|pod| pod.node() == Some(node));
+        let nearest = if here.is_empty() { elsewhere } else { here };
+        let mut nearest: Vec<_> = nearest.into_iter().map(|pod| (pod.key(), pod.leaving_since)).collect();
+        nearest.sort();
+        nearest
     }
 
     fn rests(&mut self, pod: &Pod, question: &Question, obstacle: &Obstacle, leaving: bool) -> Turn {
@@ -897,7 +916,16 @@ impl Engine {
         self.world.volumes.decide(&key.namespace, &claims, &name, &uid);
         let mut effects = Effects::default();
         self.world.enter(id, Place::Assumed(node), &mut effects);
-        self.world.pods.get_mut(id).reason = None;
+        let asleep = self
+            .world
+            .pods
+            .get_mut(id)
+            .claim
+            .take()
+            .map(|claim| SleepingClaim { node: self.world.nodes.get(claim.node).name.clone(), kind: claim.kind });
+        let pod = self.world.pods.get_mut(id);
+        pod.asleep = asleep;
+        pod.reason = None;
         self.note_moved_pools(id);
         self.changes += 1;
         self.wake(effects);

@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use crate::claims::Claim;
+use crate::claims::{Claim, SleepingClaim};
 use crate::decision::Capacity;
 use crate::fact::{Created, Labels, Name, PodKey, RequestProblem, Tick};
 use crate::lookup::LookupMap;
@@ -58,6 +58,8 @@ pub(crate) struct Pod {
     pub evicted_for: Option<(PodKey, Name)>,
     /// The room that is kept for it.
     pub claim: Option<Claim>,
+    /// The room that will be kept for it again if its bind fails.
+    pub asleep: Option<SleepingClaim>,
     /// The claimant that its condition says it leaves for.
     pub victim_of: Option<PodKey>,
     /// The node that its status says is kept for it.
@@ -108,6 +110,7 @@ pub(crate) struct Resident {
     pub id: PodId,
     pub priority: i32,
     pub created: Created,
+    pub leaving: bool,
 }
 
 /// All pods.
@@ -182,11 +185,19 @@ impl Pods {
         pod.place = place;
         pod.stamp = stamp;
         let node = pod.node().expect("a pod enters a node");
-        let resident = Resident { id, priority: pod.priority, created: pod.created };
+        let resident = Resident { id, priority: pod.priority, created: pod.created, leaving: pod.is_leaving() };
         if self.on_node.len() <= node.at() {
             self.on_node.resize(node.at() + 1, Vec::new());
         }
         self.on_node[node.at()].push(resident);
+    }
+
+    /// Takes over into its node's list whether a pod is on its way out.
+    pub fn note_leaving(&mut self, id: PodId) {
+        let pod = self.get(id);
+        let (node, leaving) = (pod.node(), pod.is_leaving());
+        let residents = node.and_then(|node| self.on_node.get_mut(node.at())).into_iter().flatten();
+        residents.filter(|resident| resident.id == id).for_each(|resident| resident.leaving = leaving);
     }
 
     /// Takes the pod's number off its node's list.

@@ -136,6 +136,7 @@ impl World {
     pub fn change_leaving(&mut self, id: PodId, effects: &mut Effects, set: impl FnOnce(&mut crate::pods::Pod)) {
         let before = self.pods.get(id).is_leaving();
         set(self.pods.get_mut(id));
+        self.pods.note_leaving(id);
         let pod = self.pods.get(id);
         let (after, node) = (pod.is_leaving(), pod.node());
         if before != after && node.is_some() {

@@ -176,10 +176,11 @@ impl World {
     }
 
     /// Whether victims on the node could be cheaper than a set that is known, by a look at who is there. What a single
-    /// victim costs can be undercut only by one that is less important, or as important and younger.
+    /// victim costs can be undercut only by one that is less important, or as important and younger; or by none at all,
+    /// where pods leave already.
     fn could_be_cheaper(&self, node: NodeId, least: &Cost) -> bool {
         let residents = self.pods.on_node(node);
-        if least.violations > 0 || least.entitled > 0 {
+        if least.violations > 0 || least.entitled > 0 || residents.iter().any(|resident| resident.leaving) {
             return true;
         }
         if least.count > 1 {
@@ -196,12 +197,9 @@ impl World {
         if missing.is_empty() {
             return missing;
         }
-        for resident in self.pods.on_node(node) {
-            let pod = self.pods.get(resident.id);
-            if pod.is_leaving() {
-                let leaving = &self.shapes.get(pod.shape).demand;
-                missing.iter_mut().for_each(|(short, amount)| *amount -= short.given_by(leaving));
-            }
+        for resident in self.pods.on_node(node).iter().filter(|resident| resident.leaving) {
+            let leaving = &self.shapes.get(self.pods.get(resident.id).shape).demand;
+            missing.iter_mut().for_each(|(short, amount)| *amount -= short.given_by(leaving));
         }
         missing.retain(|(_, amount)| *amount > 0);
         missing

@@ -158,9 +158,11 @@ impl ApiServer {
             }
             Step::Gone(which) => self.remove_other(*which),
             Step::Relabel(which, labels) => self.change_pod(*which, |pod| pod.labels = labels.clone()),
-            Step::End(which, phase) => self.change_pod(*which, |pod| {
-                if pod.node.is_some() {
-                    pod.phase = *phase;
+            Step::End(which, phase) => self.change_pod(*which, |pod| pod.phase = *phase),
+            Step::Linger(which) => self.change_pod(*which, |pod| pod.leaving_since = Some(Created(1))),
+            Step::Nominate(which, node) => self.change_pod(*which, |pod| {
+                if pod.node.is_none() {
+                    pod.nominated.clone_from(node);
                 }
             }),
             Step::Ungate(which) => self.change_pod(*which, |pod| {
@@ -264,7 +266,7 @@ impl ApiServer {
                 pod.map(|pod| Fact::Pod(pod.clone())).into_iter().collect()
             }
             Effect::Bind { pod, uid, node, claims } => {
-                let there = self.pods.get(&pod).is_some_and(|p| p.uid == uid && p.node.is_none());
+                let there = self.pods.get(&pod).is_some_and(|p| p.uid == uid && p.node.is_none() && !p.phase.is_over());
                 if !there || how == How::Badly {
                     return vec![Fact::BindFailed { pod, uid }];
                 }

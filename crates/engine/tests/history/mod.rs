@@ -37,6 +37,10 @@ pub enum Step {
     End(usize, Phase),
     /// A pod on a node starts to leave, and one that leaves is gone; one without a node is gone at once.
     Delete(usize),
+    /// A pod's deletion was asked for, wherever it is, and something holds it up.
+    Linger(usize),
+    /// Somebody else writes which node is kept for a pod.
+    Nominate(usize, Option<Name>),
     Ungate(usize),
     /// Something that was decided is carried out, or fails.
     Resolve(usize, How),

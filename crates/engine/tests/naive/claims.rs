@@ -1,7 +1,8 @@
 //! Claims: what a claimant holds, and for how long.
 
-use quotient_engine::fact::{PodFact, PodKey};
+use quotient_engine::fact::{NodeFact, PodFact, PodKey};
 
+use super::filters;
 use super::world::World;
 
 /// Whether pods are still on their way out for the claimant.
@@ -12,6 +13,12 @@ pub fn awaits_victims(world: &World, claimant: &PodFact) -> bool {
         let decided = decided.is_some_and(|e| e.claimant == key && e.claimant_uid == claimant.uid);
         decided || (p.pod.leaving_since.is_some() && p.pod.victim_of.as_ref() == Some(&key))
     })
+}
+
+/// Whether the node takes the claimant once every pod that is leaving now is gone, for whomever it goes.
+pub fn opens_once_left(world: &World, claimant: &PodFact, node: &NodeFact) -> bool {
+    let leaving = world.placed().iter().filter(|p| p.leaving).map(|p| p.pod.key()).collect();
+    filters::closed_by(&world.view(claimant, &leaving), node).is_none()
 }
 
 /// The waiting pods whose claim is on a node that is not there, in order.

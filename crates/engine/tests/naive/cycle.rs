@@ -73,15 +73,14 @@ impl World {
             self.bind(pod, node, acts);
             return Turn::Acted;
         }
-        match &claim {
-            Some(claim) if claim.kind == ClaimKind::Preemption => {
-                if claims::awaits_victims(self, pod) {
-                    return Turn::Held(Code::AwaitingVictims);
-                }
-                self.drop_claim(key, acts);
-                return Turn::Acted;
-            }
-            Some(_) | None => {}
+        if let Some(claim) = &claim
+            && (claims::awaits_victims(self, pod) || claims::opens_once_left(self, pod, &self.nodes[&claim.node]))
+        {
+            return Turn::Held(Code::AwaitingVictims);
+        }
+        if claim.as_ref().is_some_and(|claim| claim.kind == ClaimKind::Preemption) {
+            self.drop_claim(key, acts);
+            return Turn::Acted;
         }
         let outcome = preemption::preempt(self, pod);
         if let Outcome::Evict { node, victims } = outcome {

@@ -8,6 +8,9 @@ use quotient_engine::{Code, Filter};
 use super::world::{View, World};
 use super::{affinity, labels, node_cap, spread, volumes};
 
+/// Whether a filter closes a node to the pod of the view.
+type Closes = fn(&View<'_>, &NodeFact) -> bool;
+
 /// The first filter that closes the node to the pod of the view, if one does.
 pub fn closed_by(view: &View<'_>, node: &NodeFact) -> Option<Filter> {
     closing(view, node).next()
@@ -15,7 +18,7 @@ pub fn closed_by(view: &View<'_>, node: &NodeFact) -> Option<Filter> {
 
 /// All filters that close the node, in order.
 fn closing(view: &View<'_>, node: &NodeFact) -> impl Iterator<Item = Filter> {
-    let filters: [(Filter, fn(&View<'_>, &NodeFact) -> bool); 12] = [
+    let filters: [(Filter, Closes); 12] = [
         (Filter::NodeUnschedulable, unschedulable),
         (Filter::TaintToleration, |view, node| labels::repelled(&view.pod.spec, node)),
         (Filter::NodeAffinity, |view, node| !labels::node_matches(&view.pod.spec, node)),
