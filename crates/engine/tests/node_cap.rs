@@ -79,6 +79,15 @@ proptest! {
     }
 }
 
+proptest! {
+    #![proptest_config(config(100))]
+
+    #[test]
+    fn decides_as_the_rule_says_in_wide_clusters(history in capped(generate::wide_history())) {
+        history::run::<Engine>(&history).map_err(TestCaseError::fail)?;
+    }
+}
+
 /// Histories bring about what they are for.
 #[test]
 fn histories_are_eventful() {
