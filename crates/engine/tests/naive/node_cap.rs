@@ -66,9 +66,12 @@ pub fn points(view: &View<'_>, node: &NodeFact) -> i128 {
     if weights == 0 { 0 } else { sum.0 * WEIGHT * 100_000 / (sum.1 * weights) }
 }
 
+/// Amounts by resource.
+type Held = Vec<(Name, i128)>;
+
 impl World {
     /// What is capped on each node, and held under the cap: what `Engine::nodes` reports.
-    pub fn caps(&self) -> Vec<(Name, Vec<(Name, i128)>, Vec<(Name, i128)>)> {
+    pub fn caps(&self) -> Vec<(Name, Held, Held)> {
         let limits = |node: &NodeFact| {
             node.cap.iter().flat_map(|cap| cap.iter()).map(|(r, limit)| (r.clone(), i128::from(*limit))).collect()
         };
@@ -76,7 +79,7 @@ impl World {
     }
 
     /// What pods that are subject to caps hold on a node, of what is capped there; nothing that is 0.
-    fn cap_used(&self, node: &NodeFact) -> Vec<(Name, i128)> {
+    fn cap_used(&self, node: &NodeFact) -> Held {
         let placed = self.placed();
         let held = |resource: &str| -> i128 {
             let here = placed.iter().filter(|p| p.node.name == node.name && p.pod.spec.capped.is_some());
