@@ -100,6 +100,17 @@ impl Kept {
         self.take(shape);
     }
 
+    /// Whether one more shape can be kept without losing one that is in use: with more shapes in turn than are kept, each
+    /// would push out the next one needed.
+    fn has_room(&mut self) -> bool {
+        self.clock += 1;
+        if self.count < Kept::SHAPES_MAX {
+            return true;
+        }
+        let oldest = self.by_shape.iter().flatten().map(|kept| kept.used).min().unwrap_or(0);
+        self.clock - oldest > 8 * Kept::SHAPES_MAX as u64
+    }
+
     fn has(&self, shape: ShapeId) -> bool {
         self.by_shape.get(shape.0 as usize).is_some_and(Option::is_some)
     }
@@ -112,7 +123,7 @@ impl World {
         shape.asked = shape.asked.saturating_add(1);
         // Volumes bind by what all claims are at the moment, and inclinations differ by pod: these are looked at anew.
         let keeps = shape.spec().volumes.is_empty() && !question.has_inclinations();
-        if !keeps || (shape.asked < 2 && !self.kept.has(question.shape)) {
+        if !keeps || !(self.kept.has(question.shape) || (shape.asked >= 2 && self.kept.has_room())) {
             return self.scan(question);
         }
         let mut candidates = self.candidates(question);
@@ -135,8 +146,8 @@ impl World {
     fn candidates(&mut self, question: &Question) -> Box<Candidates> {
         let shape = self.shapes.get(question.shape);
         let basis = self.basis(shape);
-        let holds = |kept: &Box<Candidates>| kept.basis == basis && !kept.outgrown && !question.counted_anew();
-        let kept = self.kept.take(question.shape).filter(holds);
+        let holds = |kept: &Candidates| kept.basis == basis && !kept.outgrown && !question.counted_anew();
+        let kept = self.kept.take(question.shape).filter(|kept| holds(kept));
         let sized = Sized::of(shape);
         if let Some(mut kept) = kept
             && let Some(changed) = self.nodes.changed_since(kept.position)

@@ -727,7 +727,8 @@ impl Engine {
         let pools = std::mem::take(&mut self.moved_pools);
         let quotas = self.world.quotas.iter().filter(|(_, quota)| pools.contains(&quota.policy.pool));
         let quotas: Vec<QuotaId> = quotas.map(|(id, _)| id).collect();
-        quotas.into_iter().fold(false, |any, quota| self.queue.wake_quota(quota) || any)
+        let woken = quotas.into_iter().map(|quota| self.queue.wake_quota(quota));
+        woken.filter(|any| *any).count() > 0
     }
 
     fn note_moved_pools(&mut self, pod: PodId) {
@@ -1063,7 +1064,7 @@ impl Engine {
                 }
             }
         }
-        let mut changed: Vec<(PodKey, PodId, Vec<(Name, Capacity)>)> = Vec::new();
+        let mut changed = Vec::new();
         for (pod, mut new) in marks {
             new.sort();
             if self.world.pods.get(pod).marks != new {

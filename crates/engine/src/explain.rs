@@ -11,7 +11,7 @@ use crate::pods::Pod;
 use crate::quantity::canonical;
 use crate::quota::{QuotaId, Refusal};
 use crate::reason::{Code, Numbers, Reason};
-use crate::resources::ResourceId;
+use crate::resources::{Demand, ResourceId};
 use crate::score::FULL;
 use crate::world::World;
 
@@ -235,6 +235,21 @@ impl World {
         if cap_decides { self.cap_exceeded(&capped, demand, reason) } else { reason }
     }
 
+    /// Whether a node is too small for a demand, and how much is missing there in parts of what it has; `None` if nothing.
+    fn lack_of(&self, node: NodeId, demand: &Demand) -> Option<(bool, i128)> {
+        let (mut short, mut too_small, mut lack) = (false, false, 0i128);
+        for (resource, amount) in &demand.amounts {
+            let free = self.nodes.free(*resource, node);
+            if free >= *amount {
+                continue;
+            }
+            short = true;
+            too_small |= self.nodes.allocatable(*resource, node) < *amount;
+            lack += self.lack(node, &[(*resource, i128::from(*amount) - i128::from(free))]);
+        }
+        short.then_some((too_small, lack))
+    }
+
     fn nearest(&self, question: &Question) -> Option<Nearest> {
         let demand = &self.shapes.get(question.shape).demand;
         let mut nearest: Option<(bool, i128, u64, NodeId)> = None;
@@ -243,12 +258,8 @@ impl World {
             if !self.nodes.is_present(node) || self.statics.get(question.rule).closed_by(node).is_some() {
                 continue;
             }
-            let missing = resources_fit::missing(&self.nodes, node, demand);
-            if missing.is_empty() {
-                continue;
-            }
-            let too_small = !self.is_large_enough(question, node);
-            let key = (too_small, self.lack(node, &missing), self.nodes.rank(node), node);
+            let Some((too_small, lack)) = self.lack_of(node, demand) else { continue };
+            let key = (too_small, lack, self.nodes.rank(node), node);
             if nearest.is_none_or(|least| key < least) {
                 nearest = Some(key);
             }

@@ -142,10 +142,6 @@ impl Nodes {
         self.free.get(resource.0 as usize).map_or(0, |column| column[id.at()])
     }
 
-    pub fn free_column(&self, resource: ResourceId) -> Option<&[Amount]> {
-        self.free.get(resource.0 as usize).map(Vec::as_slice)
-    }
-
     pub fn allocatable(&self, resource: ResourceId, id: NodeId) -> Amount {
         self.allocatable.get(resource.0 as usize).map_or(0, |column| column[id.at()])
     }

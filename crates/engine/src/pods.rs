@@ -111,6 +111,7 @@ pub(crate) struct Resident {
     pub priority: i32,
     pub created: Created,
     pub leaving: bool,
+    pub shape: ShapeId,
 }
 
 /// All pods.
@@ -126,6 +127,10 @@ pub(crate) struct Pods {
     stamps: u64,
     /// How many are decided onto a node and not yet seen there.
     assumed: usize,
+    /// How many pods on nodes have a priority.
+    priorities: BTreeMap<i32, u32>,
+    /// The pods on nodes that are leaving.
+    leaving: BTreeSet<PodId>,
 }
 
 impl Pods {
@@ -185,11 +190,16 @@ impl Pods {
         pod.place = place;
         pod.stamp = stamp;
         let node = pod.node().expect("a pod enters a node");
-        let resident = Resident { id, priority: pod.priority, created: pod.created, leaving: pod.is_leaving() };
+        let Pod { priority, created, shape, .. } = *pod;
+        let resident = Resident { id, priority, created, leaving: pod.is_leaving(), shape };
         if self.on_node.len() <= node.at() {
             self.on_node.resize(node.at() + 1, Vec::new());
         }
         self.on_node[node.at()].push(resident);
+        *self.priorities.entry(priority).or_default() += 1;
+        if resident.leaving {
+            self.leaving.insert(id);
+        }
     }
 
     /// Takes over into its node's list whether a pod is on its way out.
@@ -198,6 +208,11 @@ impl Pods {
         let (node, leaving) = (pod.node(), pod.is_leaving());
         let residents = node.and_then(|node| self.on_node.get_mut(node.at())).into_iter().flatten();
         residents.filter(|resident| resident.id == id).for_each(|resident| resident.leaving = leaving);
+        if leaving && node.is_some() {
+            self.leaving.insert(id)
+        } else {
+            self.leaving.remove(&id)
+        };
     }
 
     /// Takes the pod's number off its node's list.
@@ -206,7 +221,15 @@ impl Pods {
         let node = pod.node().expect("a pod leaves a node it is on");
         let was_assumed = matches!(std::mem::replace(&mut pod.place, place), Place::Assumed(_));
         self.assumed -= usize::from(was_assumed);
-        self.on_node[node.at()].retain(|resident| resident.id != id);
+        self.leaving.remove(&id);
+        let residents = &mut self.on_node[node.at()];
+        let at = residents.iter().position(|resident| resident.id == id).expect("a pod is listed on its node");
+        let priority = residents.swap_remove(at).priority;
+        let pods = self.priorities.entry(priority).or_default();
+        *pods -= 1;
+        if *pods == 0 {
+            self.priorities.remove(&priority);
+        }
     }
 
     /// The pods that count on a node.
@@ -231,6 +254,16 @@ impl Pods {
             pod.place = Place::Placed(node);
             self.assumed -= 1;
         }
+    }
+
+    /// The lowest priority of a pod on a node.
+    pub fn least_priority(&self) -> Option<i32> {
+        self.priorities.first_key_value().map(|(priority, _)| *priority)
+    }
+
+    /// The pods on nodes that are leaving.
+    pub fn leaving(&self) -> impl Iterator<Item = PodId> + '_ {
+        self.leaving.iter().copied()
     }
 
     /// Whether some pod was decided onto a node and not yet seen there.

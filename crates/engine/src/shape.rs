@@ -140,10 +140,6 @@ impl Shapes {
         self.list[id.0 as usize].as_mut().expect("a shape is used only while it has users")
     }
 
-    pub fn limit(&self) -> usize {
-        self.list.len()
-    }
-
     /// The shape of a pod, for one more user.
     pub fn intern(
         &mut self,
@@ -184,11 +180,6 @@ impl Shapes {
         self.list[id.0 as usize] = Some(shape);
         self.ids.insert(key, id);
         id
-    }
-
-    /// One user more of a shape that has some.
-    pub fn retain(&mut self, id: ShapeId) {
-        self.get_mut(id).users += 1;
     }
 
     /// One user less. Returns whether the shape is forgotten with it.

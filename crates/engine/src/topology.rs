@@ -104,10 +104,6 @@ impl Topologies {
         self.list[id.0 as usize].domain_of.get(node.at()).copied().unwrap_or(NO_DOMAIN)
     }
 
-    pub fn domains_of_nodes(&self, id: TopoId) -> &[DomainId] {
-        &self.list[id.0 as usize].domain_of
-    }
-
     /// One more than the largest domain number in use.
     pub fn domain_limit(&self, id: TopoId) -> usize {
         self.list[id.0 as usize].members.len()
@@ -124,9 +120,5 @@ impl Topologies {
 
     pub fn is_fine(&self, id: TopoId) -> bool {
         self.list[id.0 as usize].inhabited > COARSE_MAX
-    }
-
-    pub fn key(&self, id: TopoId) -> &Name {
-        &self.list[id.0 as usize].key
     }
 }

@@ -169,7 +169,7 @@ impl<'a> Search<'a> {
         self.steps = 0;
         for count in 1..=self.order.len() {
             if self.could_cover(0, count, self.missing) {
-                self.descend(0, count, &mut Vec::new(), &self.missing.to_vec());
+                self.descend(0, count, &mut Vec::new(), self.missing);
                 if self.best.is_some() || self.steps >= STEPS_MAX {
                     break;
                 }

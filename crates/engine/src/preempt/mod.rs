@@ -8,7 +8,7 @@ pub(crate) mod right;
 use crate::filter::Filter;
 use crate::nodes::NodeId;
 use crate::place::Question;
-use crate::pods::{Place, PodId};
+use crate::pods::{Place, PodId, Resident};
 use crate::preempt::cost::Cost;
 use crate::preempt::cover::{Allowances, Victim};
 use crate::preempt::missing::Short;
@@ -126,6 +126,12 @@ impl World {
 
     /// Where amounts alone are short, each node is a question of its own, and what ledgers miss is the same for all.
     fn cover_amounts(&mut self, rights: &Rights, question: &Question) -> Outcome {
+        if !rights.could_reclaim()
+            && self.pods.least_priority().is_none_or(|least| least >= rights.priority)
+            && self.pods.leaving().next().is_none()
+        {
+            return Outcome::Hopeless; // There is nobody who may go, and nobody who leaves.
+        }
         let mut allowances = Allowances::default();
         let need = self.ledger_need(rights, &mut allowances);
         let mut best: Option<(Cost, Option<NodeId>, Vec<Victim>)> = None;
@@ -137,7 +143,7 @@ impl World {
             }
             if need.shortages.is_empty()
                 && let Some((least, ..)) = &best
-                && !self.could_be_cheaper(node, least)
+                && !self.could_be_cheaper(node, question, least)
             {
                 continue;
             }
@@ -175,19 +181,46 @@ impl World {
             && self.would_do_empty(question, node)
     }
 
-    /// Whether victims on the node could be cheaper than a set that is known, by a look at who is there. What a single
-    /// victim costs can be undercut only by one that is less important, or as important and younger; or by none at all,
-    /// where pods leave already.
-    fn could_be_cheaper(&self, node: NodeId, least: &Cost) -> bool {
+    /// Whether victims on the node could be cheaper than a set that is known, by a look at who is there and how large they
+    /// are: as if everybody there could be a victim. Where pods leave already it is always looked at closely, since
+    /// nobody may need to go.
+    fn could_be_cheaper(&self, node: NodeId, question: &Question, least: &Cost) -> bool {
         let residents = self.pods.on_node(node);
         if least.violations > 0 || least.entitled > 0 || residents.iter().any(|resident| resident.leaving) {
             return true;
         }
-        if least.count > 1 {
-            return residents.iter().any(|resident| resident.priority <= least.priority);
+        let mut eligible: Vec<&Resident> = residents.iter().filter(|r| r.priority <= least.priority).collect();
+        let demand = &self.shapes.get(question.shape).demand;
+        let (mut count_min, mut lower_will_do) = (1, true);
+        let mut gifts: Vec<i64> = Vec::new();
+        for (resource, amount) in &demand.amounts {
+            let missing = amount.saturating_sub(self.nodes.free(*resource, node));
+            if missing <= 0 {
+                continue;
+            }
+            let gives = |resident: &Resident| self.shapes.get(resident.shape).demand.get(*resource);
+            let lower = eligible.iter().filter(|r| r.priority < least.priority);
+            lower_will_do &= lower.map(|r| i128::from(gives(r))).sum::<i128>() >= i128::from(missing);
+            gifts.clear();
+            gifts.extend(eligible.iter().map(|resident| gives(resident)));
+            gifts.sort_unstable_by(|a, b| b.cmp(a));
+            let (mut sum, mut count) = (0i128, 0);
+            while sum < i128::from(missing) {
+                let Some(gift) = gifts.get(count) else { return false };
+                sum += i128::from(*gift);
+                count += 1;
+            }
+            count_min = count_min.max(count);
         }
-        let known = (least.priority, std::cmp::Reverse(least.created[0]));
-        residents.iter().any(|resident| (resident.priority, std::cmp::Reverse(resident.created)) <= known)
+        if lower_will_do || count_min < least.count {
+            return true;
+        }
+        if count_min > least.count {
+            return false;
+        }
+        eligible.sort_unstable_by_key(|resident| std::cmp::Reverse(resident.created));
+        let youngest = eligible.iter().take(least.count).map(|resident| resident.created);
+        youngest.cmp(least.created.iter().copied()).is_ge()
     }
 
     /// What is missing on a node once the pods that leave it are gone.
@@ -237,8 +270,12 @@ impl World {
         allowances: &mut Allowances,
     ) -> Option<Vec<Victim>> {
         let residents = node.map_or(&[][..], |node| self.pods.on_node(node));
-        let here: Vec<PodId> =
-            residents.iter().map(|resident| resident.id).filter(|id| self.is_victim(rights, *id)).collect();
+        let here: Vec<PodId> = residents
+            .iter()
+            .filter(|resident| rights.could_reclaim() || resident.priority < rights.priority)
+            .map(|resident| resident.id)
+            .filter(|id| self.is_victim(rights, *id))
+            .collect();
         let mut victims: Vec<Victim> =
             here.iter().map(|id| self.victim(rights, *id, missing, &need.shortages, allowances)).collect();
         let elsewhere = || need.helpers.iter().filter(|helper| !here.contains(&helper.id));
@@ -309,9 +346,8 @@ impl World {
     }
 
     pub fn leaving_pods(&self) -> Vec<PodId> {
-        let leaves =
-            |pod: &crate::pods::Pod| pod.is_leaving() && pod.node().is_some_and(|node| self.nodes.is_present(node));
-        self.pods.placed().filter(|(_, pod)| leaves(pod)).map(|(id, _)| id).collect()
+        let on_known_node = |id: &PodId| self.pods.get(*id).node().is_some_and(|node| self.nodes.is_present(node));
+        self.pods.leaving().filter(on_known_node).collect()
     }
 
     /// Where pods are in each other's way for other reasons than amounts, sets of victims are tried for real: taken off

@@ -31,11 +31,18 @@ pub(crate) struct Right {
 #[derive(Debug, Clone)]
 pub(crate) struct Rights {
     pub claimant: PodId,
-    priority: i32,
+    pub priority: i32,
     charge: Vec<(ResourceId, Amount)>,
     own: Vec<(QuotaId, Standing)>,
     /// For quotas with pods: where their seniority passes min, among pods that are not leaving.
     first_over: LookupMap<QuotaId, Option<Seniority>>,
+}
+
+impl Rights {
+    /// Whether pods that are not less important could have to go.
+    pub fn could_reclaim(&self) -> bool {
+        self.own.iter().any(|(_, standing)| *standing != Standing::Beyond)
+    }
 }
 
 impl World {

@@ -75,7 +75,6 @@ pub(crate) struct Quota {
 pub(crate) struct Refusal {
     pub code: Code,
     pub quota: QuotaId,
-    pub resource: ResourceId,
     pub numbers: Numbers,
 }
 
@@ -109,25 +108,12 @@ pub(crate) struct Quotas {
 }
 
 impl Quotas {
-    pub fn is_empty(&self) -> bool {
-        self.ids.is_empty()
-    }
-
     pub fn get(&self, id: QuotaId) -> &Quota {
         self.list[id.0 as usize].as_ref().expect("a quota's number is used only while it is listed")
     }
 
     fn get_mut(&mut self, id: QuotaId) -> &mut Quota {
         self.list[id.0 as usize].as_mut().expect("a quota's number is used only while it is listed")
-    }
-
-    pub fn exists(&self, id: QuotaId) -> bool {
-        self.list.get(id.0 as usize).is_some_and(Option::is_some)
-    }
-
-    /// One more than the largest number in use.
-    pub fn limit(&self) -> usize {
-        self.list.len()
     }
 
     pub fn find(&self, key: &QuotaKey) -> Option<QuotaId> {
@@ -141,10 +127,6 @@ impl Quotas {
 
     pub fn pool(&self, id: PoolId) -> &Pool {
         &self.pools[id.0 as usize]
-    }
-
-    pub fn pools(&self) -> &[Pool] {
-        &self.pools
     }
 
     /// The quotas that pods of a namespace answer to.
