@@ -1,7 +1,8 @@
-//! Caps of GPU nodes in histories of all kinds: the engine decides as the reference does, counts what the reference counts,
-//! and no decision makes pods without GPUs pass a cap.
+//! Caps of GPU nodes in histories of all kinds: the engine decides as the reference does, counts what the reference
+//! counts, and no decision makes pods without GPUs pass a cap.
 //!
-//! The histories are those of the general comparison, with caps put on nodes that have GPUs and pods without GPUs made subject to them.
+//! The histories are those of the general comparison, with caps put on nodes that have GPUs, and pods without GPUs made
+//! subject to them.
 
 mod generate;
 mod history;
