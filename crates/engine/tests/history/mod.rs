@@ -123,7 +123,7 @@ impl<S: Subject> Run<S> {
                 self.restart(*shuffle);
             }
             Step::Again(which) => {
-                let facts = self.api.objects();
+                let facts = self.world.told();
                 if !facts.is_empty() {
                     self.engine.observe(self.now, facts[which % facts.len()].clone());
                 }

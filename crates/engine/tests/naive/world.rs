@@ -188,6 +188,21 @@ impl World {
         self.claims.remove(key);
     }
 
+    /// Every object, as it was last told.
+    pub fn told(&self) -> Vec<Fact> {
+        let mut facts: Vec<Fact> = Vec::new();
+        facts.extend(self.nodes.values().cloned().map(Fact::Node));
+        facts.extend(self.limits.values().cloned().map(Fact::AttachLimits));
+        facts.extend(self.pods.values().cloned().map(Fact::Pod));
+        facts.extend(self.namespaces.iter().map(|(name, labels)| Fact::Namespace(name.clone(), labels.clone())));
+        facts.extend(self.budgets.values().cloned().map(Fact::Budget));
+        facts.extend(self.volumes.values().cloned().map(Fact::Volume));
+        facts.extend(self.volume_claims.values().cloned().map(Fact::Claim));
+        facts.extend(self.classes.values().cloned().map(Fact::StorageClass));
+        facts.extend(self.selectors.values().cloned().map(Fact::Selector));
+        facts
+    }
+
     /// The node that a pod is assigned to, or was bound to by an earlier decision.
     pub fn node_of(&self, pod: &PodFact) -> Option<&NodeFact> {
         let name = pod.node.as_ref().or_else(|| self.bound.get(&pod.key()).map(|b| &b.node))?;
