@@ -223,7 +223,8 @@ impl World {
             }
         });
         let mut remedies = Vec::new();
-        if let Some(nearest) = &nearest {
+        // Where caps close nodes, these may well be large enough.
+        if let Some(nearest) = nearest.as_ref().filter(|nearest| nearest.large_enough || capped.is_empty()) {
             remedies.push(self.make_room(nearest));
         }
         let filters = counts.iter().map(|(filter, _)| *filter).filter(|f| !(cap_decides && *f == Filter::NodeCap));
@@ -274,7 +275,8 @@ impl World {
         demand.amounts.iter().all(|(resource, amount)| self.nodes.allocatable(*resource, node) >= *amount)
     }
 
-    /// Whether the node would take a pod of this size if nothing were on it: its allocatable covers the request, and so does its cap.
+    /// Whether the node would take a pod of this size if nothing were on it: its allocatable covers the request, and
+    /// so does its cap.
     pub fn would_do_empty(&self, question: &Question, node: NodeId) -> bool {
         let demand = &self.shapes.get(question.shape).demand;
         self.is_large_enough(question, node) && cap_filter::is_large_enough(&self.nodes.get(node).cap, demand)
