@@ -11,7 +11,7 @@
 
 mod budget;
 mod classes;
-pub(crate) mod elastic;
+mod elastic;
 mod metadata;
 mod pod;
 mod pod_overhead;
@@ -28,6 +28,7 @@ use serde_json::Value;
 use crate::cursor::{Cursor, Notes};
 use crate::gpu_memory::WHOLE_GPU_GB;
 use crate::object::{ObjectKey, key_of};
+use crate::problem::Problem;
 
 /// What is asked for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -72,11 +73,14 @@ pub struct Admitted {
 #[error("{message}")]
 pub struct Rejection {
     pub message: String,
+    /// The same, one for each field.
+    pub problems: Vec<Problem>,
 }
 
 impl Rejection {
     fn new(message: impl Into<String>) -> Self {
-        Rejection { message: message.into() }
+        let message = message.into();
+        Rejection { problems: vec![Problem::new(message.clone())], message }
     }
 }
 
@@ -198,8 +202,9 @@ pub fn admit(request: Request<'_>, view: &dyn View) -> Result<Admitted, Rejectio
     checks.iter().for_each(|check| check(&root, &context));
 
     if !notes.is_empty() {
-        let lines: Vec<String> = notes.into_vec().iter().map(ToString::to_string).collect();
-        return Err(Rejection::new(lines.join("; ")));
+        let problems: Vec<Problem> = notes.into_vec().into_iter().map(Problem::from).collect();
+        let lines: Vec<String> = problems.iter().map(ToString::to_string).collect();
+        return Err(Rejection { message: lines.join("; "), problems });
     }
     Ok(Admitted { object, warnings: context.warnings.into_inner() })
 }

@@ -4,9 +4,11 @@
 //! name `n8s.nebuly.ai` have the same and a `CompositeElasticQuota` over several namespaces, and share what is unused
 //! fairly. The quotas of one API group form a pool.
 
+pub(crate) mod capacity;
 pub(crate) mod pools;
 pub mod status;
 pub mod takeover;
+pub mod traps;
 
 use std::collections::BTreeSet;
 

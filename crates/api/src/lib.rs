@@ -9,6 +9,7 @@
 pub mod admission;
 mod budget;
 pub mod config;
+pub mod crd;
 pub mod crossquota;
 mod cursor;
 pub mod elastic;

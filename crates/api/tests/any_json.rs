@@ -89,6 +89,10 @@ const NAMES: &[&str] = &[
     "ownerReferences",
     "controller",
     "items",
+    "min",
+    "max",
+    "namespaces",
+    "creationTimestamp",
 ];
 
 const TEXTS: &[&str] = &[
@@ -134,6 +138,7 @@ const KINDS: &[(&str, &str)] = &[
     ("storage.k8s.io/v1", "StorageClass"),
     ("storage.k8s.io/v1", "CSINode"),
     ("scheduling.x-k8s.io/v1alpha1", "ElasticQuota"),
+    ("nos.nebuly.com/v1alpha1", "CompositeElasticQuota"),
     ("quotient.dev/v1alpha1", "QuotientConfiguration"),
     ("v1", "List"),
     ("v1", "Unknown"),
@@ -196,7 +201,9 @@ proptest! {
     #[test]
     fn a_translator_shares_and_does_not_change(objects in proptest::collection::vec(object(), 1..4)) {
         let mut shared = Translator::default();
-        for object in &objects {
+        // What an elastic quota means depends on the others; `elastic.rs` checks how.
+        let is_quota = |object: &&Value| object["kind"].as_str().is_some_and(|kind| kind.ends_with("ElasticQuota"));
+        for object in objects.iter().filter(|object| !is_quota(object)) {
             prop_assert_eq!(shared.upsert(object), Translator::default().upsert(object));
         }
     }

@@ -13,7 +13,7 @@ fn translate(text: &str) -> Translation {
     let mut translator = Translator::default();
     let mut all = Translation::default();
     for document in read.documents {
-        let Translation { facts, problems } = translator.upsert(&document.value);
+        let Translation { facts, problems, elsewhere: _ } = translator.upsert(&document.value);
         all.facts.extend(facts);
         all.problems.extend(problems);
     }

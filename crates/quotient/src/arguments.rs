@@ -26,6 +26,10 @@ pub enum Command {
     /// A scenario builds a cluster step by step and says what must come of it. `docs/scenarios.md` tells how to write
     /// one.
     Test(TestArguments),
+    /// Check manifests: what admission would refuse, and quotas that cannot keep what they promise
+    ///
+    /// Objects are looked at in the order given, as if they were applied one after another. Nothing is scheduled.
+    Lint(LintArguments),
     /// Measure the engine: decisions per second, memory, growth with the cluster
     ///
     /// Everything is measured through the engine's public surface, on one thread, with a workload that is the same
@@ -95,6 +99,26 @@ pub struct TestArguments {
     /// Also write the results as JUnit XML
     #[arg(long, value_name = "FILE")]
     pub junit: Option<PathBuf>,
+    #[command(flatten)]
+    pub output: OutputArguments,
+}
+
+/// What `lint` is told.
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  quotient lint quotas.yaml                          the quotas alone
+  quotient lint nodes.yaml quotas.yaml               also whether the nodes hold what is promised
+  kubectl get nodes,elasticquotas -A -o yaml | quotient lint -
+
+Exit code 1 means that something was found, 2 that something cannot be read.")]
+pub struct LintArguments {
+    /// YAML or JSON files, many documents each; folders in order of names; `-` is standard input
+    #[arg(required = true, value_name = "FILE")]
+    pub files: Vec<PathBuf>,
+    /// A QuotientConfiguration
+    #[arg(long, value_name = "FILE")]
+    pub config: Option<PathBuf>,
     #[command(flatten)]
     pub output: OutputArguments,
 }

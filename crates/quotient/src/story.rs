@@ -5,8 +5,8 @@ use std::collections::BTreeSet;
 use anyhow::Result;
 use quotient_engine::quantity::Quantity;
 use quotient_sim::report::{
-    Bound, Evicted, NodeState, ObjectProblem, PodPhase, PodReport, Quantities, ReasonReport, RejectedObject, Report,
-    StepReport,
+    Bound, Evicted, NodeState, ObjectProblem, PodPhase, PodReport, Quantities, QuotaReport, ReasonReport,
+    RejectedObject, Report, StepReport,
 };
 
 use crate::arguments::Format;
@@ -21,12 +21,13 @@ const BAR_WIDTH: usize = 10;
 
 /// Prints the report for people.
 pub fn tell(printer: &mut Printer, report: &Report) -> Result<()> {
-    let Report { steps, pods, quotas: _, nodes } = report;
+    let Report { steps, pods, quotas, nodes } = report;
     for step in steps {
         tell_step(printer, step)?;
         printer.line("")?;
     }
     tell_waiting(printer, pods)?;
+    tell_quotas(printer, quotas)?;
     tell_nodes(printer, nodes)
 }
 
@@ -99,6 +100,38 @@ fn tell_waiting(printer: &mut Printer, pods: &[PodReport]) -> Result<()> {
         lines.extend(remedies.iter().map(|remedy| format!("    hint: {remedy}")));
         lines
     })?;
+    printer.line("")
+}
+
+/// A row for each resource that a quota names. A cluster without quotas has nothing to tell.
+fn tell_quotas(printer: &mut Printer, quotas: &[QuotaReport]) -> Result<()> {
+    if quotas.is_empty() {
+        return Ok(());
+    }
+    printer.line(format_args!("{}: {}", printer.paint(Tone::Strong, "Quotas"), grouped(quotas.len() as u64)))?;
+    let titles = ["NAME", "POLICY", "RESOURCE", "USED", "MIN", "ENTITLED", "MAX", "BORROWED", "LENT"];
+    let align = |i: usize| if i < 3 { Align::Left } else { Align::Right };
+    let mut table = Table::new(titles.into_iter().enumerate().map(|(i, title)| (title, align(i))));
+    let most = if printer.format() == Format::Wide { quotas.len() } else { LINES_MAX };
+    for quota in quotas.iter().take(most) {
+        let named: BTreeSet<&String> = quota.min.keys().chain(quota.max.keys()).collect();
+        for (i, resource) in named.iter().enumerate() {
+            let of =
+                |amounts: &Quantities, absent: &str| amounts.get(*resource).map_or(absent, String::as_str).to_owned();
+            let mut cells = match i {
+                0 => vec![quota.object.clone(), quota.policy.clone()],
+                _ => vec![String::new(), String::new()],
+            };
+            cells.push((*resource).clone());
+            cells.extend([of(&quota.used, "0"), of(&quota.min, "-"), of(&quota.entitlement, "0"), of(&quota.max, "-")]);
+            cells.extend([of(&quota.borrowed, "0"), of(&quota.lent, "0")]);
+            table.row(cells);
+        }
+    }
+    printer.table("  ", &table)?;
+    if quotas.len() > most {
+        printer.line(format_args!("  … and {} more (-o wide shows all)", grouped((quotas.len() - most) as u64)))?;
+    }
     printer.line("")
 }
 

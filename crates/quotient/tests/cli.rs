@@ -79,6 +79,7 @@ fn help_says_what_there_is() {
     insta::assert_snapshot!("help", folder.run(&["--help"]));
     insta::assert_snapshot!("help-simulate", folder.run(&["simulate", "--help"]));
     insta::assert_snapshot!("help-test", folder.run(&["test", "--help"]));
+    insta::assert_snapshot!("help-lint", folder.run(&["lint", "--help"]));
     insta::assert_snapshot!("help-bench", folder.run(&["bench", "--help"]));
 }
 
@@ -246,6 +247,52 @@ fn test_refuses_scenarios_that_cannot_be_read() {
         assert!(shown.starts_with("exit code 2\n--- stdout\n--- stderr\nerror: "), "{name}: {shown}");
         insta::assert_snapshot!(format!("scenario-{name}"), shown);
     }
+}
+
+/// Two quotas that four GPUs could serve one at a time, one that is refused, and one for GPUs that no node has.
+const QUOTAS: &str = "\
+apiVersion: scheduling.x-k8s.io/v1alpha1
+kind: ElasticQuota
+metadata: {name: first, namespace: a}
+spec: {min: {nvidia.com/gpu: 3}, max: {nvidia.com/gpu: 4}}
+---
+apiVersion: scheduling.x-k8s.io/v1alpha1
+kind: ElasticQuota
+metadata: {name: second, namespace: a}
+---
+apiVersion: scheduling.x-k8s.io/v1alpha1
+kind: ElasticQuota
+metadata: {name: upside-down, namespace: b}
+spec: {min: {nvidia.com/gpu: 4, cpu: -1}, max: {nvidia.com/gpu: 2}}
+---
+apiVersion: scheduling.x-k8s.io/v1alpha1
+kind: ElasticQuota
+metadata: {name: third, namespace: b}
+spec: {min: {nvidia.com/gpu: 2, example.com/npu: 1}}
+";
+
+const GPU_NODE: &str = "\
+apiVersion: v1
+kind: Node
+metadata: {name: gpu-0}
+status: {allocatable: {cpu: '8', memory: 32Gi, nvidia.com/gpu: '4', pods: '110'}}
+";
+
+#[test]
+fn lint_says_what_admission_would_and_what_cannot_be_kept() {
+    let files = [("broken.yaml", "kind: [\n"), ("nodes.yaml", GPU_NODE), ("quotas.yaml", QUOTAS)];
+    let folder = Folder::with("lint", &files);
+    insta::assert_snapshot!("lint", folder.run(&["lint", "quotas.yaml", "nodes.yaml"]));
+    insta::assert_snapshot!("lint-json", folder.run(&["lint", "-o", "json", "quotas.yaml", "nodes.yaml"]));
+    insta::assert_snapshot!("lint-clean", folder.run(&["lint", "nodes.yaml"]));
+    insta::assert_snapshot!("lint-unreadable", folder.run(&["lint", "broken.yaml", "nodes.yaml"]));
+}
+
+#[test]
+fn simulate_shows_quotas() {
+    let pods = "---\napiVersion: v1\nkind: Pod\nmetadata: {name: p, namespace: a}\nspec: {containers: [{name: c, image: i, resources: {limits: {nvidia.com/gpu: 4}}}]}\n";
+    let folder = Folder::with("quotas", &[("1.yaml", GPU_NODE), ("2.yaml", QUOTAS), ("3.yaml", pods)]);
+    insta::assert_snapshot!("simulate-quotas", folder.run(&["simulate", "."]));
 }
 
 #[test]

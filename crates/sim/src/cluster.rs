@@ -12,6 +12,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
+use quotient_api::gpu_memory::GPU_MEMORY;
 use quotient_api::{
     Configuration, CrossQuota, ObjectKey, Problem, Translation, Translator, TranslatorSettings, elastic, kinds,
     preemption_message, time,
@@ -377,14 +378,15 @@ impl Cluster {
                 objects.map(|(key, object)| (key.clone(), elastic::status::status(object, reports.get(key).copied()))),
             );
         }
-        let write = |(key, fields): (ObjectKey, Vec<(&'static str, Value)>)| {
-            self.server.amend(&key, |object| {
+        let mut changed = false;
+        for (key, fields) in statuses {
+            changed |= self.server.amend(&key, |object| {
                 for (name, value) in fields {
                     field::put(object, &["status", name], value);
                 }
-            })
-        };
-        statuses.into_iter().map(write).fold(false, |changed, this| changed || this)
+            });
+        }
+        changed
     }
 
     /// The pod's key, if it is still the one that was decided about.
@@ -520,8 +522,9 @@ impl Cluster {
             .filter_map(|report| {
                 let key = elastic::object_key(&report.key)?;
                 let parent = report.parent.as_ref().and_then(elastic::object_key).map(|parent| names.shown(&parent));
-                let shown = names.shown(&key);
-                Some((key, QuotaReport { object: shown, parent, ..QuotaReport::from(report) }))
+                let mut shown = QuotaReport { object: names.shown(&key), parent, ..QuotaReport::from(report) };
+                shown.used.retain(|resource, _| names.is_worth_showing(&report.key.group, resource));
+                Some((key, shown))
             })
             .collect();
         quotas.sort_by(|(a, _), (b, _)| {
@@ -545,22 +548,39 @@ struct Rounds {
     limit: usize,
 }
 
-/// What quotas are called in reports: with their group where another quota has the same kind and name.
+/// What quotas are called in reports, and what they speak of.
 struct QuotaNames {
+    /// Names that two quotas have: they are shown with their group.
     ambiguous: BTreeSet<String>,
+    /// GPU memory by the API groups whose quotas name it.
+    gpu_memory: BTreeSet<(Name, Name)>,
 }
 
 impl QuotaNames {
     fn of(quotas: &[quotient_engine::QuotaReport]) -> Self {
         let mut seen = BTreeSet::new();
         let ambiguous = quotas.iter().map(|quota| quota.key.to_string()).filter(|name| !seen.insert(name.clone()));
-        QuotaNames { ambiguous: ambiguous.collect() }
+        let ambiguous = ambiguous.collect();
+        let gpu_memory = quotas.iter().flat_map(|quota| {
+            let named = quota.min.iter().chain(&quota.max).map(|(resource, _)| resource);
+            named.filter(|resource| is_gpu_memory(resource)).map(|resource| (quota.key.group.clone(), resource.clone()))
+        });
+        QuotaNames { ambiguous, gpu_memory: gpu_memory.collect() }
+    }
+
+    /// GPU memory follows from other requests; where no quota of a group speaks of it, it is not worth a word.
+    fn is_worth_showing(&self, group: &Name, resource: &str) -> bool {
+        !is_gpu_memory(resource) || self.gpu_memory.contains(&(group.clone(), resource.into()))
     }
 
     fn shown(&self, key: &ObjectKey) -> String {
         let name = key.to_string();
         if self.ambiguous.contains(&name) { key.qualified() } else { name }
     }
+}
+
+fn is_gpu_memory(resource: &str) -> bool {
+    GPU_MEMORY.contains(&resource)
 }
 
 /// How a pod can end.

@@ -221,3 +221,96 @@ status: {allocatable: {cpu: '2', memory: 4Gi, pods: '10'}}
     let bound: Vec<_> = report.steps[1].bound.iter().map(|bound| bound.name.as_str()).collect();
     assert_eq!(bound, ["second"]);
 }
+
+const QUOTAS: &str = "
+apiVersion: v1
+kind: Node
+metadata: {name: n-0}
+status: {allocatable: {cpu: '4', nvidia.com/gpu: '4', pods: '10'}}
+---
+apiVersion: scheduling.x-k8s.io/v1alpha1
+kind: ElasticQuota
+metadata: {name: q, namespace: a}
+spec: {min: {nvidia.com/gpu: 1}, max: {nvidia.com/gpu: 4}}
+---
+apiVersion: scheduling.x-k8s.io/v1alpha1
+kind: ElasticQuota
+metadata: {name: q, namespace: b}
+spec: {min: {nvidia.com/gpu: 3}}
+---
+apiVersion: v1
+kind: Pod
+metadata: {name: borrows, namespace: a}
+spec: {containers: [{name: c, image: i, resources: {limits: {nvidia.com/gpu: 3}}}]}
+";
+
+/// Of the same name as one of the others, in another pool.
+const FAIR: &str = "
+apiVersion: nos.nebuly.com/v1alpha1
+kind: ElasticQuota
+metadata: {name: q, namespace: a}
+spec: {min: {nos.nebuly.com/gpu-memory: 64}}
+";
+
+const CLAIMS: &str = "
+apiVersion: v1
+kind: Pod
+metadata: {name: claims, namespace: b}
+spec: {containers: [{name: c, image: i, resources: {limits: {nvidia.com/gpu: 2}}}]}
+";
+
+#[test]
+fn quotas_are_reported_by_names_that_tell_them_apart() {
+    let report = as_json(&run(&[("quotas.yaml", QUOTAS), ("fair.yaml", FAIR)]));
+    let pod = &report["pods"][0];
+    assert_eq!(pod["quotas"], json!(["ElasticQuota.nos.nebuly.com/a/q", "ElasticQuota.scheduling.x-k8s.io/a/q"]));
+    assert_eq!(pod["capacity"], "in-quota");
+    let quotas = report["quotas"].as_array().expect("a list");
+    let names: Vec<&str> = quotas.iter().filter_map(|quota| quota["object"].as_str()).collect();
+    let expected = ["ElasticQuota.nos.nebuly.com/a/q", "ElasticQuota.scheduling.x-k8s.io/a/q", "ElasticQuota/b/q"];
+    assert_eq!(names, expected);
+    let expected = json!({
+        "object": "ElasticQuota.scheduling.x-k8s.io/a/q", "policy": "elastic", "parent": null, "tree": null,
+        "min": {"nvidia.com/gpu": "1"}, "max": {"nvidia.com/gpu": "4"}, "used": {"nvidia.com/gpu": "3"},
+        "entitlement": {"nvidia.com/gpu": "1"}, "runtime": {}, "borrowed": {"nvidia.com/gpu": "2"}, "lent": {},
+    });
+    assert_eq!(quotas[1], expected);
+    assert_eq!(quotas[0]["used"], json!({"nos.nebuly.com/gpu-memory": "48", "nvidia.com/gpu": "3"}));
+    assert_eq!(quotas[2]["lent"], json!({"nvidia.com/gpu": "2"}));
+}
+
+#[test]
+fn an_eviction_says_by_which_rule_and_for_whom() {
+    let report = as_json(&run(&[("quotas.yaml", QUOTAS), ("claims.yaml", CLAIMS)]));
+    let evicted = &report["steps"][1]["evicted"][0];
+    assert_eq!(
+        (&evicted["name"], &evicted["for"], &evicted["rule"]),
+        (&json!("borrows"), &json!("b/claims"), &json!("elastic.reclaim"))
+    );
+    let setup = Setup::default();
+    let mut cluster = quotient_sim::Cluster::new(setup);
+    for text in [QUOTAS, CLAIMS] {
+        for document in quotient_api::read("f", text).documents {
+            cluster.apply(document.value).expect("it is let in");
+        }
+        cluster.settle().expect("it settles");
+    }
+    let victim = quotient_api::ObjectKey::pod("a", "borrows");
+    let (reason, message) = cluster.events(&victim).find(|(reason, _)| *reason == "Preempted").expect("an event");
+    assert!(message.starts_with("Preempted by b/claims (elastic.reclaim): "), "{reason}: {message}");
+}
+
+#[test]
+fn a_status_is_written_when_it_changes_and_only_then() {
+    let mut cluster = quotient_sim::Cluster::new(Setup::default());
+    for document in quotient_api::read("f", QUOTAS).documents {
+        cluster.apply(document.value).expect("it is let in");
+    }
+    cluster.settle().expect("it settles");
+    let keys = quotient_api::ObjectKey::parse("ElasticQuota.scheduling.x-k8s.io/a/q").expect("a key");
+    let written = cluster.store().get(&keys[0]).expect("it is there").clone();
+    assert_eq!(written["status"], json!({"used": {"nvidia.com/gpu": "3"}, "borrowed": {"nvidia.com/gpu": "2"}}));
+    cluster.restart();
+    cluster.settle().expect("it settles");
+    assert_eq!(*cluster.store().get(&keys[0]).expect("it is there"), written, "not even its version changed");
+}

@@ -4,15 +4,16 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use quotient_engine::quantity::{Quantity, canonical};
+use quotient_engine::quantity::Quantity;
 use serde_json::Value;
 
 use super::metadata::{is_label_key, is_subdomain};
 use super::{Context, Operation};
-use crate::cursor::{Cursor, Notes};
+use crate::cursor::Cursor;
+use crate::elastic::capacity::{Held, Sums};
 use crate::elastic::takeover::namespaces;
+use crate::elastic::traps::beyond_nodes;
 use crate::elastic::{COMPOSITE, PLAIN};
-use crate::gpu_memory::{GPU_MEMORY, gigabytes};
 use crate::object::key_of;
 
 /// Checks an ElasticQuota.
@@ -112,10 +113,11 @@ fn check_namespaces(spec: &Cursor<'_, '_>, context: &Context<'_>) {
 /// Says so where the mins of a pool are more than the nodes hold: then not every min can be had at once. As long as
 /// there are no nodes there is nothing to say.
 fn warn_beyond_nodes(root: &Cursor<'_, '_>, context: &Context<'_>) {
-    let held = Held::of(&context.view.list("", "Node", None), context.view.whole_gpu_gb());
-    let Some(object) = root.value().filter(|_| held.nodes > 0) else { return };
-    let mut sums = Amounts::new();
-    add(&mut sums, object.pointer("/spec/min"));
+    let nodes = context.view.list("", "Node", None);
+    let Some(object) = root.value().filter(|_| !nodes.is_empty()) else { return };
+    let held = Held::by(&nodes, context.view.whole_gpu_gb());
+    let mut sums = Sums::default();
+    sums.add(object.pointer("/spec/min"));
     let group = context.key.group;
     let replaced: BTreeSet<&str> = match context.key.kind {
         COMPOSITE => namespaces(object).collect(),
@@ -126,60 +128,14 @@ fn warn_beyond_nodes(root: &Cursor<'_, '_>, context: &Context<'_>) {
             let Ok(key) = key_of(quota) else { continue };
             let is_replaced = kind == PLAIN && key.namespace.as_deref().is_some_and(|n| replaced.contains(n));
             if key != *context.key && !is_replaced {
-                add(&mut sums, quota.pointer("/spec/min"));
+                sums.add(quota.pointer("/spec/min"));
             }
         }
     }
-    let own = object.pointer("/spec/min").and_then(Value::as_object).into_iter().flatten();
-    for (resource, _) in own {
-        let (sum, capacity) = (sums.get(resource).copied().unwrap_or(0), held.amount(resource));
-        if sum > capacity {
-            context.warn(format!(
-                "spec.min: the mins of all quotas of {group} sum up to {} of {resource}, and the nodes hold {}: not all of them can be had at once",
-                canonical(resource, sum),
-                canonical(resource, capacity),
-            ));
-        }
-    }
-}
-
-/// Amounts by resource.
-type Amounts = BTreeMap<String, i128>;
-
-/// Adds what can be read of a map of quantities.
-fn add(sums: &mut Amounts, amounts: Option<&Value>) {
-    let notes = Notes::default();
-    let Some(amounts) = amounts else { return };
-    for (resource, value) in Cursor::root(amounts, &notes).entries() {
-        if let Some(amount) = value.amount(resource) {
-            *sums.entry(resource.to_string()).or_default() += i128::from(amount);
-        }
-    }
-}
-
-/// What the nodes hold together.
-pub(crate) struct Held {
-    pub nodes: usize,
-    amounts: Amounts,
-    gpu_gigabytes: i128,
-}
-
-impl Held {
-    pub fn of(nodes: &[&Value], whole_gpu_gb: u32) -> Self {
-        let mut amounts = Amounts::new();
-        for node in nodes {
-            let allocatable = node.pointer("/status/allocatable").filter(|value| !value.is_null());
-            add(&mut amounts, allocatable.or_else(|| node.pointer("/status/capacity")));
-        }
-        let by_name = amounts.iter().map(|(resource, amount)| (resource.as_str(), *amount));
-        let gpu_gigabytes = gigabytes(by_name, whole_gpu_gb);
-        Held { nodes: nodes.len(), amounts, gpu_gigabytes }
-    }
-
-    pub fn amount(&self, resource: &str) -> i128 {
-        match GPU_MEMORY.contains(&resource) {
-            true => self.gpu_gigabytes,
-            false => self.amounts.get(resource).copied().unwrap_or(0),
+    for (resource, _) in Sums::of(object.pointer("/spec/min")).iter() {
+        let (sum, held) = (sums.get(resource), held.amount(resource));
+        if sum > held {
+            context.warn(format!("spec.min: {}", beyond_nodes(group, resource, sum, held)));
         }
     }
 }

@@ -1,9 +1,9 @@
 //! Who governs a namespace, where admission was bypassed and several quotas of one API group claim it.
 //!
 //! The engine is told of one quota for a namespace in each group, so that nothing is charged twice: a composite comes
-//! before a plain quota, whose place it takes, and of two of a kind the older one counts. A quota that loses a namespace
-//! is told without it; one that has none left is not told at all, and its min is nobody's. What the engine is told
-//! depends on the objects alone and not on the order in which they were seen.
+//! before a plain quota, whose place it takes, and of two of a kind the older one counts. A quota that loses a
+//! namespace is told without it; one that has none left is not told at all, and its min is nobody's. What the engine
+//! is told depends on the objects alone and not on the order in which they were seen.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -133,14 +133,20 @@ impl Pool {
         if member.told == fact {
             return;
         }
-        let keeps = |now: &ElasticFact, before: &ElasticFact| {
-            before.namespaces.iter().all(|namespace| now.namespaces.contains(namespace))
-        };
-        match (&fact, &member.told) {
-            (Some(now), Some(before)) if !keeps(now, before) => outcome.facts.push(Fact::ElasticQuota(now.clone())),
-            (Some(now), _) => gaining.push(Fact::ElasticQuota(now.clone())),
-            (None, _) => outcome.facts.push(Fact::QuotaGone(quota_key(key))),
+        let mut before = member.told.clone();
+        if let Some(told) = &before {
+            let stays = |namespace: &Name| fact.as_ref().is_some_and(|now| now.namespaces.contains(namespace));
+            let kept: Vec<Name> = told.namespaces.iter().filter(|namespace| stays(namespace)).cloned().collect();
+            if kept.len() < told.namespaces.len() {
+                let kept = fact
+                    .as_ref()
+                    .filter(|_| !kept.is_empty())
+                    .map(|now| ElasticFact { namespaces: kept, ..now.clone() });
+                outcome.facts.push(kept.clone().map_or_else(|| Fact::QuotaGone(quota_key(key)), Fact::ElasticQuota));
+                before = kept;
+            }
         }
+        gaining.extend(fact.clone().filter(|now| before.as_ref() != Some(now)).map(Fact::ElasticQuota));
         member.told = fact;
     }
 }

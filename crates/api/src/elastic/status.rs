@@ -7,13 +7,15 @@ use quotient_engine::quantity::canonical;
 use serde_json::{Map, Value};
 
 use super::is_fair;
+use crate::gpu_memory::GPU_MEMORY;
 use crate::object::key_of;
 
-/// The fields `used` and `borrowed` that the status of this quota object should have. `report` is how the engine has the
-/// quota; a quota that does not count (another one governs its namespace) has none, and uses nothing.
+/// The fields `used` and `borrowed` that the status of this quota object should have. `report` is how the engine has
+/// the quota; a quota that does not count (another one governs its namespace) has none, and uses nothing.
 ///
 /// Every resource that the quota names is shown, with 0 where nothing of it is used. The fair kinds show what running
-/// pods use of these; the others show all that their pods hold, whether the quota names it or not.
+/// pods use of these; the others show all that their pods hold, whether the quota names it or not, but no GPU memory
+/// that the quota does not name: nobody asked for that by its name.
 pub fn status(object: &Value, report: Option<&QuotaReport>) -> Vec<(&'static str, Value)> {
     let shows_running = key_of(object).ok().and_then(|key| is_fair(key.group)).unwrap_or(false);
     let mut used: BTreeMap<&str, i128> = BTreeMap::new();
@@ -24,7 +26,8 @@ pub fn status(object: &Value, report: Option<&QuotaReport>) -> Vec<(&'static str
     if let Some(report) = report {
         let held = if shows_running { &report.used_running } else { &report.used };
         for (resource, amount) in held {
-            if !shows_running || used.contains_key(&**resource) {
+            let is_shown = !shows_running && !GPU_MEMORY.contains(&&**resource);
+            if is_shown || used.contains_key(&**resource) {
                 used.insert(resource, *amount);
             }
         }
@@ -56,7 +59,7 @@ mod tests {
     fn report() -> QuotaReport {
         let amounts = |amounts: &[(&str, i128)]| amounts.iter().map(|(name, a)| ((*name).into(), *a)).collect();
         QuotaReport {
-            used: amounts(&[("cpu", 5500), ("ephemeral-storage", 1024)]),
+            used: amounts(&[("cpu", 5500), ("ephemeral-storage", 1024), ("nos.nebuly.com/gpu-memory", 16)]),
             used_running: amounts(&[("cpu", 500), ("ephemeral-storage", 1024)]),
             borrowed: amounts(&[("cpu", 1500), ("nvidia.com/gpu", 0)]),
             ..QuotaReport::default()

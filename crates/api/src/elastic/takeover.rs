@@ -7,8 +7,8 @@ use crate::admission::View;
 use crate::object::{ObjectKey, key_of};
 
 /// The plain quotas that are to be deleted because this composite governs their namespaces, by namespace and name. No
-/// use is lost with them: what a quota uses is what its pods hold, and the pods are the composite's from the moment it is
-/// seen.
+/// use is lost with them: what a quota uses is what its pods hold, and the pods are the composite's from the moment
+/// it is seen.
 pub fn takeover(composite: &Value, view: &dyn View) -> Vec<ObjectKey> {
     let Ok(key) = key_of(composite) else { return Vec::new() };
     if key.kind != COMPOSITE || !is_elastic(&key) {

@@ -1,6 +1,8 @@
 //! One module for each command, and how a command's outcome becomes an exit code.
 
 mod bench;
+mod lint;
+mod manifests;
 mod simulate;
 mod test;
 
@@ -26,6 +28,7 @@ pub fn run(arguments: Arguments) -> Exit {
 fn dispatch(command: Command) -> Result<Exit> {
     match command {
         Command::Bench(arguments) => bench::run(arguments),
+        Command::Lint(arguments) => lint::run(arguments),
         Command::Simulate(arguments) => simulate::run(arguments),
         Command::Test(arguments) => test::run(arguments),
     }

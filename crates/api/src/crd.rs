@@ -1,0 +1,105 @@
+//! CustomResourceDefinitions: what an API server has to be told before it keeps our kinds of objects.
+//!
+//! A definition says what can be checked without looking at other objects: the shape, amounts that are quantities and
+//! not negative, a max that is not below its min. Everything else is admission's. Each kind is described in a file of
+//! its own and listed in [`definitions`]; the rest is the same for all.
+
+mod elastic;
+mod schema;
+
+use serde_json::{Value, json};
+
+use crate::kinds::Kind;
+
+/// What is particular about a kind.
+struct Definition {
+    kind: &'static Kind,
+    singular: &'static str,
+    short_names: &'static [&'static str],
+    /// One sentence about the kind.
+    description: &'static str,
+    /// The schema of `spec`.
+    spec: Value,
+    /// The schema of `status`, which is a subresource.
+    status: Value,
+    columns: Vec<Column>,
+}
+
+/// A column of `kubectl get`.
+struct Column {
+    name: &'static str,
+    path: &'static str,
+    description: &'static str,
+    /// Shown only with `-o wide`.
+    is_wide: bool,
+}
+
+/// All definitions, by group and kind.
+pub fn definitions() -> Vec<Value> {
+    let mut all = elastic::definitions();
+    all.sort_by_key(|definition| (definition.kind.group, definition.kind.kind));
+    all.into_iter().map(Definition::into_object).collect()
+}
+
+/// Groups under these belong to Kubernetes, and an API server wants to know who approved a kind of theirs.
+const PROTECTED: [&str; 2] = [".k8s.io", ".kubernetes.io"];
+
+impl Definition {
+    fn into_object(self) -> Value {
+        let Definition { kind, singular, short_names, description, spec, status, columns } = self;
+        let mut metadata = json!({"name": format!("{}.{}", kind.plural, kind.group)});
+        if PROTECTED.iter().any(|suffix| kind.group.ends_with(suffix)) {
+            metadata["annotations"] =
+                json!({"api-approved.kubernetes.io": "unapproved, kept for clusters that have this kind"});
+        }
+        let version = |name: &&str| {
+            json!({
+                "name": name,
+                "served": true,
+                "storage": *name == kind.versions[0],
+                "schema": {"openAPIV3Schema": {
+                    "type": "object",
+                    "description": description,
+                    "properties": {
+                        "apiVersion": {"type": "string"},
+                        "kind": {"type": "string"},
+                        "metadata": {"type": "object"},
+                        "spec": spec,
+                        "status": status,
+                    },
+                }},
+                "subresources": {"status": {}},
+                "additionalPrinterColumns": printer_columns(&columns),
+            })
+        };
+        json!({
+            "apiVersion": "apiextensions.k8s.io/v1",
+            "kind": "CustomResourceDefinition",
+            "metadata": metadata,
+            "spec": {
+                "group": kind.group,
+                "names": {
+                    "kind": kind.kind,
+                    "listKind": format!("{}List", kind.kind),
+                    "plural": kind.plural,
+                    "singular": singular,
+                    "shortNames": short_names,
+                },
+                "scope": if kind.namespaced { "Namespaced" } else { "Cluster" },
+                "versions": kind.versions.iter().map(version).collect::<Vec<_>>(),
+            },
+        })
+    }
+}
+
+fn printer_columns(columns: &[Column]) -> Vec<Value> {
+    let column = |Column { name, path, description, is_wide }: &Column| {
+        let mut column = json!({"name": name, "type": "string", "jsonPath": path, "description": description});
+        if *is_wide {
+            column["priority"] = json!(1);
+        }
+        column
+    };
+    let age = json!({"name": "Age", "type": "date", "jsonPath": ".metadata.creationTimestamp"});
+    columns.iter().map(column).chain([age]).collect()
+}

@@ -1,0 +1,65 @@
+//! What quotas promise and what nodes hold, added up.
+
+use std::collections::BTreeMap;
+
+use serde_json::Value;
+
+use crate::cursor::{Cursor, Notes};
+use crate::gpu_memory::{GPU_MEMORY, gigabytes};
+
+/// Amounts by resource, added up in 128 bits.
+#[derive(Debug, Default)]
+pub(crate) struct Sums(BTreeMap<String, i128>);
+
+impl Sums {
+    /// What can be read of one map of quantities.
+    pub fn of(amounts: Option<&Value>) -> Self {
+        let mut sums = Sums::default();
+        sums.add(amounts);
+        sums
+    }
+
+    /// Adds what can be read of a map of quantities; what cannot is a problem that others tell.
+    pub fn add(&mut self, amounts: Option<&Value>) {
+        let notes = Notes::default();
+        let Some(amounts) = amounts else { return };
+        for (resource, value) in Cursor::root(amounts, &notes).entries() {
+            if let Some(amount) = value.amount(resource) {
+                *self.0.entry(resource.to_string()).or_default() += i128::from(amount);
+            }
+        }
+    }
+
+    pub fn get(&self, resource: &str) -> i128 {
+        self.0.get(resource).copied().unwrap_or(0)
+    }
+
+    /// All amounts, by resource.
+    pub fn iter(&self) -> impl Iterator<Item = (&str, i128)> {
+        self.0.iter().map(|(resource, amount)| (resource.as_str(), *amount))
+    }
+}
+
+/// What the nodes hold together.
+#[derive(Debug, Default)]
+pub(crate) struct Held {
+    amounts: Sums,
+    gpu_gigabytes: i128,
+}
+
+impl Held {
+    pub fn by(nodes: &[&Value], whole_gpu_gb: u32) -> Self {
+        let mut amounts = Sums::default();
+        for node in nodes {
+            let allocatable = node.pointer("/status/allocatable").filter(|value| !value.is_null());
+            amounts.add(allocatable.or_else(|| node.pointer("/status/capacity")));
+        }
+        let gpu_gigabytes = gigabytes(amounts.iter(), whole_gpu_gb);
+        Held { amounts, gpu_gigabytes }
+    }
+
+    /// What they hold of a resource; of GPU memory what follows from their GPUs.
+    pub fn amount(&self, resource: &str) -> i128 {
+        if GPU_MEMORY.contains(&resource) { self.gpu_gigabytes } else { self.amounts.get(resource) }
+    }
+}
