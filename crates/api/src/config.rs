@@ -246,7 +246,7 @@ tiers:
         assert_eq!(read.cross_quota, same.cross_quota);
         assert!(read.cross_quota.is_some() && same.idle.is_empty());
         let idle: Vec<String> = read.idle.iter().map(ToString::to_string).collect();
-        assert_eq!(idle, ["the plugins priority, gang, nodeorder have no effect: only crossquota is read"]);
+        assert_eq!(idle, ["plugins without effect here, where only crossquota is read: priority, gang, nodeorder"]);
         let map = json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "volcano-scheduler-configmap"},
             "data": {"volcano-scheduler.conf": CONF}});
         assert_eq!(Configuration::from_value(&map), Ok(read));

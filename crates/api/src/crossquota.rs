@@ -1,7 +1,7 @@
 //! Caps on what pods without GPUs hold on GPU nodes: the arguments of the `crossquota` plugin, by its own names.
 //!
-//! This reads them, from wherever they stand, and refuses what cannot be meant. What they come to for a node and for a pod is in
-//! [`caps`].
+//! This reads them, from wherever they stand, and refuses what cannot be meant. What they come to for a node and
+//! for a pod is in [`caps`].
 
 pub(crate) mod caps;
 mod percentage;

@@ -59,7 +59,7 @@ pub(crate) fn read_conf(root: &Cursor<'_, '_>, idle: &mut Vec<Problem>) -> Volca
     }
     if !ignored.is_empty() {
         let plugins = ignored.join(", ");
-        idle.push(Problem::new(format!("the plugins {plugins} have no effect: only crossquota is read")));
+        idle.push(Problem::new(format!("plugins without effect here, where only crossquota is read: {plugins}")));
     }
     conf
 }

@@ -275,11 +275,18 @@ impl World {
     }
 
     /// The best node for the pod, by looking at every node.
-    pub fn scan(&self, question: &Question) -> Answer {
+    pub fn scan(&mut self, question: &Question) -> Answer {
+        let mut takers = std::mem::take(&mut self.takers);
+        takers.clear();
+        let answer = self.scan_into(question, &mut takers);
+        self.takers = takers;
+        answer
+    }
+
+    fn scan_into(&self, question: &Question, takers: &mut Vec<Taker>) -> Answer {
         let shape = self.shapes.get(question.shape);
         let rule = self.statics.get(question.rule);
         let mut closed = [0; Filter::COUNT];
-        let mut takers = Vec::new();
         let sized = Sized::of(shape);
         for i in 0..self.nodes.limit() {
             let node = NodeId(i as u32);
@@ -301,7 +308,7 @@ impl World {
                 }),
             }
         }
-        match self.best(rule, shape, &takers) {
+        match self.best(rule, shape, takers) {
             Some(node) => Answer::Node(node),
             None => Answer::Nowhere(closed),
         }

@@ -112,6 +112,25 @@ pub(crate) struct Resident {
     pub created: Created,
     pub leaving: bool,
     pub shape: ShapeId,
+    pub quota: QuotaOf,
+}
+
+/// The quota of a pod, for a first look.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum QuotaOf {
+    None,
+    One(QuotaId),
+    Several,
+}
+
+impl QuotaOf {
+    fn new(quotas: &[QuotaId]) -> Self {
+        match quotas {
+            [] => QuotaOf::None,
+            [one] => QuotaOf::One(*one),
+            _ => QuotaOf::Several,
+        }
+    }
 }
 
 /// All pods.
@@ -191,7 +210,8 @@ impl Pods {
         pod.stamp = stamp;
         let node = pod.node().expect("a pod enters a node");
         let Pod { priority, created, shape, .. } = *pod;
-        let resident = Resident { id, priority, created, leaving: pod.is_leaving(), shape };
+        let (leaving, quota) = (pod.is_leaving(), QuotaOf::new(&pod.quotas));
+        let resident = Resident { id, priority, created, leaving, shape, quota };
         if self.on_node.len() <= node.at() {
             self.on_node.resize(node.at() + 1, Vec::new());
         }

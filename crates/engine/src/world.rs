@@ -30,6 +30,8 @@ pub(crate) struct World {
     pub kept: Kept,
     pub quotas: Quotas,
     pub cap_weights: CapWeights,
+    /// The nodes that took the last pod that was asked about; kept for its memory alone.
+    pub takers: Vec<crate::place::Taker>,
 }
 
 impl World {

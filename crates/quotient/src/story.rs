@@ -144,11 +144,14 @@ fn tell_nodes(printer: &mut Printer, nodes: &[NodeState]) -> Result<()> {
     let titles: Vec<String> = resources.iter().map(|name| name.to_uppercase()).collect();
     let mut columns = vec![("NAME".to_owned(), Align::Left)];
     columns.extend(titles.into_iter().map(|title| (title, Align::Left)));
+    let capped: BTreeSet<&String> = nodes.iter().flat_map(|node| node.cap.keys()).collect();
+    columns.extend(capped.iter().map(|name| (format!("{} WITHOUT GPU", name.to_uppercase()), Align::Left)));
     let mut table = Table::new(columns);
     let most = if printer.format() == Format::Wide { nodes.len() } else { LINES_MAX };
-    for NodeState { name, allocatable, used, .. } in nodes.iter().take(most) {
+    for NodeState { name, allocatable, used, cap, cap_used, .. } in nodes.iter().take(most) {
         let mut cells = vec![name.clone()];
         cells.extend(resources.iter().map(|resource| usage(resource, used, allocatable)));
+        cells.extend(capped.iter().map(|resource| usage(resource, cap_used, cap)));
         table.row(cells);
     }
     printer.table("  ", &table)?;

@@ -87,7 +87,7 @@ impl Caps {
     }
 }
 
-/// The annotations that speak of a resource. A slash in its name is also written `_`, since a key has room for one only.
+/// The annotations that speak of a resource. A slash in its name is also written `_`, since a key has room for one.
 fn annotation_keys(prefix: &str, resource: &str) -> Vec<String> {
     let mut keys = vec![format!("{prefix}{resource}")];
     if resource.contains('/') {

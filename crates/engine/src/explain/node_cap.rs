@@ -54,9 +54,13 @@ impl World {
             let limit = limit.map_or(0, |(_, limit)| i128::from(*limit));
             format!("{} of {} {name}", canonical(name, node.cap.used(r)), canonical(name, limit))
         });
-        let asked = each(&|r| canonical(self.names.name(r), i128::from(demand.get(r))));
-        let short = self.amounts(missing);
-        format!("{exceeded} on {}: pods without GPUs hold {held}, and {asked} more is {short} too much", node.name)
+        let asked: Vec<(ResourceId, i128)> =
+            missing.iter().map(|(resource, _)| (*resource, i128::from(demand.get(*resource)))).collect();
+        let (asked, short) = (self.amounts(&asked), self.amounts(missing));
+        format!(
+            "{exceeded} on {}: pods without GPUs hold {held}, and the pod asks for {asked}, {short} too much",
+            node.name
+        )
     }
 
     fn cap_numbers(&self, closed: &CapClosed, demand: &Demand) -> Option<Numbers> {

@@ -5,6 +5,7 @@ pub(crate) mod cover;
 pub(crate) mod missing;
 pub(crate) mod right;
 
+use crate::fact::Created;
 use crate::filter::Filter;
 use crate::nodes::NodeId;
 use crate::place::Question;
@@ -13,7 +14,7 @@ use crate::preempt::cost::Cost;
 use crate::preempt::cover::{Allowances, Victim};
 use crate::preempt::missing::Short;
 use crate::preempt::right::Rights;
-use crate::quota::{QuotaId, Shortage};
+use crate::quota::Shortage;
 use crate::relations::Effects;
 use crate::resources::ResourceId;
 use crate::world::World;
@@ -50,8 +51,8 @@ const TOGETHER_MAX: usize = 24;
 /// What ledgers are short of, and the victims that would help there, wherever they are.
 struct LedgerNeed {
     shortages: Vec<Shortage>,
-    /// The cheapest first.
-    helpers: Vec<Victim>,
+    /// The cheapest first; `None` while those on a node are looked at alone.
+    helpers: Option<Vec<Victim>>,
 }
 
 impl World {
@@ -133,45 +134,100 @@ impl World {
             return Outcome::Hopeless; // There is nobody who may go, and nobody who leaves.
         }
         let mut allowances = Allowances::default();
-        let need = self.ledger_need(rights, &mut allowances);
-        let mut best: Option<(Cost, Option<NodeId>, Vec<Victim>)> = None;
-        let mut room_without_victims = false;
-        for i in 0..self.nodes.limit() {
-            let node = NodeId(i as u32);
-            if !self.could_serve(question, node) {
-                continue;
-            }
-            if need.shortages.is_empty()
-                && let Some((least, ..)) = &best
-                && !self.could_be_cheaper(node, question, least)
-            {
-                continue;
-            }
-            let missing = self.missing_once_left(question, node);
-            if missing.is_empty() {
-                room_without_victims = true;
-                if need.shortages.is_empty() {
-                    return Outcome::Wait;
-                }
-                continue;
-            }
-            let Some(victims) = self.cheapest_for(rights, Some(node), &missing, &need, &mut allowances) else {
-                continue;
-            };
-            let cost = cover::cost(victims.iter(), &allowances);
-            if best.as_ref().is_none_or(|(least, ..)| cost < *least) {
-                best = Some((cost, Some(node), victims));
-            }
+        let mut need = self.ledger_need(rights, &mut allowances);
+        let room_without_victims = self.has_room_once_left(question, need.shortages.is_empty());
+        if room_without_victims && need.shortages.is_empty() {
+            return Outcome::Wait;
         }
-        if room_without_victims && let Some(victims) = self.cheapest_for(rights, None, &[], &need, &mut allowances) {
-            let cost = cover::cost(victims.iter(), &allowances);
-            if best.as_ref().is_none_or(|(least, ..)| cost < *least) {
-                best = Some((cost, None, victims));
+        let nodes = self.promising_nodes(rights, question);
+        let mut best = self.best_on_nodes(rights, question, &nodes, &need, &mut allowances);
+        if best.is_none() && need.helpers.is_none() {
+            need.helpers = Some(self.helpers(rights, &need.shortages, &mut allowances));
+            best = self.best_on_nodes(rights, question, &nodes, &need, &mut allowances);
+        }
+        if room_without_victims {
+            if need.helpers.is_none() {
+                need.helpers = Some(self.helpers(rights, &need.shortages, &mut allowances));
+            }
+            if let Some(victims) = self.cheapest_for(rights, None, &[], &need, &mut allowances) {
+                let cost = cover::cost(victims.iter(), &allowances);
+                if best.as_ref().is_none_or(|(least, ..)| cost < *least) {
+                    best = Some((cost, None, victims));
+                }
             }
         }
         let Some((_, node, victims)) = best else { return Outcome::Hopeless };
         let node = node.or_else(|| self.best_node_without(rights.claimant, &victims));
         node.map_or(Outcome::Hopeless, |node| Outcome::Plan(self.plan(node, victims, &allowances)))
+    }
+
+    /// Whether a node takes the claimant once all who leave are gone, as far as the node is concerned. Where the claimant's
+    /// quotas admit it only nodes that somebody leaves can be such, since no node took it as things are.
+    fn has_room_once_left(&self, question: &Question, admitted: bool) -> bool {
+        let open = |node: NodeId| self.could_serve(question, node) && self.missing_once_left(question, node).is_empty();
+        if admitted {
+            self.pods.leaving().filter_map(|pod| self.pods.get(pod).node()).any(open)
+        } else {
+            (0..self.nodes.limit()).map(|i| NodeId(i as u32)).any(open)
+        }
+    }
+
+    /// The nodes where victims could be, those with the cheapest single pods first.
+    fn promising_nodes(&self, rights: &Rights, question: &Question) -> Vec<(i32, std::cmp::Reverse<Created>, NodeId)> {
+        let mut nodes = Vec::new();
+        for i in 0..self.nodes.limit() {
+            let node = NodeId(i as u32);
+            let residents = self.pods.on_node(node).iter().filter(|resident| rights.might_take(resident));
+            let cheapest = residents.map(|resident| (resident.priority, std::cmp::Reverse(resident.created))).min();
+            if let Some((priority, created)) = cheapest
+                && self.could_serve(question, node)
+            {
+                nodes.push((priority, created, node));
+            }
+        }
+        nodes.sort_unstable();
+        nodes
+    }
+
+    /// The cheapest victims on some node.
+    fn best_on_nodes(
+        &self,
+        rights: &Rights,
+        question: &Question,
+        nodes: &[(i32, std::cmp::Reverse<Created>, NodeId)],
+        need: &LedgerNeed,
+        allowances: &mut Allowances,
+    ) -> Option<(Cost, Option<NodeId>, Vec<Victim>)> {
+        let mut best: Option<(Cost, Option<NodeId>, Vec<Victim>)> = None;
+        for (priority, created, node) in nodes {
+            if let Some((least, ..)) = &best
+                && (least.violations, least.entitled) == (0, 0)
+            {
+                // A set with a victim on this node costs at least what its cheapest pod does.
+                let known = (least.priority, least.count, std::cmp::Reverse(least.created[0]));
+                if (*priority, 1, *created) > known {
+                    if least.count == 1 {
+                        break;
+                    }
+                    continue;
+                }
+            }
+            let missing = self.missing_once_left(question, *node);
+            if missing.is_empty() {
+                continue;
+            }
+            if let Some((least, ..)) = &best
+                && !self.could_be_cheaper(rights, *node, &missing, least)
+            {
+                continue;
+            }
+            let Some(victims) = self.cheapest_for(rights, Some(*node), &missing, need, allowances) else { continue };
+            let cost = cover::cost(victims.iter(), allowances);
+            if best.as_ref().is_none_or(|(least, ..)| cost < *least) {
+                best = Some((cost, Some(*node), victims));
+            }
+        }
+        best
     }
 
     /// Whether the node could take the claimant if it were empty.
@@ -182,32 +238,27 @@ impl World {
     }
 
     /// Whether victims on the node could be cheaper than a set that is known, by a look at who is there and how large they
-    /// are: as if everybody there could be a victim. Where pods leave already it is always looked at closely, since
-    /// nobody may need to go.
-    fn could_be_cheaper(&self, node: NodeId, question: &Question, least: &Cost) -> bool {
-        let residents = self.pods.on_node(node);
-        if least.violations > 0 || least.entitled > 0 || residents.iter().any(|resident| resident.leaving) {
+    /// are.
+    fn could_be_cheaper(&self, rights: &Rights, node: NodeId, missing: &[(Short, i128)], least: &Cost) -> bool {
+        if least.violations > 0 || least.entitled > 0 {
             return true;
         }
-        let mut eligible: Vec<&Resident> = residents.iter().filter(|r| r.priority <= least.priority).collect();
-        let demand = &self.shapes.get(question.shape).demand;
+        let residents = self.pods.on_node(node).iter();
+        let mut eligible: Vec<&Resident> =
+            residents.filter(|r| r.priority <= least.priority && rights.might_take(r)).collect();
         let (mut count_min, mut lower_will_do) = (1, true);
-        let mut gifts: Vec<i64> = Vec::new();
-        for (resource, amount) in &demand.amounts {
-            let missing = amount.saturating_sub(self.nodes.free(*resource, node));
-            if missing <= 0 {
-                continue;
-            }
-            let gives = |resident: &Resident| self.shapes.get(resident.shape).demand.get(*resource);
+        let mut gifts: Vec<i128> = Vec::new();
+        for (short, amount) in missing {
+            let gives = |resident: &Resident| short.given_by(&self.shapes.get(resident.shape).demand);
             let lower = eligible.iter().filter(|r| r.priority < least.priority);
-            lower_will_do &= lower.map(|r| i128::from(gives(r))).sum::<i128>() >= i128::from(missing);
+            lower_will_do &= lower.map(|r| gives(r)).sum::<i128>() >= *amount;
             gifts.clear();
             gifts.extend(eligible.iter().map(|resident| gives(resident)));
             gifts.sort_unstable_by(|a, b| b.cmp(a));
-            let (mut sum, mut count) = (0i128, 0);
-            while sum < i128::from(missing) {
+            let (mut sum, mut count) = (0, 0);
+            while sum < *amount {
                 let Some(gift) = gifts.get(count) else { return false };
-                sum += i128::from(*gift);
+                sum += gift;
                 count += 1;
             }
             count_min = count_min.max(count);
@@ -241,23 +292,37 @@ impl World {
     fn ledger_need(&self, rights: &Rights, allowances: &mut Allowances) -> LedgerNeed {
         let pod = self.pods.get(rights.claimant);
         let shortages = self.quotas.shortages(&pod.quotas, &self.shapes.get(pod.shape).charge);
-        let mut helpers = Vec::new();
-        if !shortages.is_empty() {
-            let concerned = |id: &QuotaId| shortages.iter().any(|s| self.quotas.is_charged(s.ledger, &[*id]));
-            let quotas: Vec<QuotaId> = self.quotas.iter().map(|(id, _)| id).filter(concerned).collect();
-            let mut pods: Vec<PodId> =
-                quotas.iter().flat_map(|id| &self.quotas.get(*id).pods).map(|senior| senior.pod).collect();
-            pods.sort_unstable();
-            pods.dedup();
-            pods.retain(|pod| self.is_victim(rights, *pod));
-            helpers = pods.iter().map(|pod| self.victim(rights, *pod, &[], &shortages, allowances)).collect();
-            helpers.retain(|victim| victim.gives.iter().any(|gives| *gives > 0));
-            helpers.sort_by(|a, b| {
-                let order = |v: &Victim| (v.priority, v.entitled, std::cmp::Reverse(v.created));
-                order(a).cmp(&order(b)).then_with(|| a.key.cmp(&b.key))
-            });
-        }
+        // Where few could help they are put together with those on a node, so that the cheapest set is found. Where many
+        // could, those on a node mostly do, and the others are gathered only if they do not.
+        let quotas = pod.quotas.iter().chain(&rights.drawable);
+        let pods: usize = quotas.map(|quota| self.quotas.get(*quota).pods.len()).sum();
+        let helpers =
+            (shortages.is_empty() || pods <= TOGETHER_MAX).then(|| self.helpers(rights, &shortages, allowances));
         LedgerNeed { shortages, helpers }
+    }
+
+    /// The victims that would help in ledgers, wherever they are, the cheapest first.
+    fn helpers(&self, rights: &Rights, shortages: &[Shortage], allowances: &mut Allowances) -> Vec<Victim> {
+        if shortages.is_empty() {
+            return Vec::new();
+        }
+        let own = self.pods.get(rights.claimant).quotas.iter();
+        let mut pods: Vec<PodId> = own
+            .chain(&rights.drawable)
+            .flat_map(|quota| &self.quotas.get(*quota).pods)
+            .map(|senior| senior.pod)
+            .collect();
+        pods.sort_unstable();
+        pods.dedup();
+        pods.retain(|pod| self.is_victim(rights, *pod));
+        let mut helpers: Vec<Victim> =
+            pods.iter().map(|pod| self.victim(rights, *pod, &[], shortages, allowances)).collect();
+        helpers.retain(|victim| victim.gives.iter().any(|gives| *gives > 0));
+        helpers.sort_by(|a, b| {
+            let order = |v: &Victim| (v.priority, v.entitled, std::cmp::Reverse(v.created));
+            order(a).cmp(&order(b)).then_with(|| a.key.cmp(&b.key))
+        });
+        helpers
     }
 
     /// The cheapest victims that free what is missing on a node and what ledgers are short of.
@@ -272,13 +337,14 @@ impl World {
         let residents = node.map_or(&[][..], |node| self.pods.on_node(node));
         let here: Vec<PodId> = residents
             .iter()
-            .filter(|resident| rights.could_reclaim() || resident.priority < rights.priority)
+            .filter(|resident| rights.might_take(resident))
             .map(|resident| resident.id)
             .filter(|id| self.is_victim(rights, *id))
             .collect();
         let mut victims: Vec<Victim> =
             here.iter().map(|id| self.victim(rights, *id, missing, &need.shortages, allowances)).collect();
-        let elsewhere = || need.helpers.iter().filter(|helper| !here.contains(&helper.id));
+        let helpers = need.helpers.as_deref().unwrap_or_default();
+        let elsewhere = || helpers.iter().filter(|helper| !here.contains(&helper.id));
         let from_afar = |helper: &Victim| {
             let nothing = std::iter::repeat_n(0, missing.len());
             Victim { gives: nothing.chain(helper.gives.iter().copied()).collect(), ..helper.clone() }
@@ -289,7 +355,7 @@ impl World {
             let set: Vec<_> = set.iter().map(|i| (all[*i].id, all[*i].from)).collect();
             self.may_take(rights, &set)
         };
-        if victims.len() + need.helpers.len() <= TOGETHER_MAX {
+        if need.helpers.is_none() || victims.len() + helpers.len() <= TOGETHER_MAX {
             victims.extend(elsewhere().map(from_afar));
             let chosen = cover::cheapest(&victims, &amounts, allowances, &|set| may_take(&victims, set))?;
             return Some(chosen.into_iter().map(|i| victims[i].clone()).collect());

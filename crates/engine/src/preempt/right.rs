@@ -4,7 +4,7 @@ use crate::decision::Rule;
 use crate::fact::Amount;
 use crate::lookup::LookupMap;
 use crate::nodes::NodeId;
-use crate::pods::{Place, PodId};
+use crate::pods::{Place, PodId, QuotaOf, Resident};
 use crate::quota::elastic::Standing;
 use crate::quota::fraction::mul_div;
 use crate::quota::{QuotaId, Seniority, seniority};
@@ -36,12 +36,28 @@ pub(crate) struct Rights {
     own: Vec<(QuotaId, Standing)>,
     /// For quotas with pods: where their seniority passes min, among pods that are not leaving.
     first_over: LookupMap<QuotaId, Option<Seniority>>,
+    /// The quotas of others that hold more than their due.
+    pub drawable: Vec<QuotaId>,
 }
 
 impl Rights {
     /// Whether pods that are not less important could have to go.
     pub fn could_reclaim(&self) -> bool {
-        self.own.iter().any(|(_, standing)| *standing != Standing::Beyond)
+        !self.drawable.is_empty()
+    }
+
+    /// Whether a pod on a node could be a victim, by what is known of it at a glance.
+    pub fn might_take(&self, resident: &Resident) -> bool {
+        let lower = resident.priority < self.priority;
+        !resident.leaving
+            && match resident.quota {
+                QuotaOf::None => lower && self.own.is_empty(),
+                QuotaOf::One(quota) => match self.own.iter().find(|(own, _)| *own == quota) {
+                    Some((_, standing)) => lower && *standing != Standing::WithinMin,
+                    None => self.drawable.binary_search(&quota).is_ok(),
+                },
+                QuotaOf::Several => !self.own.is_empty(),
+            }
     }
 }
 
@@ -52,15 +68,23 @@ impl World {
         let charge = self.shapes.get(pod.shape).charge.clone();
         let own: Vec<(QuotaId, Standing)> =
             pod.quotas.iter().map(|quota| (*quota, self.quotas.standing(*quota, &charge))).collect();
-        let mut rights = Rights { claimant, priority: pod.priority, charge, own, first_over: LookupMap::default() };
+        let (first_over, drawable) = (LookupMap::default(), Vec::new());
+        let mut rights = Rights { claimant, priority: pod.priority, charge, own, first_over, drawable };
         if !rights.own.is_empty() {
             for (id, quota) in self.quotas.iter() {
                 let concerned = !quota.pods.is_empty() && self.is_over(&rights, id, Bound::Min, &|_| 0);
+                let claims = |(own, standing): &(QuotaId, Standing)| {
+                    *standing != Standing::Beyond && self.quotas.get(*own).policy.pool == quota.policy.pool
+                };
+                if concerned && rights.own.iter().any(claims) && rights.own.iter().all(|(own, _)| *own != id) {
+                    rights.drawable.push(id);
+                }
                 if concerned || rights.own.iter().any(|(own, _)| *own == id) {
                     let first = self.quotas.first_over(id, &self.pods, &self.shapes, |pod| !pod.is_leaving());
                     rights.first_over.insert(id, first.cloned());
                 }
             }
+            rights.drawable.sort_unstable();
         }
         rights
     }

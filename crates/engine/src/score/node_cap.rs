@@ -87,9 +87,9 @@ fn weighed(
 
 /// The whole part of a sum of fractions below 1, each as (numerator, denominator) below 2^63.
 ///
-/// The common denominator may have more digits than fit anywhere, so the sum is taken binary digit by binary digit. For each
-/// whole number that it may reach, `distance` is what is still missing, in units of the current digit; what is left of the
-/// fractions is less than one unit each.
+/// The common denominator may have more digits than fit anywhere, so the sum is taken binary digit by binary digit.
+/// For each whole number that it may reach, `distance` is what is still missing, in units of the current digit; what is
+/// left of the fractions is less than one unit each.
 fn whole_part(fractions: &[(i128, i128)]) -> i128 {
     let count = fractions.len() as i128;
     let reaches = |whole: &i128| {

@@ -23,5 +23,8 @@ pub(crate) fn even(raw: i64, least: i64, most: i64) -> i64 {
 }
 
 fn scaled(part: i64, whole: i64) -> i64 {
-    (i128::from(part) * i128::from(FULL) / i128::from(whole)) as i64
+    match part.checked_mul(FULL) {
+        Some(product) => product / whole,
+        None => (i128::from(part) * i128::from(FULL) / i128::from(whole)) as i64,
+    }
 }

@@ -9,6 +9,11 @@ use crate::score::FULL;
 pub(crate) fn share(part: i64, whole: i64) -> i64 {
     debug_assert!(0 <= part && part <= whole && whole > 0);
     let guess = (part as f64 * FULL as f64 / whole as f64) as i64;
+    if let Some(scaled) = part.checked_mul(FULL) {
+        // The common case: amounts below 92 T, whose products fit. The guess is off by one at most.
+        let rest = scaled - guess * whole;
+        return guess - i64::from(rest < 0) + i64::from(rest >= whole);
+    }
     let scaled = i128::from(part) * i128::from(FULL);
     let mut exact = guess;
     while i128::from(exact) * i128::from(whole) > scaled {

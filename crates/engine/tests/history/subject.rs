@@ -8,6 +8,7 @@ use quotient_engine::{Budget, Decision, Decisions, Engine, Reason, Rule, Setting
 
 use crate::naive::World;
 use crate::naive::cycle::Act;
+use crate::naive::node_cap;
 
 /// Amounts by resource, nothing that is 0.
 pub type Used = Vec<(Name, i128)>;
@@ -23,12 +24,14 @@ pub trait Subject {
     fn reason(&self, pod: &PodKey) -> Option<Arc<Reason>>;
     /// What is held on each node.
     fn used(&self) -> Vec<(Name, Used)>;
+    /// What is capped on each node, and held under the cap.
+    fn caps(&self) -> Vec<(Name, Used, Used)>;
     fn check_invariants(&self) -> Result<(), String>;
 }
 
 impl Subject for Engine {
     fn new(reserve_after_ms: u64) -> Self {
-        Engine::new(Settings { reserve_after_ms, ..Settings::default() })
+        Engine::new(Settings { reserve_after_ms, caps: node_cap::settings() })
     }
 
     fn observe(&mut self, now: Tick, fact: Fact) {
@@ -60,6 +63,10 @@ impl Subject for Engine {
 
     fn used(&self) -> Vec<(Name, Used)> {
         self.nodes().into_iter().map(|node| (node.name, node.used)).collect()
+    }
+
+    fn caps(&self) -> Vec<(Name, Used, Used)> {
+        self.nodes().into_iter().map(|node| (node.name, node.cap, node.cap_used)).collect()
     }
 
     fn check_invariants(&self) -> Result<(), String> {
@@ -119,6 +126,10 @@ impl Subject for Reference {
 
     fn used(&self) -> Vec<(Name, Used)> {
         self.world.nodes.keys().map(|name| (name.clone(), self.world.used(name))).collect()
+    }
+
+    fn caps(&self) -> Vec<(Name, Used, Used)> {
+        self.world.caps()
     }
 
     fn check_invariants(&self) -> Result<(), String> {

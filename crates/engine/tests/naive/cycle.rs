@@ -58,7 +58,9 @@ impl World {
                 cycle.holds.insert(pod.key(), Code::SchedulingGated);
             }
         }
-        for (key, _) in cycle.holds.iter().filter(|(_, code)| **code == Code::NoFittingNode) {
+        for (key, _) in
+            cycle.holds.iter().filter(|(_, code)| matches!(code, Code::NoFittingNode | Code::NodeCapExceeded))
+        {
             cycle.closed.insert(key.clone(), filters::counts(self, &self.pods[key]));
         }
         cycle
@@ -91,7 +93,7 @@ impl World {
                 self.drop_claim(key, acts);
                 Turn::Acted
             }
-            Some(_) | None => Turn::Held(Code::NoFittingNode),
+            Some(_) | None => Turn::Held(filters::code(self, pod)),
         }
     }
 

@@ -2,23 +2,29 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use quotient_engine::Filter;
 use quotient_engine::fact::{Effect, HostPort, NodeFact, PODS, PodFact, Taint};
+use quotient_engine::{Code, Filter};
 
 use super::world::{View, World};
-use super::{affinity, labels, spread, volumes};
+use super::{affinity, labels, node_cap, spread, volumes};
 
 /// Whether a filter closes a node to the pod of the view.
 type Closes = fn(&View<'_>, &NodeFact) -> bool;
 
 /// The first filter that closes the node to the pod of the view, if one does.
 pub fn closed_by(view: &View<'_>, node: &NodeFact) -> Option<Filter> {
-    let filters: [(Filter, Closes); 11] = [
+    closing(view, node).next()
+}
+
+/// All filters that close the node, in order.
+fn closing(view: &View<'_>, node: &NodeFact) -> impl Iterator<Item = Filter> {
+    let filters: [(Filter, Closes); 12] = [
         (Filter::NodeUnschedulable, unschedulable),
         (Filter::TaintToleration, |view, node| labels::repelled(&view.pod.spec, node)),
         (Filter::NodeAffinity, |view, node| !labels::node_matches(&view.pod.spec, node)),
         (Filter::NodePorts, ports_taken),
         (Filter::NodeResourcesFit, too_full),
+        (Filter::NodeCap, node_cap::exceeded),
         (Filter::VolumeRestrictions, volumes::in_use),
         (Filter::NodeVolumeLimits, volumes::too_many),
         (Filter::VolumeBinding, |view, node| volumes::bindings(view.world, view.pod, node).is_none()),
@@ -26,12 +32,19 @@ pub fn closed_by(view: &View<'_>, node: &NodeFact) -> Option<Filter> {
         (Filter::PodTopologySpread, spread::violated),
         (Filter::InterPodAffinity, affinity::violated),
     ];
-    filters.into_iter().find(|(_, closes)| closes(view, node)).map(|(filter, _)| filter)
+    filters.into_iter().filter(|(_, closes)| closes(view, node)).map(|(filter, _)| filter)
 }
 
 /// The nodes that take the pod of the view.
 pub fn open<'a>(view: &View<'a>) -> Vec<&'a NodeFact> {
     view.world.nodes.values().filter(|node| closed_by(view, node).is_none()).collect()
+}
+
+/// Why the pod waits that no node takes: for a cap, where a node would take it without.
+pub fn code(world: &World, pod: &PodFact) -> Code {
+    let view = world.view(pod, &BTreeSet::new());
+    let by_cap_alone = |node: &NodeFact| closing(&view, node).eq([Filter::NodeCap]);
+    if world.nodes.values().any(by_cap_alone) { Code::NodeCapExceeded } else { Code::NoFittingNode }
 }
 
 /// How many nodes each filter closes to the pod as things are.

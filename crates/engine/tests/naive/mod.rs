@@ -8,6 +8,7 @@ pub mod claims;
 pub mod cycle;
 pub mod filters;
 pub mod labels;
+pub mod node_cap;
 pub mod order;
 pub mod preemption;
 pub mod reserve;

@@ -7,7 +7,7 @@ use quotient_engine::fact::{Name, NodeFact, PodFact, PodKey, Tick};
 
 use super::filters;
 use super::world::{ClaimKind, World};
-use super::{labels, order};
+use super::{labels, node_cap, order};
 
 /// Who claims a node because of a long wait, and which: the first that waited for long enough and for which a node
 /// would do if it were empty; of these nodes the one where the least is missing.
@@ -26,14 +26,18 @@ pub fn reserve(world: &World, now: Tick) -> Option<(PodKey, Name)> {
 
 fn node_for(world: &World, pod: &PodFact) -> Option<Name> {
     let view = world.view(pod, &BTreeSet::new());
-    let full = world.nodes.values().filter(|n| filters::closed_by(&view, n) == Some(Filter::NodeResourcesFit));
+    let full = world
+        .nodes
+        .values()
+        .filter(|n| matches!(filters::closed_by(&view, n), Some(Filter::NodeResourcesFit | Filter::NodeCap)));
     let possible = full.filter(|node| large_enough(pod, node));
     possible.min_by_key(|node| (missing(world, pod, node), node.name.clone())).map(|node| node.name.clone())
 }
 
 fn large_enough(pod: &PodFact, node: &NodeFact) -> bool {
     let pods = node.allocatable.get(quotient_engine::fact::PODS) >= 1;
-    pods && pod.spec.requests.iter().all(|(resource, amount)| *amount <= node.allocatable.get(resource))
+    pods && node_cap::large_enough(pod, node)
+        && pod.spec.requests.iter().all(|(resource, amount)| *amount <= node.allocatable.get(resource))
 }
 
 /// Whether the pod can go on holding the node: it is large enough, and not closed to the pod for what it is.
@@ -52,5 +56,5 @@ fn missing(world: &World, pod: &PodFact, node: &NodeFact) -> i128 {
         let allocatable = i128::from(node.allocatable.get(resource));
         (filters::held_with(&view, node, resource) - allocatable).max(0) * 100_000 / allocatable.max(1)
     };
-    filters::asked(pod).into_iter().map(lack).sum()
+    filters::asked(pod).into_iter().map(lack).sum::<i128>() + node_cap::missing(&view, node)
 }

@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use quotient_engine::fact::{CPU, Effect, MEMORY, NodeFact, PodFact, WhenUnsatisfiable};
 
 use super::world::View;
-use super::{affinity, filters, labels, spread};
+use super::{affinity, filters, labels, node_cap, spread};
 
 pub const FULL: i128 = 100_000;
 
@@ -23,7 +23,7 @@ pub fn best<'a>(view: &View<'_>, open: &[&'a NodeFact]) -> Option<&'a NodeFact> 
 
 /// The total of each of the nodes that pass the filters.
 pub fn totals(view: &View<'_>, open: &[&NodeFact]) -> Vec<i128> {
-    let parts: [(i128, Vec<i128>); 7] = [
+    let parts: [(i128, Vec<i128>); 8] = [
         (1, open.iter().map(|node| least_allocated(view, node)).collect()),
         (1, open.iter().map(|node| balanced(view, node)).collect()),
         (1, open.iter().map(|node| image_locality(view, node)).collect()),
@@ -31,6 +31,7 @@ pub fn totals(view: &View<'_>, open: &[&NodeFact]) -> Vec<i128> {
         (2, preferred_nodes(view, open)),
         (2, spread_points(view, open)),
         (2, pod_affinity(view, open)),
+        (1, open.iter().map(|node| node_cap::points(view, node)).collect()),
     ];
     (0..open.len()).map(|i| parts.iter().map(|(weight, points)| weight * points[i]).sum()).collect()
 }

@@ -1,0 +1,115 @@
+//! Caps of GPU nodes in histories of all kinds: the engine decides as the reference does, counts what the reference
+//! counts, and no decision makes pods without GPUs pass a cap.
+//!
+//! The histories are those of the general comparison, with caps put on nodes that have GPUs, and pods without GPUs made
+//! subject to them.
+
+mod generate;
+mod history;
+mod naive;
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use history::{History, Step};
+use proptest::prelude::*;
+use proptest::test_runner::Config;
+use quotient_engine::fact::{CapStrategy, Limits, Name, NodeFact, PodFact, PodSpec};
+use quotient_engine::{Decision, Engine};
+
+/// As many cases as the environment asks for, or these.
+fn config(cases: u32) -> Config {
+    let cases = std::env::var("PROPTEST_CASES").ok().and_then(|v| v.parse().ok()).unwrap_or(cases);
+    Config { cases, max_shrink_iters: 20_000, failure_persistence: None, ..Config::default() }
+}
+
+/// Numbers that follow from a seed and from what they are for, so that a history with less in it keeps the others.
+fn draw(seed: u64, what: &impl std::fmt::Debug) -> u64 {
+    let text = format!("{what:?}");
+    let hash = text.bytes().fold(seed, |hash, byte| (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3));
+    hash ^ hash >> 29
+}
+
+fn cap_node(seed: u64, node: &mut NodeFact) {
+    if node.allocatable.get("gpu") == 0 {
+        return;
+    }
+    let number = draw(seed, node);
+    let resources = [("cpu", 8), ("memory", 8), ("gpu", 2), ("pods", 5)];
+    let limit = |(i, (name, most)): (usize, &(&str, u64))| {
+        let bits = number >> (16 * i);
+        (bits & 3 != 0).then(|| (Name::from(*name), ((bits >> 2) % (most + 1)) as i64))
+    };
+    node.cap = Some(resources.iter().enumerate().filter_map(limit).collect::<Limits>());
+}
+
+fn cap_pod(seed: u64, pod: &mut PodFact) {
+    let number = draw(seed, &pod.spec);
+    // One in eight is left out, as by a label selector.
+    if pod.spec.requests.get("gpu") > 0 || number.is_multiple_of(8) {
+        return;
+    }
+    let strategy = if number & 16 == 0 { CapStrategy::MostAllocated } else { CapStrategy::LeastAllocated };
+    pod.spec = Arc::new(PodSpec { capped: Some(strategy), ..(*pod.spec).clone() });
+}
+
+fn capped(history: impl Strategy<Value = History>) -> impl Strategy<Value = History> {
+    (history, any::<u64>()).prop_map(|(mut history, seed)| {
+        for step in history.cluster.iter_mut().chain(&mut history.steps) {
+            match step {
+                Step::Node(node) => cap_node(seed, node),
+                Step::Pod(pod) | Step::Replicas(pod, _) => cap_pod(seed, pod),
+                _ => {}
+            }
+        }
+        history
+    })
+}
+
+proptest! {
+    #![proptest_config(config(2_000))]
+
+    #[test]
+    fn decides_as_the_rule_says(history in capped(generate::history(1_000_000_000, 1_000))) {
+        history::run::<Engine>(&history).map_err(TestCaseError::fail)?;
+    }
+
+    #[test]
+    fn reserves_as_the_rule_says(history in capped(generate::history(1_000, 1_500))) {
+        history::run::<Engine>(&history).map_err(TestCaseError::fail)?;
+    }
+}
+
+proptest! {
+    #![proptest_config(config(100))]
+
+    #[test]
+    fn decides_as_the_rule_says_in_wide_clusters(history in capped(generate::wide_history())) {
+        history::run::<Engine>(&history).map_err(TestCaseError::fail)?;
+    }
+}
+
+/// Histories bring about what they are for.
+#[test]
+fn histories_are_eventful() {
+    use proptest::strategy::ValueTree;
+    use proptest::test_runner::TestRunner;
+    let mut seen = BTreeMap::<&str, usize>::new();
+    let mut runner = TestRunner::deterministic();
+    for _ in 0..300 {
+        let history =
+            capped(generate::history(1_000, 1_000)).new_tree(&mut runner).expect("nothing is filtered").current();
+        for decisions in history::run::<history::Reference>(&history).expect("the reference agrees with itself") {
+            for decision in decisions.list {
+                let kind = match &decision {
+                    Decision::Hold { reason, .. } => reason.code.name(),
+                    other => history::kind(other),
+                };
+                *seen.entry(kind).or_default() += 1;
+            }
+        }
+    }
+    for (kind, least) in [("bind", 200), ("evict", 30), ("NodeCapExceeded", 50), ("NoFittingNode", 50)] {
+        assert!(seen.get(kind).is_some_and(|n| *n >= least), "{kind}: {seen:?}");
+    }
+}
