@@ -946,6 +946,12 @@ impl Engine {
             .iter()
             .map(|victim| right(victim).expect("a plan has only victims that may be evicted"))
             .collect();
+        let messages: Vec<String> = plan
+            .victims
+            .iter()
+            .zip(&rules)
+            .map(|(victim, rule)| self.world.evicted(*rule, id, *victim, &plan))
+            .collect();
         debug_assert!(
             !self.world.could_evict_back(&plan.victims, id, plan.node),
             "a pod that was evicted must not be able to evict its evictor"
@@ -963,11 +969,9 @@ impl Engine {
             node: Some(node.clone()),
         });
         let mut effects = Effects::default();
-        for (at, victim) in plan.victims.into_iter().enumerate() {
+        for ((victim, rule), message) in plan.victims.into_iter().zip(rules).zip(messages) {
             let pod = self.world.pods.get(victim);
-            let rule = rules[at];
             let from = pod.node().map(|node| self.world.nodes.get(node).name.clone());
-            let message = self.world.evicted(rule, &claimant, pod, &node);
             decisions.list.push(Decision::Evict {
                 pod: pod.key(),
                 uid: pod.uid.clone(),

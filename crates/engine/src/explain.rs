@@ -7,7 +7,8 @@ use crate::fact::{Created, Name, PodKey, RequestProblem};
 use crate::filter::{Filter, node_cap as cap_filter, resources_fit};
 use crate::nodes::NodeId;
 use crate::place::{ClosedCounts, Question};
-use crate::pods::Pod;
+use crate::pods::{Pod, PodId};
+use crate::preempt::Plan;
 use crate::quantity::canonical;
 use crate::quota::{QuotaId, Refusal};
 use crate::reason::{Code, Numbers, Reason};
@@ -136,46 +137,55 @@ impl World {
         reason
     }
 
-    /// What is said to a pod that is evicted.
-    pub fn evicted(&self, rule: Rule, claimant: &Pod, victim: &Pod, node: &Name) -> String {
-        let for_whom = format!("evicted to make room on {node} for {}", claimant.key());
-        let (mine, theirs) = (victim.priority, claimant.priority);
+    /// What is said to a pod that is evicted: for whom, by what right, and what the quotas hold before and after.
+    pub fn evicted(&self, rule: Rule, claimant: PodId, victim: PodId, plan: &Plan) -> String {
+        let (gets, goes) = (self.pods.get(claimant), self.pods.get(victim));
+        let node = &self.nodes.get(plan.node).name;
+        let for_whom = format!("evicted to make room on {node} for {}", gets.key());
+        let (mine, theirs) = (goes.priority, gets.priority);
         let holdings = |pod: &Pod| {
-            let holdings = pod.quotas.iter().map(|quota| self.holdings(*quota, claimant));
+            let holdings = pod.quotas.iter().map(|quota| self.holdings(*quota, claimant, plan));
             holdings.collect::<Vec<_>>().join("; ")
         };
         match rule {
             Rule::Priority => format!("{for_whom} of priority {theirs}; this pod has priority {mine}"),
-            Rule::OwnQuota => {
-                format!("{for_whom} of priority {theirs} under the same quota; this pod has priority {mine}")
-            }
-            Rule::ElasticReclaim => {
-                format!(
-                    "{for_whom}, which is within its quota's min ({}), from a quota above its min ({})",
-                    holdings(claimant),
-                    holdings(victim)
-                )
-            }
-            Rule::ElasticFairShare => {
-                format!(
-                    "{for_whom}, which is within its quota's fair share ({}), from a quota above its own ({})",
-                    holdings(claimant),
-                    holdings(victim)
-                )
-            }
+            Rule::OwnQuota => format!(
+                "{for_whom} of priority {theirs} under the same quota ({}); this pod has priority {mine}",
+                holdings(gets)
+            ),
+            Rule::ElasticReclaim => format!(
+                "{for_whom}, which stays within its quota's min ({}), from a quota above its min ({})",
+                holdings(gets),
+                holdings(goes)
+            ),
+            Rule::ElasticFairShare => format!(
+                "{for_whom}, which stays within its quota's fair share ({}), from a quota above its own ({})",
+                holdings(gets),
+                holdings(goes)
+            ),
         }
     }
 
-    /// What a quota holds and is owed of what a pod asks for.
-    fn holdings(&self, id: QuotaId, claimant: &Pod) -> String {
+    /// What a quota holds of what a claimant asks for, before and after a plan is carried out, and what it is owed.
+    fn holdings(&self, id: QuotaId, claimant: PodId, plan: &Plan) -> String {
         let quota = self.quotas.get(id);
         let pool = self.quotas.pool(quota.policy.pool);
-        let asked = self.shapes.get(claimant.shape).charge.iter().filter(|(resource, _)| pool.governs(*resource));
+        let charge_of = |pod: PodId| &self.shapes.get(self.pods.get(pod).shape).charge;
+        let charged = |pod: PodId, resource: ResourceId| {
+            let counts = self.pods.get(pod).quotas.contains(&id);
+            let amount = charge_of(pod).iter().find(|(r, _)| counts && *r == resource);
+            amount.map_or(0, |(_, amount)| i128::from(*amount))
+        };
         let show = |(resource, _): &(ResourceId, i64)| {
             let name = self.names.name(*resource);
-            let (used, owed) = (quota.ledger.taken(*resource), self.quotas.entitlement(id, *resource));
-            format!("{} of {} {name}", canonical(name, used), canonical(name, owed))
+            let before = quota.ledger.to_be_used(*resource);
+            let gone: i128 = plan.victims.iter().map(|victim| charged(*victim, *resource)).sum();
+            let after = before - gone + charged(claimant, *resource);
+            let owed = self.quotas.entitlement(id, *resource);
+            let [before, after, owed] = [before, after, owed].map(|amount| canonical(name, amount));
+            format!("{name} from {before} to {after}, owed {owed}")
         };
+        let asked = charge_of(claimant).iter().filter(|(resource, _)| pool.governs(*resource));
         format!("{}: {}", quota.key, asked.map(show).collect::<Vec<_>>().join(", "))
     }
 
