@@ -822,7 +822,9 @@ impl Engine {
             return self.rests(&pod, &question, &obstacle, false);
         }
         let known = (pod.shape, pod.priority, pod.quotas.clone());
-        if !question.has_objections() && self.hopeless.get(&known) == Some(&self.changes) {
+        // Who holds a claim has more room than others of its kind, for whom all may be hopeless.
+        let is_known = claim.is_none() && !question.has_objections();
+        if is_known && self.hopeless.get(&known) == Some(&self.changes) {
             return self.rests(&pod, &question, &obstacle, false);
         }
         match self.world.find_victims(id, &question) {

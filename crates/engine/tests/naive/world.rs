@@ -173,6 +173,10 @@ impl World {
                 }
             }
         }
+        // As with one that is gone: what ends before its bind was seen takes nothing of what was decided with it.
+        if pod.phase.is_over() && self.bound.remove(&key).is_some() {
+            self.promises.retain(|p| p.pod != key);
+        }
         if pod.node.is_some() {
             self.bound.remove(&key);
             self.claims.remove(&key);
