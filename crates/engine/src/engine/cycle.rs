@@ -1,0 +1,413 @@
+//! The cycle: each waiting pod in turn, until nothing more can be decided.
+
+use crate::claims::{Claim, ClaimKind, SleepingClaim};
+use crate::decision::{Budget, Capacity, Decision, Decisions, Rule};
+use crate::engine::Engine;
+use crate::explain;
+use crate::fact::{Created, Name, PodKey, Tick};
+use crate::filter::volume_binding;
+use crate::nodes::NodeId;
+use crate::place::{Answer, ClosedCounts, Question};
+use crate::pods::{Place, Pod, PodId};
+use crate::preempt::{Outcome, Plan};
+use crate::queue::GroupId;
+use crate::quota::{QuotaId, Refusal};
+use crate::reason::Reason;
+use crate::relations::Effects;
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+/// What keeps a pod from running: quotas that refuse it, or else nodes that are closed to it.
+struct Obstacle {
+    refusals: Vec<Refusal>,
+    closed: Option<ClosedCounts>,
+}
+
+/// What became of a pod's turn.
+enum Turn {
+    Placed,
+    Claimed,
+    /// Its claim is dropped; it is an ordinary candidate again.
+    Dropped,
+    Rests(Reason),
+}
+
+impl Engine {
+    /// Decides what can be decided now.
+    pub fn decide(&mut self, now: Tick, budget: Budget) -> Decisions {
+        let mut decisions = Decisions::default();
+        self.regroup();
+        self.drop_claims_on_absent_nodes(&mut decisions);
+        self.world.nodes.forget_idle();
+        let mut looked_at = 0;
+        loop {
+            for quota in std::mem::take(&mut self.world.quotas.changed) {
+                let quotas = &self.world.quotas;
+                self.queue.quota_changed(quota, |of| quotas.share(of));
+            }
+            let Some((group, pod)) = self.queue.first() else {
+                if self.look_at_debtors_again() || self.reserve(now, &mut decisions) {
+                    continue;
+                }
+                break;
+            };
+            if looked_at >= budget.pods_max {
+                decisions.more = true;
+                break;
+            }
+            looked_at += 1;
+            match self.take_turn(pod, &mut decisions) {
+                Turn::Placed | Turn::Claimed | Turn::Dropped => {}
+                Turn::Rests(reason) => self.rest(group, pod, reason),
+            }
+        }
+        self.mark(&mut decisions);
+        self.tell(&mut decisions);
+        decisions.wake_at = self.wake_at();
+        debug_assert_eq!(self.check_invariants(), Ok(()));
+        decisions
+    }
+
+    /// What pods of a pool were given changes what the others there may claim. They are looked at again when nothing
+    /// else can be decided, so that a cycle that fills a pool looks at each of its pods a few times and not once for
+    /// each placement. Returns whether there is anybody to look at.
+    fn look_at_debtors_again(&mut self) -> bool {
+        let pools = std::mem::take(&mut self.moved_pools);
+        let quotas = self.world.quotas.iter().filter(|(_, quota)| pools.contains(&quota.policy.pool));
+        let quotas: Vec<QuotaId> = quotas.map(|(id, _)| id).collect();
+        let woken = quotas.into_iter().map(|quota| self.queue.wake_quota(quota));
+        woken.filter(|any| *any).count() > 0
+    }
+
+    fn note_moved_pools(&mut self, pod: PodId) {
+        let quotas = self.world.pods.get(pod).quotas.iter();
+        self.moved_pools.extend(quotas.map(|quota| self.world.quotas.get(*quota).policy.pool));
+    }
+
+    /// Selectors look at labels that they did not look at before: pods that were alike may differ now.
+    fn regroup(&mut self) {
+        if self.keys_epoch == self.world.relations.keys_epoch {
+            return;
+        }
+        self.keys_epoch = self.world.relations.keys_epoch;
+        for id in self.queue.members() {
+            self.dequeue(id);
+            self.enqueue(id);
+        }
+    }
+
+    fn drop_claims_on_absent_nodes(&mut self, decisions: &mut Decisions) {
+        let absent = |id: &PodId| {
+            let claim = self.world.pods.get(*id).claim;
+            claim.is_some_and(|claim| !self.world.nodes.is_present(claim.node))
+        };
+        let mut lost: Vec<PodId> = self.claimants.iter().copied().filter(absent).collect();
+        lost.sort_by_cached_key(|id| {
+            let pod = self.world.pods.get(*id);
+            (std::cmp::Reverse(pod.priority), pod.created, pod.key())
+        });
+        for id in lost {
+            self.give_up_claim(id, decisions);
+        }
+    }
+
+    /// Drops a claim and says so.
+    fn give_up_claim(&mut self, id: PodId, decisions: &mut Decisions) {
+        self.dequeue(id);
+        self.drop_claim(id);
+        self.enqueue(id);
+        let pod = self.world.pods.get(id);
+        decisions.list.push(Decision::Nominate { pod: pod.key(), uid: pod.uid.clone(), node: None });
+    }
+
+    /// One pod's turn: bind it, claim room for it, or say why not.
+    fn take_turn(&mut self, id: PodId, decisions: &mut Decisions) -> Turn {
+        let claim = self.world.pods.get(id).claim;
+        self.count_claim(id, false);
+        let turn = self.take_turn_unclaimed(id, claim, decisions);
+        if matches!(turn, Turn::Rests(_)) {
+            self.count_claim(id, true);
+        }
+        turn
+    }
+
+    /// The turn of a pod whose own claim does not count at the moment.
+    fn take_turn_unclaimed(&mut self, id: PodId, claim: Option<Claim>, decisions: &mut Decisions) -> Turn {
+        let question = self.world.question(id);
+        let refusals = self.world.refusals(id);
+        let mut closed = None;
+        if refusals.is_empty() {
+            if let Some(claim) = claim
+                && self.world.closed_by(&question, claim.node).is_none()
+            {
+                return self.bind(id, claim.node, decisions);
+            }
+            match self.world.answer(&question) {
+                Answer::Node(node) => return self.bind(id, node, decisions),
+                Answer::Nowhere(counts) => closed = Some(counts),
+            }
+        }
+        let pod = self.world.pods.get(id).clone();
+        let obstacle = Obstacle { refusals, closed };
+        if let Some(claim) = claim {
+            let mut victims = self.victims_still_leaving(&pod);
+            if victims.is_empty() && self.world.takes_once_left(id, claim.node) {
+                self.counts_on_leaving = true;
+                victims = self.leaving_near(claim.node);
+            }
+            if !victims.is_empty() {
+                self.wait_for_company(&pod, &question);
+                return Turn::Rests(explain::awaiting(&victims, &self.world.nodes.get(claim.node).name));
+            }
+            if claim.kind == ClaimKind::Preemption || !self.is_worth_keeping(&question, claim.node) {
+                // What was claimed counts no more; put it back for the moment it takes to drop it in order.
+                self.count_claim(id, true);
+                self.give_up_claim(id, decisions);
+                return Turn::Dropped;
+            }
+        }
+        if pod.never_preempts {
+            return self.rests(&pod, &question, &obstacle, false);
+        }
+        let known = (pod.shape, pod.priority, pod.quotas.clone());
+        // Who holds a claim has more room than others of its kind, for whom all may be hopeless.
+        let is_known = claim.is_none() && !question.has_objections();
+        if is_known && self.hopeless.get(&known) == Some(&self.changes) {
+            return self.rests(&pod, &question, &obstacle, false);
+        }
+        match self.world.find_victims(id, &question) {
+            Outcome::Plan(plan) => {
+                self.claim(id, plan, decisions);
+                Turn::Claimed
+            }
+            Outcome::Wait => {
+                self.counts_on_leaving = true;
+                self.rests(&pod, &question, &obstacle, true)
+            }
+            Outcome::Hopeless => {
+                self.looked_past_assumed |= self.world.pods.has_assumed();
+                if !question.has_objections() {
+                    self.hopeless.insert(known, self.changes);
+                }
+                self.rests(&pod, &question, &obstacle, false)
+            }
+        }
+    }
+
+    /// Whether a node that is kept out of patience can still serve.
+    fn is_worth_keeping(&self, question: &Question, node: NodeId) -> bool {
+        self.world.statics.get(question.rule).closed_by(node).is_none() && self.world.would_do_empty(question, node)
+    }
+
+    fn victims_still_leaving(&self, claimant: &Pod) -> Vec<(PodKey, Option<Created>)> {
+        let key = claimant.key();
+        let on_known_node = |pod: &&Pod| pod.node().is_some_and(|node| self.world.nodes.is_present(node));
+        // A pod may leave for one that had the claimant's name before it; what its condition says has no uid.
+        let for_this_one = |pod: &&Pod| {
+            let seen = pod.leaving_since.is_some() && pod.victim_of.as_ref() == Some(&key);
+            seen || pod.evicted_for.as_ref().is_some_and(|(_, uid)| *uid == claimant.uid)
+        };
+        let pods = self.leaving_for.get(&key).into_iter().flatten().map(|id| self.world.pods.get(*id));
+        let pods = pods.filter(on_known_node).filter(for_this_one);
+        let mut victims: Vec<_> = pods.map(|pod| (pod.key(), pod.leaving_since)).collect();
+        victims.sort();
+        victims
+    }
+
+    /// The pods that are leaving a node, or, where none is, those that leave others: what keeps a pod out may be
+    /// elsewhere.
+    fn leaving_near(&self, node: NodeId) -> Vec<(PodKey, Option<Created>)> {
+        let leaving = self.world.leaving_pods().into_iter().map(|id| self.world.pods.get(id));
+        let (here, elsewhere): (Vec<&Pod>, Vec<&Pod>) = leaving.partition(|pod| pod.node() == Some(node));
+        let nearest = if here.is_empty() { elsewhere } else { here };
+        let mut nearest: Vec<_> = nearest.into_iter().map(|pod| (pod.key(), pod.leaving_since)).collect();
+        nearest.sort();
+        nearest
+    }
+
+    fn rests(&mut self, pod: &Pod, question: &Question, obstacle: &Obstacle, leaving: bool) -> Turn {
+        self.wait_for_company(pod, question);
+        let Obstacle { refusals, closed } = obstacle;
+        let mut reasons: Vec<Reason> = refusals.iter().map(|refusal| self.world.refused(refusal)).collect();
+        reasons.extend(closed.as_ref().map(|closed| self.world.no_fitting_node(pod, question, closed, leaving)));
+        Turn::Rests(explain::first_of(reasons))
+    }
+
+    /// A pod that other pods keep out is woken when one of their kind comes.
+    fn wait_for_company(&mut self, pod: &Pod, question: &Question) {
+        let Some(group) = pod.group else { return };
+        let shape = self.world.shapes.get(question.shape);
+        let kinds: Vec<_> = shape
+            .spread
+            .iter()
+            .map(|s| s.relation)
+            .chain(shape.affinity.iter().map(|(relation, _)| *relation))
+            .collect();
+        for kind in kinds {
+            self.world.relations.wait(kind, group);
+        }
+    }
+
+    fn rest(&mut self, group: GroupId, pod: PodId, reason: Reason) {
+        debug_assert_eq!(self.world.pods.get(pod).group, Some(group));
+        self.queue.rest(group, Arc::new(reason));
+    }
+
+    fn bind(&mut self, id: PodId, node: NodeId, decisions: &mut Decisions) -> Turn {
+        let pod = self.world.pods.get(id);
+        let shape = self.world.shapes.get(pod.shape);
+        let claims = volume_binding::bindings(&self.world.nodes, node, shape, &self.world.volumes).unwrap_or_default();
+        let (key, uid) = (pod.key(), pod.uid.clone());
+        self.dequeue(id);
+        // The end of a claim frees room, a decided volume may attach where the undecided claim could not, and who rests
+        // because leaving pods make room for it may find that room taken: from the top again.
+        if self.claimants.remove(&id) || !claims.is_empty() || std::mem::take(&mut self.counts_on_leaving) {
+            self.stir();
+        }
+        let name = self.world.nodes.get(node).name.clone();
+        self.world.volumes.decide(&key.namespace, &claims, &name, &uid);
+        let mut effects = Effects::default();
+        self.world.enter(id, Place::Assumed(node), &mut effects);
+        let asleep = self
+            .world
+            .pods
+            .get_mut(id)
+            .claim
+            .take()
+            .map(|claim| SleepingClaim { node: self.world.nodes.get(claim.node).name.clone(), kind: claim.kind });
+        let pod = self.world.pods.get_mut(id);
+        pod.asleep = asleep;
+        pod.reason = None;
+        self.note_moved_pools(id);
+        self.changes += 1;
+        self.wake(effects);
+        let node = self.world.nodes.get(node).name.clone();
+        decisions.list.push(Decision::Bind { pod: key, uid, node, claims });
+        Turn::Placed
+    }
+
+    /// Carries out a plan: the claimant holds the node, the victims go.
+    fn claim(&mut self, id: PodId, plan: Plan, decisions: &mut Decisions) {
+        let rights = self.world.rights(id);
+        let right = |victim: &PodId| self.world.right(&rights, *victim).map(|right| right.rule);
+        let rules: Vec<Rule> = plan
+            .victims
+            .iter()
+            .map(|victim| right(victim).expect("a plan has only victims that may be evicted"))
+            .collect();
+        let messages: Vec<String> = plan
+            .victims
+            .iter()
+            .zip(&rules)
+            .map(|(victim, rule)| self.world.evicted(*rule, id, *victim, &plan))
+            .collect();
+        debug_assert!(
+            !self.world.could_evict_back(&plan.victims, id, plan.node),
+            "a pod that was evicted must not be able to evict its evictor"
+        );
+        self.dequeue(id);
+        self.claimants.remove(&id);
+        self.take_claim(id, Claim { node: plan.node, kind: ClaimKind::Preemption });
+        self.note_moved_pools(id);
+        let claimant = self.world.pods.get(id).clone();
+        let key = claimant.key();
+        let node = self.world.nodes.get(plan.node).name.clone();
+        decisions.list.push(Decision::Nominate {
+            pod: key.clone(),
+            uid: claimant.uid.clone(),
+            node: Some(node.clone()),
+        });
+        let mut effects = Effects::default();
+        for ((victim, rule), message) in plan.victims.into_iter().zip(rules).zip(messages) {
+            let pod = self.world.pods.get(victim);
+            let from = pod.node().map(|node| self.world.nodes.get(node).name.clone());
+            decisions.list.push(Decision::Evict {
+                pod: pod.key(),
+                uid: pod.uid.clone(),
+                node: from.expect("a victim is on a node"),
+                claimant: Some(key.clone()),
+                rule,
+                violates_budget: plan.violating.contains(&victim),
+                message,
+            });
+            self.world.change_leaving(victim, &mut effects, |pod| {
+                pod.evicted_for = Some((key.clone(), claimant.uid.clone()));
+            });
+            self.note_leaving_for(victim, true);
+            self.world.budgets.unseen.push(victim);
+        }
+        // What leaves now may be all that kept another pod from claiming.
+        self.stir();
+        self.enqueue(id);
+        self.wake(effects);
+    }
+
+    /// Says why pods wait, where that changed.
+    fn tell(&mut self, decisions: &mut Decisions) {
+        let mut news: Vec<(PodId, Arc<Reason>)> = Vec::new();
+        for id in std::mem::take(&mut self.unsaid) {
+            let pod = self.world.pods.get(id);
+            let reason = match &pod.problem {
+                Some(problem) => explain::invalid(problem),
+                None => explain::gated(&pod.gates),
+            };
+            news.push((id, Arc::new(reason)));
+        }
+        news.sort_by_cached_key(|(id, _)| self.world.pods.get(*id).key());
+        news.extend(self.queue.take_untold());
+        for (id, reason) in news {
+            let pod = self.world.pods.get_mut(id);
+            if pod.reason.as_ref() != Some(&reason) {
+                pod.reason = Some(reason.clone());
+                decisions.list.push(Decision::Hold { pod: pod.key(), uid: pod.uid.clone(), reason });
+            }
+        }
+    }
+
+    /// Marks running pods as within their quotas or over them, where that changed.
+    fn mark(&mut self, decisions: &mut Decisions) {
+        let mut pods = std::mem::take(&mut self.remark);
+        let mut marks: BTreeMap<PodId, Vec<(Name, Capacity)>> = BTreeMap::new();
+        for quota in std::mem::take(&mut self.world.quotas.unmarked) {
+            let quotas = &self.world.quotas;
+            if quotas.get(quota).policy.fair {
+                pods.extend(quotas.get(quota).pods.iter().map(|senior| senior.pod));
+            }
+        }
+        let mut concerned: BTreeSet<QuotaId> = BTreeSet::new();
+        for pod in &pods {
+            concerned.extend(&self.world.pods.get(*pod).quotas);
+            marks.insert(*pod, Vec::new());
+        }
+        for quota in concerned {
+            let group = self.world.quotas.get(quota).key.group.clone();
+            for (pod, capacity) in self.world.quotas.marks(quota, &self.world.pods, &self.world.shapes) {
+                if let Some(marks) = marks.get_mut(&pod) {
+                    marks.push((group.clone(), capacity));
+                }
+            }
+        }
+        let mut changed = Vec::new();
+        for (pod, mut new) in marks {
+            new.sort();
+            if self.world.pods.get(pod).marks != new {
+                changed.push((self.world.pods.get(pod).key(), pod, new));
+            }
+        }
+        changed.sort();
+        for (key, pod, new) in changed {
+            let old = std::mem::replace(&mut self.world.pods.get_mut(pod).marks, new.clone());
+            let uid = self.world.pods.get(pod).uid.clone();
+            let mut say = |group: &Name, capacity: Option<Capacity>| {
+                let (pod, uid, group) = (key.clone(), uid.clone(), group.clone());
+                decisions.list.push(Decision::Mark { pod, uid, group, capacity });
+            };
+            for (group, _) in old.iter().filter(|(group, _)| !new.iter().any(|(g, _)| g == group)) {
+                say(group, None);
+            }
+            for (group, capacity) in new.iter().filter(|mark| !old.contains(mark)) {
+                say(group, Some(*capacity));
+            }
+        }
+    }
+}

@@ -1,0 +1,472 @@
+//! Taking in what was seen.
+
+use crate::claims::{Claim, ClaimKind, SleepingClaim};
+use crate::engine::Engine;
+use crate::fact::{Fact, Name, Phase, PodFact, PodKey, Tick};
+use crate::pods::{Place, Pod, PodId};
+use crate::relations::Effects;
+use crate::shape::ShapeId;
+use std::sync::Arc;
+
+impl Engine {
+    /// Takes in what was seen, or that it is gone.
+    pub fn observe(&mut self, now: Tick, fact: Fact) {
+        let mut effects = Effects::default();
+        let matters = match fact {
+            Fact::Pod(fact) => return self.observe_pod(now, fact),
+            Fact::PodGone(key) => return self.pod_gone(&key),
+            Fact::BindFailed { pod, uid } => return self.bind_failed(&pod, &uid),
+            Fact::EvictFailed { pod, uid } => return self.evict_failed(&pod, &uid),
+            Fact::ElasticQuota(fact) => {
+                let moved = self.world.quotas.observe_elastic(fact, &mut self.world.names);
+                self.assign_quotas(&moved);
+                true
+            }
+            Fact::QuotaGone(key) => match self.world.quotas.find(&key) {
+                Some(quota) => {
+                    let moved = self.world.quotas.release_namespaces(quota);
+                    self.assign_quotas(&moved);
+                    self.world.quotas.forget(quota);
+                    true
+                }
+                None => false,
+            },
+            Fact::Node(fact) => {
+                let node = self.world.nodes.number(&fact.name);
+                self.world.change_node(node, &mut effects, |nodes, names| nodes.observe(fact, names));
+                true
+            }
+            Fact::NodeGone(name) => match self.world.nodes.find_present(&name) {
+                Some(node) => {
+                    self.world.change_node(node, &mut effects, |nodes, _| nodes.gone(node));
+                    true
+                }
+                None => false,
+            },
+            Fact::AttachLimits(limits) => {
+                let node = self.world.nodes.number(&limits.node);
+                self.world.nodes.set_attach_limits(node, limits.limits);
+                true
+            }
+            Fact::AttachLimitsGone(name) => match self.world.nodes.find(&name) {
+                Some(node) => {
+                    self.world.nodes.set_attach_limits(node, Vec::new());
+                    true
+                }
+                None => false,
+            },
+            Fact::Namespace(name, labels) => {
+                let changed = self.world.relations.observe_namespace(name.clone(), labels);
+                changed && self.reshape_waiting(&name)
+            }
+            Fact::NamespaceGone(name) => {
+                let changed = self.world.relations.namespace_gone(&name);
+                changed && self.reshape_waiting(&name)
+            }
+            Fact::Budget(fact) => self.world.budgets.observe(fact),
+            Fact::BudgetGone { namespace, name } => self.world.budgets.gone(&(namespace, name)),
+            Fact::Volume(fact) => {
+                self.world.volumes.observe_volume(fact);
+                true
+            }
+            Fact::VolumeGone(name) => {
+                self.world.volumes.volume_gone(&name);
+                true
+            }
+            Fact::Claim(fact) => {
+                self.change_claim((fact.namespace.clone(), fact.name.clone()), |volumes| volumes.observe_claim(fact));
+                true
+            }
+            Fact::ClaimGone { namespace, name } => {
+                let key = (namespace, name);
+                self.change_claim(key.clone(), |volumes| volumes.claim_gone(&key));
+                true
+            }
+            Fact::StorageClass(fact) => {
+                self.world.volumes.observe_class(fact);
+                true
+            }
+            Fact::StorageClassGone(name) => {
+                self.world.volumes.class_gone(&name);
+                true
+            }
+            Fact::Selector(fact) => {
+                let namespace = fact.namespace.clone();
+                self.world.implied.observe(fact) && self.reshape_waiting(&namespace)
+            }
+            Fact::SelectorGone { namespace, object } => {
+                self.world.implied.gone(&namespace, &object) && self.reshape_waiting(&namespace)
+            }
+        };
+        if matters {
+            self.stir();
+        }
+    }
+
+    /// Lets the pods of some namespaces answer to the quotas that govern these now.
+    fn assign_quotas(&mut self, namespaces: &[Name]) {
+        for namespace in namespaces {
+            let quotas = self.world.quotas.of_namespace(namespace).to_vec();
+            for id in self.world.pods.of_namespace(namespace) {
+                if self.world.pods.get(id).quotas != quotas {
+                    self.change_pod(id, |engine| engine.world.pods.get_mut(id).quotas = quotas.clone());
+                    self.remark.insert(id);
+                }
+            }
+        }
+    }
+
+    /// A pod's volumes attach by what its claims are bound to, so a claim changes with its users taken off their
+    /// nodes before and put back after.
+    fn change_claim(&mut self, key: (Name, Name), change: impl FnOnce(&mut crate::volumes::Volumes)) {
+        let users = if self.world.volumes.users(&key) == 0 { Vec::new() } else { self.users_of(&key) };
+        let mut effects = Effects::tentative();
+        for (pod, _) in &users {
+            self.world.leave(*pod, Place::Waiting, &mut effects);
+        }
+        change(&mut self.world.volumes);
+        for (pod, place) in users {
+            self.world.enter(pod, place, &mut effects);
+        }
+    }
+
+    fn users_of(&self, key: &(Name, Name)) -> Vec<(PodId, Place)> {
+        let uses = |pod: &Pod| {
+            pod.namespace == key.0 && self.world.shapes.get(pod.shape).claims().any(|claim| *claim == key.1)
+        };
+        self.world.pods.placed().filter(|(_, pod)| uses(pod)).map(|(id, pod)| (id, pod.place)).collect()
+    }
+
+    fn observe_pod(&mut self, now: Tick, fact: PodFact) {
+        let key = fact.key();
+        self.world.relations.mention_namespace(&key.namespace);
+        match self.world.pods.find(&key) {
+            Some(id) if self.world.pods.get(id).uid != fact.uid => {
+                self.pod_gone(&key);
+                self.new_pod(now, fact);
+            }
+            Some(_) if fact.phase.is_over() => self.pod_gone(&key),
+            Some(id) => self.known_pod(id, fact),
+            None => self.new_pod(now, fact),
+        }
+    }
+
+    fn new_pod(&mut self, now: Tick, fact: PodFact) {
+        if fact.phase.is_over() {
+            return;
+        }
+        let shape = self.world.shape(&fact.spec, &fact.namespace, &fact.labels, fact.owner.as_ref());
+        let node = fact.node.clone();
+        let nominated = fact.nominated.clone();
+        let quotas = self.world.quotas.of_namespace(&fact.namespace).to_vec();
+        let id = self.world.pods.insert(Pod {
+            namespace: fact.namespace,
+            name: fact.name,
+            uid: fact.uid,
+            created: fact.created,
+            labels: fact.labels,
+            shape,
+            priority: fact.priority,
+            never_preempts: fact.never_preempts,
+            gates: fact.gates,
+            ours: fact.ours,
+            owner: fact.owner,
+            problem: fact.problem,
+            place: Place::Waiting,
+            stamp: 0,
+            leaving_since: fact.leaving_since,
+            evicted_for: None,
+            claim: None,
+            asleep: None,
+            victim_of: fact.victim_of,
+            nominated,
+            quotas,
+            running: fact.phase == Phase::Running,
+            marks: Vec::new(),
+            first_seen: now,
+            group: None,
+            reason: None,
+        });
+        self.note_leaving_for(id, true);
+        match node {
+            Some(name) => {
+                self.place(id, &name);
+                self.stir();
+            }
+            None => {
+                self.adopt_nomination(id);
+                self.enqueue(id);
+            }
+        }
+    }
+
+    /// Puts a pod onto the node that its object names.
+    fn place(&mut self, id: PodId, name: &Name) {
+        let node = self.world.nodes.number(name);
+        let mut effects = Effects::default();
+        self.world.pods.get_mut(id).reason = None;
+        self.world.enter(id, Place::Placed(node), &mut effects);
+        self.wake(effects);
+    }
+
+    fn known_pod(&mut self, id: PodId, fact: PodFact) {
+        let pod = self.world.pods.get(id);
+        let old_spec = self.world.shapes.get(pod.shape).spec();
+        let kind_changed = (!Arc::ptr_eq(old_spec, &fact.spec) && *old_spec != fact.spec)
+            || pod.labels != fact.labels
+            || pod.owner != fact.owner;
+        let turn_changed = pod.priority != fact.priority
+            || pod.never_preempts != fact.never_preempts
+            || pod.gates != fact.gates
+            || pod.ours != fact.ours
+            || pod.problem != fact.problem;
+        let leaving_changed = pod.leaving_since != fact.leaving_since || pod.victim_of != fact.victim_of;
+        let nomination_changed = pod.nominated != fact.nominated;
+        let running = fact.phase == Phase::Running;
+        if pod.running != running {
+            self.world.change_running(id, running);
+        }
+        let pod = self.world.pods.get(id);
+        let was_waiting = pod.place == Place::Waiting;
+        if kind_changed || turn_changed {
+            self.change_pod(id, |engine| {
+                // While it was not queued, services and namespaces may have changed without regard to it.
+                if kind_changed || was_waiting {
+                    let owner = fact.owner.as_ref();
+                    let shape = engine.world.shape(&fact.spec, &fact.namespace, &fact.labels, owner);
+                    engine.set_shape(id, shape);
+                }
+                let pod = engine.world.pods.get_mut(id);
+                pod.labels = fact.labels.clone();
+                pod.owner = fact.owner.clone();
+                pod.priority = fact.priority;
+                pod.never_preempts = fact.never_preempts;
+                pod.gates = fact.gates.clone();
+                pod.ours = fact.ours;
+                pod.problem = fact.problem.clone();
+            });
+        }
+        if leaving_changed {
+            self.note_leaving_for(id, false);
+            if was_waiting {
+                self.dequeue(id);
+            }
+            let mut effects = Effects::default();
+            self.world.change_leaving(id, &mut effects, |pod| {
+                pod.leaving_since = fact.leaving_since;
+                pod.victim_of = fact.victim_of.clone();
+            });
+            if fact.leaving_since.is_some() {
+                self.world.budgets.unseen.retain(|unseen| *unseen != id);
+            }
+            self.wake(effects);
+            self.note_leaving_for(id, true);
+            if was_waiting {
+                if self.world.pods.get(id).is_leaving() {
+                    self.drop_claim(id);
+                }
+                self.enqueue(id);
+            }
+            self.stir();
+        }
+        let pod = self.world.pods.get(id);
+        match (pod.place, &fact.node) {
+            (Place::Waiting, Some(name)) => {
+                self.dequeue(id);
+                self.drop_claim(id);
+                self.place(id, name);
+                self.stir();
+            }
+            (Place::Assumed(node), Some(name)) if self.world.nodes.get(node).name == *name => {
+                self.world.pods.confirm(id);
+                self.world.pods.get_mut(id).asleep = None;
+                // It can be a victim from now on, which matters only to those who would have wanted it before.
+                if std::mem::take(&mut self.looked_past_assumed) {
+                    self.stir();
+                }
+            }
+            (Place::Assumed(node) | Place::Placed(node), Some(name)) if self.world.nodes.get(node).name != *name => {
+                let mut effects = Effects::default();
+                self.world.leave(id, Place::Waiting, &mut effects);
+                self.world.pods.get_mut(id).asleep = None;
+                self.wake(effects);
+                self.place(id, name);
+                self.stir();
+            }
+            _ => {}
+        }
+        if nomination_changed {
+            self.world.pods.get_mut(id).nominated = fact.nominated.clone();
+            match self.world.pods.get(id).place {
+                Place::Waiting => {
+                    self.dequeue(id);
+                    self.adopt_nomination(id);
+                    self.enqueue(id);
+                    self.stir();
+                }
+                Place::Assumed(_) => {
+                    let pod = self.world.pods.get_mut(id);
+                    if pod.asleep.as_ref().map(|claim| &claim.node) != fact.nominated.as_ref() {
+                        let kind = ClaimKind::Preemption;
+                        pod.asleep = fact.nominated.map(|node| SleepingClaim { node, kind });
+                    }
+                }
+                Place::Placed(_) => {}
+            }
+        }
+    }
+
+    /// Runs a change of what a pod is, with the pod taken out of where it counts before and put back after.
+    fn change_pod(&mut self, id: PodId, change: impl FnOnce(&mut Self)) {
+        let place = self.world.pods.get(id).place;
+        let mut effects = Effects::default();
+        match place {
+            Place::Waiting => {
+                self.dequeue(id);
+                self.count_claim(id, false);
+            }
+            _ => self.world.leave(id, Place::Waiting, &mut effects),
+        }
+        change(self);
+        match place {
+            Place::Waiting => {
+                self.count_claim(id, true);
+                self.enqueue(id);
+            }
+            _ => self.world.enter(id, place, &mut effects),
+        }
+        self.wake(effects);
+        self.stir();
+    }
+
+    fn set_shape(&mut self, id: PodId, shape: ShapeId) {
+        let old = std::mem::replace(&mut self.world.pods.get_mut(id).shape, shape);
+        self.release_shape(old);
+    }
+
+    fn release_shape(&mut self, shape: ShapeId) {
+        if self.world.shapes.release(shape, &mut self.world.relations) {
+            // Its number may be given to another shape; what was found of it must not be taken for the other's.
+            self.world.kept.forget(shape);
+            self.changes += 1;
+        }
+    }
+
+    /// Gives a pod that counts nowhere its shape anew: services and namespaces may have changed while it was not
+    /// queued.
+    fn reshape(&mut self, id: PodId) {
+        let pod = self.world.pods.get(id);
+        let spec = self.world.shapes.get(pod.shape).spec().clone();
+        let (namespace, labels, owner) = (pod.namespace.clone(), pod.labels.clone(), pod.owner.clone());
+        let shape = self.world.shape(&spec, &namespace, &labels, owner.as_ref());
+        self.set_shape(id, shape);
+    }
+
+    /// Gives waiting pods of a namespace their shapes anew: what services select, or what a namespace is labelled,
+    /// changed.
+    fn reshape_waiting(&mut self, namespace: &Name) -> bool {
+        for id in self.queue.members() {
+            let pod = self.world.pods.get(id);
+            if pod.namespace != *namespace {
+                continue;
+            }
+            let spec = self.world.shapes.get(pod.shape).spec().clone();
+            let (labels, owner) = (pod.labels.clone(), pod.owner.clone());
+            let shape = self.world.shape(&spec, namespace, &labels, owner.as_ref());
+            if shape == self.world.pods.get(id).shape {
+                self.release_shape(shape);
+            } else {
+                self.change_pod(id, |engine| engine.set_shape(id, shape));
+            }
+        }
+        true
+    }
+
+    /// Holds the room that the pod's status says is kept for it, and no other.
+    fn adopt_nomination(&mut self, id: PodId) {
+        let pod = self.world.pods.get(id);
+        let held = pod.claim.map(|claim| &self.world.nodes.get(claim.node).name);
+        if held.is_some() && held == pod.nominated.as_ref() {
+            return; // It is our own claim that was written, and we know better what it is for.
+        }
+        self.drop_claim(id);
+        let pod = self.world.pods.get(id);
+        if !pod.ours || pod.is_leaving() {
+            return;
+        }
+        if let Some(name) = pod.nominated.clone() {
+            let node = self.world.nodes.number(&name);
+            self.take_claim(id, Claim { node, kind: ClaimKind::Preemption });
+        }
+    }
+
+    fn pod_gone(&mut self, key: &PodKey) {
+        let Some(id) = self.world.pods.find(key) else { return };
+        self.note_leaving_for(id, false);
+        self.remark.remove(&id);
+        self.world.budgets.unseen.retain(|unseen| *unseen != id);
+        match self.world.pods.get(id).place {
+            Place::Waiting => {
+                self.dequeue(id);
+                self.drop_claim(id);
+            }
+            place => {
+                if matches!(place, Place::Assumed(_)) {
+                    self.undecide_claims(id);
+                }
+                let mut effects = Effects::default();
+                self.world.leave(id, Place::Waiting, &mut effects);
+                self.wake(effects);
+                self.stir();
+            }
+        }
+        let pod = self.world.pods.remove(id);
+        self.release_shape(pod.shape);
+    }
+
+    fn undecide_claims(&mut self, id: PodId) {
+        let pod = self.world.pods.get(id);
+        let shape = self.world.shapes.get(pod.shape);
+        let claims: Vec<Name> = shape.claims().cloned().collect();
+        let (namespace, uid) = (pod.namespace.clone(), pod.uid.clone());
+        for claim in claims {
+            self.world.volumes.undecide_for(&(namespace.clone(), claim), &uid);
+        }
+    }
+
+    fn bind_failed(&mut self, key: &PodKey, uid: &Name) {
+        let Some(id) = self.world.pods.find(key) else { return };
+        let pod = self.world.pods.get(id);
+        if pod.uid != *uid || !matches!(pod.place, Place::Assumed(_)) {
+            return;
+        }
+        let mut effects = Effects::default();
+        self.world.leave(id, Place::Waiting, &mut effects);
+        self.wake(effects);
+        self.undecide_claims(id);
+        self.reshape(id);
+        if let Some(claim) = self.world.pods.get_mut(id).asleep.take()
+            && !self.world.pods.get(id).is_leaving()
+        {
+            let node = self.world.nodes.number(&claim.node);
+            self.take_claim(id, Claim { node, kind: claim.kind });
+        }
+        self.enqueue(id);
+        self.stir();
+    }
+
+    fn evict_failed(&mut self, key: &PodKey, uid: &Name) {
+        let Some(id) = self.world.pods.find(key) else { return };
+        let pod = self.world.pods.get(id);
+        if pod.uid != *uid || pod.evicted_for.is_none() {
+            return;
+        }
+        self.note_leaving_for(id, false);
+        self.world.budgets.unseen.retain(|unseen| *unseen != id);
+        let mut effects = Effects::default();
+        self.world.change_leaving(id, &mut effects, |pod| pod.evicted_for = None);
+        self.wake(effects);
+        self.note_leaving_for(id, true);
+        self.stir();
+    }
+}

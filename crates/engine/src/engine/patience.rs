@@ -1,0 +1,70 @@
+//! Patience: a pod that has waited for long holds a node for itself.
+
+use crate::claims::{Claim, ClaimKind};
+use crate::decision::{Decision, Decisions};
+use crate::engine::Engine;
+use crate::fact::Tick;
+use crate::filter::{Filter, node_cap, resources_fit};
+use crate::nodes::NodeId;
+use crate::pods::PodId;
+use crate::resources::ResourceId;
+
+impl Engine {
+    /// Lets the first pod that waited long enough hold a node, if none does. Returns whether one does now.
+    pub(super) fn reserve(&mut self, now: Tick, decisions: &mut Decisions) -> bool {
+        let overdue = self.patience.first().is_some_and(|(due, _)| *due <= now);
+        if !overdue || self.is_patience_used() {
+            return false;
+        }
+        let mut waiting: Vec<PodId> =
+            self.patience.iter().take_while(|(due, _)| *due <= now).map(|(_, id)| *id).collect();
+        waiting.retain(|id| self.world.pods.get(*id).claim.is_none());
+        waiting.sort_by_cached_key(|id| {
+            let pod = self.world.pods.get(*id);
+            (std::cmp::Reverse(pod.priority), pod.created, pod.key())
+        });
+        for id in waiting {
+            let Some(node) = self.node_to_reserve(id) else { continue };
+            self.dequeue(id);
+            self.take_claim(id, Claim { node, kind: ClaimKind::Patience });
+            self.stir();
+            self.enqueue(id);
+            let pod = self.world.pods.get(id);
+            let node = Some(self.world.nodes.get(node).name.clone());
+            decisions.list.push(Decision::Nominate { pod: pod.key(), uid: pod.uid.clone(), node });
+            return true;
+        }
+        false
+    }
+
+    pub(super) fn is_patience_used(&self) -> bool {
+        let patient = |id: &PodId| self.world.pods.get(*id).claim.is_some_and(|c| c.kind == ClaimKind::Patience);
+        self.claimants.iter().any(patient)
+    }
+
+    /// The node that would do if it were empty and where the least is missing.
+    pub(super) fn node_to_reserve(&mut self, id: PodId) -> Option<NodeId> {
+        let pod = self.world.pods.get(id).clone();
+        let question = self.world.question(id);
+        let world = &self.world;
+        let demand = &world.shapes.get(pod.shape).demand;
+        let would_do = |node: &NodeId| {
+            matches!(world.closed_by(&question, *node), Some(Filter::NodeResourcesFit | Filter::NodeCap))
+                && world.would_do_empty(&question, *node)
+        };
+        let lack = |node: &NodeId| {
+            let missing: Vec<(ResourceId, i128)> = resources_fit::missing(&world.nodes, *node, demand);
+            let capped = node_cap::missing(&world.nodes.get(*node).cap, demand);
+            (world.lack(*node, &missing) + world.lack(*node, &capped), world.nodes.rank(*node))
+        };
+        world.nodes.by_name().filter(would_do).min_by_key(lack)
+    }
+
+    pub(super) fn wake_at(&self) -> Option<Tick> {
+        if self.is_patience_used() { None } else { self.patience.first().map(|(due, _)| *due) }
+    }
+
+    pub(super) fn patient_until(&self, since: Tick) -> Tick {
+        Tick(since.0.saturating_add(self.settings.reserve_after_ms))
+    }
+}
