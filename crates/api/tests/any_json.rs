@@ -157,7 +157,10 @@ fn value() -> impl Strategy<Value = Value> {
         prop_oneof![
             1 => proptest::collection::vec(inner.clone(), 0..4).prop_map(Value::from),
             3 => proptest::collection::vec((proptest::sample::select(NAMES), inner), 0..6)
-                .prop_map(|fields| Value::Object(fields.into_iter().map(|(k, v)| (k.to_string(), v)).collect::<Map<_, _>>())),
+                .prop_map(|fields| {
+                    let fields = fields.into_iter().map(|(k, v)| (k.to_string(), v));
+                    Value::Object(fields.collect::<Map<_, _>>())
+                }),
         ]
     })
 }
@@ -222,12 +225,14 @@ proptest! {
 
     #[test]
     fn what_was_admitted_is_admitted_again_unchanged(object in object()) {
-        let create = |object: Value| admit(Request { operation: Operation::Create, object, old: None }, &Everywhere(None));
+        let everywhere = Everywhere(None);
+        let create = |object: Value| admit(Request { operation: Operation::Create, object, old: None }, &everywhere);
         if let Ok(admitted) = create(object) {
             let again = create(admitted.object.clone()).map(|again| again.object);
             prop_assert_eq!(again, Ok(admitted.object.clone()));
-            let update = Request { operation: Operation::Update, object: admitted.object.clone(), old: Some(&admitted.object) };
-            prop_assert_eq!(admit(update, &Everywhere(None)).map(|updated| updated.object), Ok(admitted.object.clone()));
+            let (object, old) = (admitted.object.clone(), Some(&admitted.object));
+            let updated = admit(Request { operation: Operation::Update, object, old }, &everywhere);
+            prop_assert_eq!(updated.map(|updated| updated.object), Ok(admitted.object.clone()));
         }
     }
 

@@ -1,7 +1,9 @@
 //! The nodes that take pods of a shape, kept in order of their scores.
 //!
-//! A decision changes one node, so the next pod of the shape need not look at the others again. For a shape that is asked for more
-//! than once, every node's verdict and points are kept; before an answer only the nodes that the log names since are judged
+//! A decision changes one node, so the next pod of the shape need not look at the others again. For a shape that is
+//! asked for more
+//! than once, every node's verdict and points are kept; before an answer only the nodes that the log names since are
+//! judged
 //! anew. Nodes that differ in nothing but their points form a *bucket*: they have the same preferences, and are in
 //! the same domains (or, where a key has very many domains, see the same counts). What depends on other pods is then
 //! decided bucket by bucket, and of a bucket only the best node matters.
@@ -36,7 +38,8 @@ const ABSENT: u8 = u8::MAX - 1;
 #[derive(Debug, Clone)]
 struct Bucket {
     class: u16,
-    /// For each rule about other pods: the domain, or for a key with very many domains the count; [`NOWHERE`] without the key.
+    /// For each rule about other pods: the domain, or for a key with very many domains the count; [`NOWHERE`] without
+    /// the key.
     places: Vec<i64>,
     open: u32,
     /// By points, then by name. Entries that no longer hold are passed over.
@@ -69,7 +72,8 @@ pub(crate) struct Kept {
 }
 
 impl Kept {
-    /// How many shapes have their verdicts kept. Each takes some 40 bytes a node: 192 shapes at 15,000 nodes are 115 MB.
+    /// How many shapes have their verdicts kept. Each takes some 40 bytes a node: 192 shapes at 15,000 nodes are 115
+    /// MB.
     const SHAPES_MAX: usize = 192;
 
     fn take(&mut self, shape: ShapeId) -> Option<Box<Candidates>> {
@@ -100,7 +104,8 @@ impl Kept {
         self.take(shape);
     }
 
-    /// Whether one more shape can be kept without losing one that is in use: with more shapes in turn than are kept, each
+    /// Whether one more shape can be kept without losing one that is in use: with more shapes in turn than are kept,
+    /// each
     /// would push out the next one needed.
     fn has_room(&mut self) -> bool {
         self.clock += 1;

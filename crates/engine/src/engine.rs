@@ -503,7 +503,8 @@ impl Engine {
         }
     }
 
-    /// Gives a pod that counts nowhere its shape anew: services and namespaces may have changed while it was not queued.
+    /// Gives a pod that counts nowhere its shape anew: services and namespaces may have changed while it was not
+    /// queued.
     fn reshape(&mut self, id: PodId) {
         let pod = self.world.pods.get(id);
         let spec = self.world.shapes.get(pod.shape).spec().clone();
@@ -512,7 +513,8 @@ impl Engine {
         self.set_shape(id, shape);
     }
 
-    /// Gives waiting pods of a namespace their shapes anew: what services select, or what a namespace is labelled, changed.
+    /// Gives waiting pods of a namespace their shapes anew: what services select, or what a namespace is labelled,
+    /// changed.
     fn reshape_waiting(&mut self, namespace: &Name) -> bool {
         for id in self.queue.members() {
             let pod = self.world.pods.get(id);
@@ -866,7 +868,8 @@ impl Engine {
         victims
     }
 
-    /// The pods that are leaving a node, or, where none is, those that leave others: what keeps a pod out may be elsewhere.
+    /// The pods that are leaving a node, or, where none is, those that leave others: what keeps a pod out may be
+    /// elsewhere.
     fn leaving_near(&self, node: NodeId) -> Vec<(PodKey, Option<Created>)> {
         let leaving = self.world.leaving_pods().into_iter().map(|id| self.world.pods.get(id));
         let (here, elsewhere): (Vec<&Pod>, Vec<&Pod>) = leaving.partition(|pod| pod.node() == Some(node));

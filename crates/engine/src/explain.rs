@@ -245,7 +245,8 @@ impl World {
         if cap_decides { self.cap_exceeded(&capped, demand, reason) } else { reason }
     }
 
-    /// Whether a node is too small for a demand, and how much is missing there in parts of what it has; `None` if nothing.
+    /// Whether a node is too small for a demand, and how much is missing there in parts of what it has; `None` if
+    /// nothing.
     fn lack_of(&self, node: NodeId, demand: &Demand) -> Option<(bool, i128)> {
         let (mut short, mut too_small, mut lack) = (false, false, 0i128);
         for (resource, amount) in &demand.amounts {

@@ -225,7 +225,8 @@ pub struct NodeFact {
     pub allocatable: Amounts,
     /// Images present: every name one is known by, and its size in bytes.
     pub images: Vec<(Vec<Name>, u64)>,
-    /// What pods that are subject to a cap ([`PodSpec::capped`]) may hold here together, by resource that is capped; for a
+    /// What pods that are subject to a cap ([`PodSpec::capped`]) may hold here together, by resource that is capped;
+    /// for a
     /// resource without a limit its allocatable. `None` on nodes without GPUs, which have no cap.
     pub cap: Option<Limits>,
 }

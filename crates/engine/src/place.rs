@@ -85,7 +85,8 @@ impl Question {
         self.counted_anew
     }
 
-    /// All rules of the shape about other pods: required spread, affinity, anti-affinity, then soft spread and preferences.
+    /// All rules of the shape about other pods: required spread, affinity, anti-affinity, then soft spread and
+    /// preferences.
     pub fn rules<'a>(&'a self, shape: &'a Shape) -> impl Iterator<Item = (TopoId, CounterId)> + 'a {
         let spread = shape.spread.iter().map(|s| s.topology).zip(self.spread.iter().copied());
         let near = shape.affinity.iter().flat_map(|(_, keys)| keys.iter().copied());

@@ -206,11 +206,11 @@ fn heads(tokens: &[Token], at: usize) -> Vec<&Token> {
     }
     let mut found = Vec::new();
     let mut depth = 0;
-    for i in at + 3..tokens.len() {
+    for (i, token) in tokens.iter().enumerate().skip(at + 3) {
         match text(i) {
             "{" => depth += 1,
             "}" => depth -= 1,
-            _ if depth == 1 && matches!(text(i - 1), "{" | ",") => found.push(&tokens[i]),
+            _ if depth == 1 && matches!(text(i - 1), "{" | ",") => found.push(token),
             _ => {}
         }
         if depth == 0 {

@@ -161,7 +161,8 @@ impl World {
         node.map_or(Outcome::Hopeless, |node| Outcome::Plan(self.plan(node, victims, &allowances)))
     }
 
-    /// Whether a node takes the claimant once all who leave are gone, as far as the node is concerned. Where the claimant's
+    /// Whether a node takes the claimant once all who leave are gone, as far as the node is concerned. Where the
+    /// claimant's
     /// quotas admit it only nodes that somebody leaves can be such, since no node took it as things are.
     fn has_room_once_left(&self, question: &Question, admitted: bool) -> bool {
         let open = |node: NodeId| self.could_serve(question, node) && self.missing_once_left(question, node).is_empty();
@@ -237,7 +238,8 @@ impl World {
             && self.would_do_empty(question, node)
     }
 
-    /// Whether victims on the node could be cheaper than a set that is known, by a look at who is there and how large they
+    /// Whether victims on the node could be cheaper than a set that is known, by a look at who is there and how large
+    /// they
     /// are.
     fn could_be_cheaper(&self, rights: &Rights, node: NodeId, missing: &[(Short, i128)], least: &Cost) -> bool {
         if least.violations > 0 || least.entitled > 0 {
@@ -292,7 +294,8 @@ impl World {
     fn ledger_need(&self, rights: &Rights, allowances: &mut Allowances) -> LedgerNeed {
         let pod = self.pods.get(rights.claimant);
         let shortages = self.quotas.shortages(&pod.quotas, &self.shapes.get(pod.shape).charge);
-        // Where few could help they are put together with those on a node, so that the cheapest set is found. Where many
+        // Where few could help they are put together with those on a node, so that the cheapest set is found. Where
+        // many
         // could, those on a node mostly do, and the others are gathered only if they do not.
         let quotas = pod.quotas.iter().chain(&rights.drawable);
         let pods: usize = quotas.map(|quota| self.quotas.get(*quota).pods.len()).sum();

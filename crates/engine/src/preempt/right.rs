@@ -188,7 +188,8 @@ impl World {
         })
     }
 
-    /// Whether one of these pods of a fair quota could come back within the quota's share, once all victims are gone and
+    /// Whether one of these pods of a fair quota could come back within the quota's share, once all victims are gone
+    /// and
     /// the claimant has come.
     fn is_owed_again(
         &self,

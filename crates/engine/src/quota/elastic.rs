@@ -1,6 +1,7 @@
 //! Elastic quotas: a min that is owed, a max that is the limit, and a pool in which the rest is lent and borrowed.
 //!
-//! *Ceiling*: max, and what the pool's mins add up to. *Entitlement*: min; in a fair pool beyond it also a share of what others
+//! *Ceiling*: max, and what the pool's mins add up to. *Entitlement*: min; in a fair pool beyond it also a share of
+//! what others
 //! leave unused, in proportion to min.
 
 use crate::fact::{Amount, Limits, Name};

@@ -31,7 +31,8 @@ mod tests {
         #[test]
         fn divides_exactly(a in 0i128..1 << 80, b in 0i128..1 << 80, c in 1i128..1 << 80) {
             let quotient = mul_div(a, b, c);
-            // Checked against the definition modulo 2^127: quotient·c ≤ a·b < (quotient + 1)·c, the difference being below c.
+            // Checked against the definition modulo 2^127: quotient·c ≤ a·b < (quotient + 1)·c, the difference being
+            // below c.
             let difference = a.wrapping_mul(b).wrapping_sub(quotient.wrapping_mul(c));
             prop_assert!((0..c).contains(&difference));
         }

@@ -431,7 +431,8 @@ fn event(time_ms: u64) -> impl Strategy<Value = Step> {
         4 => Just(Step::Settle),
         5 => object(),
         2 => (which(), pod_labels()).prop_map(|(which, labels)| Step::Relabel(which, labels)),
-        1 => (which(), select(&[Phase::Succeeded, Phase::Failed][..])).prop_map(|(which, phase)| Step::End(which, phase)),
+        1 => (which(), select(&[Phase::Succeeded, Phase::Failed][..]))
+            .prop_map(|(which, phase)| Step::End(which, phase)),
         2 => which().prop_map(Step::Delete),
         1 => which().prop_map(Step::Linger),
         1 => (which(), weighted(0.7, node_name())).prop_map(|(which, node)| Step::Nominate(which, node)),

@@ -223,7 +223,8 @@ impl<S: Subject> Run<S> {
         ))
     }
 
-    /// A cap is the reason where it alone keeps the pod out. A pod that rests is not looked at again only because there is
+    /// A cap is the reason where it alone keeps the pod out. A pod that rests is not looked at again only because there
+    /// is
     /// less room now, so that the cap is no longer alone: that is compared where every pod had one turn.
     fn alike(&self, holds: &BTreeMap<PodKey, Code>, expected: &Cycle) -> bool {
         let at_rest = |(key, code): (&PodKey, &Code)| match code {

@@ -19,7 +19,8 @@ pub enum Outcome {
     Evict { node: Name, victims: Vec<(PodKey, bool)> },
 }
 
-/// What a set of victims costs. Lists of equal length compare from their start, so that the derived order is the rule's.
+/// What a set of victims costs. Lists of equal length compare from their start, so that the derived order is the
+/// rule's.
 type Cost = (u64, Option<i32>, usize, Vec<Reverse<Created>>, Vec<PodKey>);
 
 pub fn preempt(world: &World, claimant: &PodFact) -> Outcome {

@@ -452,7 +452,8 @@ fn scores_by_hand() {
 
 #[test]
 fn preferences() {
-    // m has a taint that is not tolerated (-300,000), n the label (+200,000 x 1/4 of the weight of o), q draws to zone z.
+    // m has a taint that is not tolerated (-300,000), n the label (+200,000 x 1/4 of the weight of o), q draws to zone
+    // z.
     let taints = vec![Taint { key: "k".into(), value: "".into(), effect: Effect::PreferNoSchedule }];
     let prefer = |value: &str| NodeTerm {
         labels: vec![requirement("kubernetes.io/hostname", Operator::In, &[value])],

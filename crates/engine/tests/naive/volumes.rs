@@ -39,7 +39,8 @@ fn claim(world: &World, namespace: &Name, name: &Name) -> Option<ClaimFact> {
     Some(claim)
 }
 
-/// `VolumeRestrictions`: a claim for one pod only has its pod, or a disk is mounted there in a way that excludes this one.
+/// `VolumeRestrictions`: a claim for one pod only has its pod, or a disk is mounted there in a way that excludes this
+/// one.
 pub fn in_use(view: &View<'_>, node: &NodeFact) -> bool {
     let pod = view.pod;
     let exclusive = claims_of(view.world, pod).into_iter().filter(|(_, claim)| {
@@ -99,7 +100,8 @@ pub fn too_many(view: &View<'_>, node: &NodeFact) -> bool {
 }
 
 /// `VolumeBinding`: what has to be done about the pod's claims to run it on the node; `None` if it cannot run there.
-/// Claims choose in the order of their size, then name; each takes the smallest volume that fits, then the first by name.
+/// Claims choose in the order of their size, then name; each takes the smallest volume that fits, then the first by
+/// name.
 pub fn bindings(world: &World, pod: &PodFact, node: &NodeFact) -> Option<Vec<ClaimBinding>> {
     let mut waiting: Vec<ClaimFact> = Vec::new();
     let mut bindings: BTreeMap<Name, ClaimBinding> = BTreeMap::new();

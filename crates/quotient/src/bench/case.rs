@@ -3,12 +3,12 @@
 use std::time::{Duration, Instant};
 
 use anyhow::{Result, ensure};
-use quotient_engine::fact::{Fact, Name, PodFact, PodKey, Tick};
+use quotient_engine::fact::{Fact, Limits, Name, NodeFact, PodFact, PodKey, Tick};
 use quotient_engine::{Budget, Decision, Engine, Settings};
 use serde::{Deserialize, Serialize};
 
 use super::memory::Memory;
-use super::workload::{NODE_CPU, Words};
+use super::workload::{NODE_CPU, NODE_GPUS, System, Words, team};
 
 /// Pods arrive, are decided and are confirmed this many at a time: about what a busy cluster sees in one cycle.
 const BATCH: u32 = 1000;
@@ -31,6 +31,12 @@ pub enum Case {
     Verdict { nodes: u32, pods: u32, why: Why },
     /// Important pods in a full cluster: each has to evict.
     Preemption { nodes: u32, pods: u32 },
+    /// Plain pods of teams with a quota each, in a cluster where many of them run.
+    Quotas { nodes: u32, running: u32, pods: u32, quotas: u32, system: System },
+    /// Pods within their min whose GPUs others have borrowed, one at a time.
+    Reclaim { nodes: u32, pods: u32, quotas: u32, gpus: u32, system: System },
+    /// All GPUs are borrowed, and all are claimed back at once.
+    ReclaimAll { nodes: u32, pods: u32, system: System },
     /// A large cluster at rest.
     Memory { nodes: u32, pods: u32, shapes: u32 },
 }
@@ -98,7 +104,11 @@ fn rate(count: u32, ns: u64) -> u64 {
 
 /// Runs the case in this process.
 pub fn measure(case: Case) -> Result<Figures> {
-    let mut bench = Bench::new(case.nodes());
+    let make_node = match case {
+        Case::Reclaim { .. } | Case::ReclaimAll { .. } => Words::gpu_node,
+        _ => Words::node,
+    };
+    let mut bench = Bench::new(case.nodes(), make_node);
     match case {
         Case::Plain { nodes, pods, shapes } => {
             bench.warm_up(nodes);
@@ -115,6 +125,38 @@ pub fn measure(case: Case) -> Result<Figures> {
         Case::Preemption { nodes, pods } => {
             bench.fill(nodes);
             bench.preempt(pods)?;
+        }
+        Case::Quotas { nodes, running, pods, quotas, system } => {
+            // What the mins add up to is what the nodes have. Every other team has a ninth of what its neighbour has,
+            // so that some borrow.
+            for i in 0..quotas {
+                let min = bench.words.min_of_nodes(nodes * if i % 2 == 0 { 1 } else { 9 }, 5 * quotas);
+                bench.set_quota(i, system, min);
+            }
+            let make = |words: &Words, i: u32| PodFact { namespace: team(i % quotas), ..words.plain(i, i % 8) };
+            for i in 0..running {
+                bench.know(bench.words.running(make(&bench.words, i), i % nodes));
+            }
+            bench.next = running;
+            bench.settle();
+            bench.place(pods, make);
+        }
+        Case::Reclaim { nodes, pods, quotas, gpus, system } => {
+            let claiming = quotas / 2;
+            let borrowing = quotas - claiming;
+            for i in 0..quotas {
+                bench.set_quota(i, system, bench.words.min_of_gpus(nodes * NODE_GPUS / quotas));
+            }
+            // The borrowers are mixed on every node, and hold all there is between them.
+            bench.lend(nodes, |i| team(claiming + (i + i / nodes) % borrowing));
+            bench.reclaim(pods, |words, i| PodFact { namespace: team(i % claiming), ..words.training(i, gpus) })?;
+            ensure!(bench.evicted >= pods * gpus, "claimants ran without anybody making room for them");
+        }
+        Case::ReclaimAll { nodes, pods, system } => {
+            bench.set_quota(0, system, bench.words.min_of_gpus(nodes * NODE_GPUS));
+            bench.set_quota(1, system, bench.words.min_of_gpus(0));
+            bench.lend(nodes, |_| team(1));
+            bench.reclaim_at_once(pods, |words, i| PodFact { namespace: team(0), ..words.training(i, 1) });
         }
         Case::Memory { nodes, pods, shapes } => {
             // The last twentieth arrives and is decided, so that the engine's working structures are there too.
@@ -137,6 +179,9 @@ impl Case {
             | Case::Different { nodes, .. }
             | Case::Verdict { nodes, .. }
             | Case::Preemption { nodes, .. }
+            | Case::Quotas { nodes, .. }
+            | Case::Reclaim { nodes, .. }
+            | Case::ReclaimAll { nodes, .. }
             | Case::Memory { nodes, .. } => *nodes,
         }
     }
@@ -148,21 +193,38 @@ impl Case {
             | Case::Different { pods, .. }
             | Case::Verdict { pods, .. }
             | Case::Preemption { pods, .. }
+            | Case::Quotas { pods, .. }
+            | Case::Reclaim { pods, .. }
+            | Case::ReclaimAll { pods, .. }
             | Case::Memory { pods, .. } => *pods,
         }
     }
 
-    /// What it is called in a table.
-    pub fn title(&self) -> &'static str {
+    /// How many quotas there are.
+    pub fn quotas(&self) -> u32 {
         match self {
-            Case::Plain { .. } => "plain",
-            Case::Different { .. } => "all different",
-            Case::Verdict { why: Why::NoSuchLabel, .. } => "cannot run: no such label",
-            Case::Verdict { why: Why::TooLarge, .. } => "cannot run: too large",
-            Case::Verdict { why: Why::AllFull, .. } => "cannot run: all full",
-            Case::Verdict { why: Why::Important, .. } => "cannot run: important",
-            Case::Preemption { .. } => "preemption",
-            Case::Memory { .. } => "at rest",
+            Case::Plain { .. } | Case::Different { .. } | Case::Verdict { .. } => 0,
+            Case::Preemption { .. } | Case::Memory { .. } => 0,
+            Case::Quotas { quotas, .. } | Case::Reclaim { quotas, .. } => *quotas,
+            Case::ReclaimAll { .. } => 2,
+        }
+    }
+
+    /// What it is called in a table.
+    pub fn title(&self) -> String {
+        let fairly = |system: &System| if *system == System::Fair { ", fair" } else { "" };
+        match self {
+            Case::Plain { .. } => "plain".into(),
+            Case::Different { .. } => "all different".into(),
+            Case::Verdict { why: Why::NoSuchLabel, .. } => "cannot run: no such label".into(),
+            Case::Verdict { why: Why::TooLarge, .. } => "cannot run: too large".into(),
+            Case::Verdict { why: Why::AllFull, .. } => "cannot run: all full".into(),
+            Case::Verdict { why: Why::Important, .. } => "cannot run: important".into(),
+            Case::Preemption { .. } => "preemption".into(),
+            Case::Quotas { system, .. } => format!("quotas{}", fairly(system)),
+            Case::Reclaim { system, gpus, .. } => format!("reclaim {gpus} GPU{}", fairly(system)),
+            Case::ReclaimAll { system, .. } => format!("reclaim all{}", fairly(system)),
+            Case::Memory { .. } => "at rest".into(),
         }
     }
 }
@@ -181,7 +243,7 @@ struct Bench {
 }
 
 impl Bench {
-    fn new(nodes: u32) -> Self {
+    fn new(nodes: u32, make_node: fn(&Words, u32) -> NodeFact) -> Self {
         let mut bench = Bench {
             engine: Engine::new(Settings::default()),
             words: Words::new(nodes),
@@ -193,7 +255,7 @@ impl Bench {
             each_ns: Vec::new(),
         };
         for i in 0..nodes {
-            bench.engine.observe(NOW, Fact::Node(bench.words.node(i)));
+            bench.engine.observe(NOW, Fact::Node(make_node(&bench.words, i)));
         }
         bench
     }
@@ -203,13 +265,23 @@ impl Bench {
         self.engine.observe(NOW, Fact::Pod(pod));
     }
 
+    /// Tells the engine of a team's quota, off the clock.
+    fn set_quota(&mut self, team: u32, system: System, min: Limits) {
+        self.engine.observe(NOW, Fact::ElasticQuota(self.words.quota(team, system, min)));
+    }
+
+    /// Lets the engine take in what it knows, off the clock.
+    fn settle(&mut self) {
+        self.engine.decide(NOW, Budget::default());
+    }
+
     /// Puts a first load on each node.
     fn warm_up(&mut self, nodes: u32) {
         for i in 0..nodes * RUNNING_PER_NODE {
             self.know(self.words.running(self.words.plain(i, i % 8), i % nodes));
         }
         self.next = nodes * RUNNING_PER_NODE;
-        self.engine.decide(NOW, Budget::default());
+        self.settle();
     }
 
     /// Fills every core of the cluster with pods of priority 0.
@@ -219,7 +291,17 @@ impl Bench {
             self.know(self.words.running(pod, i % nodes));
         }
         self.next = nodes * FILLERS_PER_NODE;
-        self.engine.decide(NOW, Budget::default());
+        self.settle();
+    }
+
+    /// Fills every GPU with pods of one, of the teams that `namespace` says.
+    fn lend(&mut self, nodes: u32, namespace: impl Fn(u32) -> Name) {
+        for i in 0..nodes * NODE_GPUS {
+            let pod = PodFact { namespace: namespace(i), ..self.words.training(i, 1) };
+            self.know(self.words.running(pod, i % nodes));
+        }
+        self.next = nodes * NODE_GPUS;
+        self.settle();
     }
 
     /// Places pods batch by batch: seen, decided, seen running.
@@ -275,6 +357,44 @@ impl Bench {
             self.confirm(batch, second.bound);
         }
         Ok(())
+    }
+
+    /// Lets pods claim back one at a time: each is seen and it is decided who goes for it, which is what one pod takes;
+    /// then they are gone and it runs.
+    fn reclaim(&mut self, pods: u32, make: impl Fn(&Words, u32) -> PodFact) -> Result<()> {
+        for i in self.next..self.next + pods {
+            let pod = make(&self.words, i);
+            let before = self.decide + self.observe;
+            self.see(vec![Fact::Pod(pod.clone())]);
+            let evicted = self.decide_all().evicted;
+            self.each_ns.push(nanoseconds(self.decide + self.observe - before));
+            self.evicted += evicted.len() as u32;
+            self.see(evicted.into_iter().map(Fact::PodGone).collect());
+            let second = self.decide_all();
+            ensure!(second.evicted.is_empty(), "pods were evicted twice for the same claimant");
+            self.decided += second.bound.len() as u32;
+            self.confirm(vec![pod], second.bound);
+        }
+        self.next += pods;
+        Ok(())
+    }
+
+    /// Lets pods claim back all at once, and decides until nobody goes any more.
+    fn reclaim_at_once(&mut self, pods: u32, make: impl Fn(&Words, u32) -> PodFact) {
+        let claimants: Vec<PodFact> = (self.next..self.next + pods).map(|i| make(&self.words, i)).collect();
+        self.next += pods;
+        self.see(claimants.iter().cloned().map(Fact::Pod).collect());
+        loop {
+            let Outcome { bound, evicted, .. } = self.decide_all();
+            let at_rest = evicted.is_empty();
+            self.decided += bound.len() as u32;
+            self.evicted += evicted.len() as u32;
+            self.see(evicted.into_iter().map(Fact::PodGone).collect());
+            self.confirm(claimants.clone(), bound);
+            if at_rest {
+                return;
+            }
+        }
     }
 
     /// Observes on the clock.

@@ -3,6 +3,7 @@
 use serde::Serialize;
 
 use super::case::{Case, Figures};
+use super::workload::System;
 use crate::table::grouped;
 
 /// A figure beside its goal.
@@ -52,6 +53,65 @@ pub fn goals(figures: &[Figures]) -> Vec<Goal> {
             wanted: "< 1,000 us".into(),
             measured: slowest.map_or("unknown".into(), microseconds),
             met: verdicts.iter().all(|f| complete(f)) && slowest.is_some_and(|ns| ns < 1_000_000),
+        });
+    }
+    for (system, goal) in [
+        (System::Pooled, "cost of a decision with 1,000 quotas over 10, 50,000 pods running"),
+        (System::Fair, "cost of a decision with 1,000 fair quotas over 10, 50,000 pods running"),
+    ] {
+        let with = |wanted: u32| {
+            let is = |f: &&Figures| match f.case {
+                Case::Quotas { running: 50_000, quotas, system: s, .. } => (quotas, s) == (wanted, system),
+                _ => false,
+            };
+            figures.iter().find(is)
+        };
+        if let (Some(few), Some(many)) = (with(10), with(1000)) {
+            let hundredths = ratio_hundredths(few, many);
+            goals.push(Goal {
+                goal,
+                wanted: "<= 1.50x".into(),
+                measured: times(hundredths),
+                met: complete(few) && complete(many) && hundredths <= 150,
+            });
+        }
+    }
+    let reclaims: Vec<&Figures> =
+        figures.iter().filter(|f| matches!(f.case, Case::Reclaim { nodes: 5000, .. })).collect();
+    if !reclaims.is_empty() {
+        let done = reclaims.iter().all(|f| complete(f));
+        let median = reclaims.iter().filter_map(|f| f.median_ns).max();
+        let longest = reclaims.iter().filter_map(|f| f.longest_ns).max();
+        for (goal, slowest) in [
+            ("time to reclaim for one pod at 5,000 nodes, slowest median", median),
+            ("time to reclaim for one pod at 5,000 nodes, longest of all", longest),
+        ] {
+            goals.push(Goal {
+                goal,
+                wanted: "< 5,000 us".into(),
+                measured: slowest.map_or("unknown".into(), microseconds),
+                met: done && slowest.is_some_and(|ns| ns < 5_000_000),
+            });
+        }
+    }
+    let alls: Vec<&Figures> =
+        figures.iter().filter(|f| matches!(f.case, Case::ReclaimAll { nodes: 500, pods: 4000, .. })).collect();
+    if !alls.is_empty() {
+        let done = alls.iter().all(|f| complete(f));
+        let slowest = alls.iter().map(|f| f.decide_ns).max().unwrap_or(0);
+        goals.push(Goal {
+            goal: "4,000 pods reclaim from 4,000 on 500 nodes, time to decide altogether",
+            wanted: "< 2,000 ms".into(),
+            measured: format!("{} ms", grouped(slowest / 1_000_000)),
+            met: done && slowest < 2_000_000_000,
+        });
+        let peak =
+            alls.iter().map(|f| f.memory.peak_bytes).collect::<Option<Vec<_>>>().and_then(|p| p.into_iter().max());
+        goals.push(Goal {
+            goal: "4,000 pods reclaim from 4,000 on 500 nodes, peak memory",
+            wanted: "< 300 MB".into(),
+            measured: peak.map_or("unknown".into(), mebibytes),
+            met: done && peak.is_some_and(|bytes| bytes < 300_000_000),
         });
     }
     goals

@@ -3,9 +3,10 @@
 use std::sync::Arc;
 
 use quotient_engine::fact::{
-    Amounts, CPU, Created, Labels, MEMORY, Name, NodeFact, NodeTerm, Operator, PODS, Phase, PodFact, PodSpec, PodTerm,
-    Requirement, Selector, SpreadConstraint, WhenUnsatisfiable,
+    Amounts, CPU, Created, ElasticFact, Labels, Limits, MEMORY, Name, NodeFact, NodeTerm, Operator, PODS, Phase,
+    PodFact, PodSpec, PodTerm, QuotaKey, Requirement, Selector, SpreadConstraint, WhenUnsatisfiable,
 };
+use serde::{Deserialize, Serialize};
 
 const HOSTNAME: &str = "kubernetes.io/hostname";
 const ZONE: &str = "topology.kubernetes.io/zone";
@@ -22,6 +23,12 @@ const APPLICATION_SIZE: u32 = 20;
 
 /// What a node has, in millicores.
 pub const NODE_CPU: i64 = 64_000;
+
+/// What a node has, in bytes.
+pub const NODE_MEMORY: i64 = 256 * 1024 * MEBIBYTE;
+
+/// The GPUs of a node that has some.
+pub const NODE_GPUS: u32 = 8;
 
 /// Text that many objects share, made once, as the readers of manifests do.
 pub struct Words {
@@ -65,7 +72,7 @@ impl Words {
     /// The `i`-th node: 64 cores, 256Gi, and 8 GPUs on each fourth.
     pub fn node(&self, i: u32) -> NodeFact {
         let name = self.nodes[i as usize].clone();
-        let gpus = if i % 4 == 3 { 8 } else { 0 };
+        let gpus = if i % 4 == 3 { i64::from(NODE_GPUS) } else { 0 };
         NodeFact {
             labels: Labels::from_iter([
                 (self.hostname.clone(), name.clone()),
@@ -76,12 +83,56 @@ impl Words {
             ready: true,
             allocatable: Amounts::from_iter([
                 (self.cpu.clone(), NODE_CPU),
-                (self.memory.clone(), 256 * 1024 * MEBIBYTE),
+                (self.memory.clone(), NODE_MEMORY),
                 (self.pods.clone(), 110),
                 (self.gpu.clone(), gpus),
             ]),
             ..NodeFact::default()
         }
+    }
+
+    /// The `i`-th node of a cluster in which all have GPUs.
+    pub fn gpu_node(&self, i: u32) -> NodeFact {
+        let mut node = self.node(i);
+        let gpus = (self.gpu.clone(), i64::from(NODE_GPUS));
+        node.allocatable = node.allocatable.iter().cloned().chain([gpus]).collect();
+        node
+    }
+
+    /// The elastic quota of the `i`-th team, which has a namespace of its own.
+    pub fn quota(&self, i: u32, system: System, min: Limits) -> ElasticFact {
+        let namespace = team(i);
+        ElasticFact {
+            key: QuotaKey {
+                kind: "ElasticQuota".into(),
+                group: system.group().into(),
+                namespace: namespace.clone(),
+                name: "quota".into(),
+            },
+            namespaces: vec![namespace],
+            min,
+            max: Limits::default(),
+            fair: system == System::Fair,
+        }
+    }
+
+    /// A min of cpu and memory: this part of so many nodes.
+    pub fn min_of_nodes(&self, nodes: u32, parts: u32) -> Limits {
+        let part = |each: i64| each * i64::from(nodes) / i64::from(parts);
+        Limits::from_iter([(self.cpu.clone(), part(NODE_CPU)), (self.memory.clone(), part(NODE_MEMORY))])
+    }
+
+    /// A min of GPUs.
+    pub fn min_of_gpus(&self, gpus: u32) -> Limits {
+        Limits::from_iter([(self.gpu.clone(), i64::from(gpus))])
+    }
+
+    /// A pod that asks for GPUs, and for a core and some memory with each.
+    pub fn training(&self, i: u32, gpus: u32) -> PodFact {
+        let each = i64::from(gpus);
+        let asks = self.asks(1000 * each, 1024 * MEBIBYTE * each);
+        let requests = asks.requests.iter().cloned().chain([(self.gpu.clone(), each)]).collect();
+        PodFact { spec: Arc::new(PodSpec { requests, ..asks }), ..self.pod(i, i / APPLICATION_SIZE) }
     }
 
     /// A pod that only asks for cpu and memory. Pods of one `shape` ask for the same.
@@ -166,6 +217,30 @@ impl Words {
     }
 }
 
+/// Which kind of elastic quota.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub enum System {
+    /// What is unused goes to whoever asks first.
+    Pooled,
+    /// What is unused is shared in proportion to min, and pods are marked as within their quota or over it.
+    Fair,
+}
+
+impl System {
+    fn group(self) -> &'static str {
+        match self {
+            System::Pooled => "scheduling.x-k8s.io",
+            System::Fair => "nos.nebuly.com",
+        }
+    }
+}
+
+/// The namespace of the `i`-th team.
+pub fn team(i: u32) -> Name {
+    format!("team-{i:05}").into()
+}
+
 fn application_name(application: u32) -> Name {
     format!("app-{application:06}").into()
 }
@@ -186,6 +261,17 @@ mod tests {
         assert_eq!(one.node(7), other.node(7));
         assert_eq!(one.plain(3, 1), other.plain(3, 1));
         assert_eq!(one.different(3), other.different(3));
+        assert_eq!(one.training(3, 8), other.training(3, 8));
+    }
+
+    #[test]
+    fn every_gpu_node_has_gpus_once() {
+        let words = Words::new(4);
+        for i in 0..4 {
+            let node = words.gpu_node(i);
+            let gpus: Vec<i64> = node.allocatable.iter().filter(|(name, _)| &**name == GPU).map(|(_, n)| *n).collect();
+            assert_eq!(gpus, [i64::from(NODE_GPUS)]);
+        }
     }
 
     #[test]

@@ -8,6 +8,7 @@ use serde::Serialize;
 use crate::arguments::{BenchArguments, Format, OutputArguments};
 use crate::bench::case::{self, Case, Figures, Why};
 use crate::bench::goal::{Goal, goals, mebibytes, microseconds, ratio_hundredths, times};
+use crate::bench::workload::{NODE_GPUS, System};
 use crate::exit::Exit;
 use crate::printer::{Printer, Tone};
 use crate::table::{Align, Table, grouped};
@@ -113,8 +114,22 @@ fn cases(nodes: &[u32], pods: Option<u32>, shapes: Option<u32>, quick: bool) -> 
         Case::Different { nodes: scale(5000), pods: scale(10_000) },
         Case::Different { nodes: scale(15_000), pods: scale(10_000) },
         Case::Preemption { nodes: scale(5000), pods: scale(1000) },
-        Case::Memory { nodes: scale(15_000), pods: scale(200_000), shapes: scale(1000) },
     ]);
+    for system in [System::Pooled, System::Fair] {
+        cases.extend([10, 1000].map(|quotas| Case::Quotas {
+            nodes: scale(5000),
+            running: scale(50_000),
+            pods: pods_placed,
+            quotas: if quotas > 10 { scale(quotas) } else { quotas },
+            system,
+        }));
+        for gpus in [1, NODE_GPUS / 2] {
+            let quotas = scale(1000);
+            cases.push(Case::Reclaim { nodes: scale(5000), pods: scale(500), quotas, gpus, system });
+        }
+        cases.push(Case::ReclaimAll { nodes: scale(500), pods: scale(4000), system });
+    }
+    cases.push(Case::Memory { nodes: scale(15_000), pods: scale(200_000), shapes: scale(1000) });
     cases
 }
 
@@ -224,7 +239,7 @@ fn print(printer: &mut Printer, answer: &Answer) -> Result<()> {
 /// How long one pod takes from being seen to being answered, where pods come one at a time.
 fn latency_table(cases: &[Row]) -> Table {
     let mut table = Table::new([
-        ("ONE POD OF A NEW SHAPE AT A TIME", Align::Left),
+        ("ONE POD AT A TIME", Align::Left),
         ("NODES", Align::Right),
         ("MEDIAN", Align::Right),
         ("LONGEST", Align::Right),
@@ -232,7 +247,7 @@ fn latency_table(cases: &[Row]) -> Table {
     for Row { figures, .. } in cases {
         if let (Some(median), Some(longest)) = (figures.median_ns, figures.longest_ns) {
             let nodes = grouped(figures.case.nodes().into());
-            table.row(vec![figures.case.title().into(), nodes, microseconds(median), microseconds(longest)]);
+            table.row(vec![figures.case.title(), nodes, microseconds(median), microseconds(longest)]);
         }
     }
     table
@@ -244,6 +259,7 @@ fn case_table(cases: &[Row], wide: bool) -> Table {
         ("NODES", Align::Right),
         ("PODS", Align::Right),
         ("SHAPES", Align::Right),
+        ("QUOTAS", Align::Right),
         ("DECIDED", Align::Right),
         ("EVICTED", Align::Right),
         ("DECISIONS/S", Align::Right),
@@ -258,14 +274,17 @@ fn case_table(cases: &[Row], wide: bool) -> Table {
     for Row { figures, decisions_per_second, pods_per_second } in cases {
         let shapes = match figures.case {
             Case::Plain { shapes, .. } | Case::Memory { shapes, .. } => shapes,
+            Case::Quotas { .. } => 8,
+            Case::Reclaim { .. } | Case::ReclaimAll { .. } => 1,
             Case::Different { pods, .. } | Case::Verdict { pods, .. } | Case::Preemption { pods, .. } => pods,
         };
         let memory = |bytes: Option<u64>| bytes.map_or("unknown".into(), mebibytes);
         let mut cells = vec![
-            figures.case.title().into(),
+            figures.case.title(),
             grouped(figures.case.nodes().into()),
             grouped(figures.case.pods().into()),
             grouped(shapes.into()),
+            grouped(figures.case.quotas().into()),
             grouped(figures.decided.into()),
             grouped(figures.evicted.into()),
             grouped(*decisions_per_second),

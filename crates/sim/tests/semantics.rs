@@ -1,0 +1,43 @@
+//! The page on what quotas mean names the scenario of each clause: all of them, and none that does not exist.
+
+use std::collections::BTreeSet;
+use std::path::{Path, PathBuf};
+
+fn root() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
+}
+
+fn scenarios(folder: &str) -> BTreeSet<String> {
+    let entries = std::fs::read_dir(root().join("scenarios").join(folder)).expect("the folder is there");
+    let paths = entries.map(|entry| entry.expect("a directory entry").path());
+    paths.filter_map(|path| Some(path.file_stem()?.to_string_lossy().into_owned())).collect()
+}
+
+/// What stands between backticks within brackets, in prose: `(…, `kep-max`, …)`.
+fn named(text: &str) -> BTreeSet<String> {
+    let bracketed = text.split('(').skip(1).filter_map(|rest| rest.split(')').next());
+    let quoted =
+        bracketed.flat_map(|inside| inside.split('`').skip(1).step_by(2).map(str::to_string).collect::<Vec<_>>());
+    let is_name = |name: &String| {
+        name.contains('-') && name.chars().all(|c| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '-')
+    };
+    quoted.filter(is_name).collect()
+}
+
+fn page(name: &str) -> String {
+    std::fs::read_to_string(root().join("docs").join(name)).expect("the page is there")
+}
+
+#[test]
+fn every_clause_names_its_scenario_and_every_scenario_has_a_clause() {
+    let (named, there) = (named(&page("semantics.md")), scenarios("elastic"));
+    assert_eq!(named.difference(&there).collect::<Vec<_>>(), Vec::<&String>::new(), "named, and not there");
+    assert_eq!(there.difference(&named).collect::<Vec<_>>(), Vec::<&String>::new(), "there, and not named");
+}
+
+#[test]
+fn every_scenario_that_a_difference_names_exists() {
+    let (named, there) = (named(&page("compatibility.md")), scenarios("elastic"));
+    assert!(named.len() > 10, "{named:?}");
+    assert_eq!(named.difference(&there).collect::<Vec<_>>(), Vec::<&String>::new());
+}
