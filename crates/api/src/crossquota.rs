@@ -127,6 +127,11 @@ impl CrossQuota {
         CrossQuota { gpu_patterns, resources, weight, label_selector: selector, prefer_cpu_nodes }
     }
 
+    /// Whether nothing is capped: no resource is known to be a GPU.
+    pub fn is_inert(&self) -> bool {
+        self.gpu_patterns.is_empty()
+    }
+
     /// What the engine is told of it once and for all.
     pub fn settings(&self) -> CapSettings {
         CapSettings {

@@ -320,3 +320,48 @@ fn a_bug_says_so_in_one_line_and_ends_with_70() {
     assert!(shown.ends_with(": please report this, with the input that led to it\n"), "{shown}");
     assert_eq!(shown.lines().count(), 4, "{shown}");
 }
+
+const VOLCANO_CONF: &str = "\
+actions: 'enqueue, allocate, backfill'
+tiers:
+- plugins:
+  - name: gang
+  - name: crossquota
+    arguments: {gpu-resource-names: nvidia.com/gpu, quota-resources: 'cpu,memory', quota.cpu: 4, quota-percentage.memory: 50}
+";
+
+const CAPPED_NODES: &str = "\
+apiVersion: v1
+kind: Node
+metadata: {name: gpu-0}
+status: {allocatable: {cpu: '32', memory: 64Gi, nvidia.com/gpu: '4', pods: '110'}}
+---
+apiVersion: v1
+kind: Node
+metadata: {name: gpu-1, annotations: {volcano.sh/crossquota-cpu: '2', volcano.sh/crossquota-memory: lots}}
+status: {allocatable: {cpu: '32', memory: 64Gi, nvidia.com/gpu: '4', pods: '110'}}
+---
+apiVersion: v1
+kind: Node
+metadata: {name: small}
+status: {allocatable: {cpu: '1', memory: 64Gi, pods: '110'}}
+";
+
+#[test]
+fn caps_are_read_from_a_volcano_scheduler_and_explained() {
+    let bad = VOLCANO_CONF.replace("quota.cpu: 4", "quota.cpu: four");
+    let none = VOLCANO_CONF.replace("nvidia.com/gpu", "nvidia.com/gpus");
+    let pods = format!("{}{}{}", pod("a", "2"), pod("b", "2"), pod("c", "5"));
+    let files = [
+        ("conf.yaml", VOLCANO_CONF),
+        ("bad.yaml", &bad),
+        ("none.yaml", &none),
+        ("1.yaml", CAPPED_NODES),
+        ("2.yaml", &pods),
+    ];
+    let folder = Folder::with("caps", &files);
+    insta::assert_snapshot!("simulate-caps", folder.run(&["simulate", "--config", "conf.yaml", "1.yaml", "2.yaml"]));
+    insta::assert_snapshot!("simulate-bad-caps", folder.run(&["simulate", "--config", "bad.yaml", "1.yaml"]));
+    insta::assert_snapshot!("lint-caps", folder.run(&["lint", "--config", "conf.yaml", "1.yaml"]));
+    insta::assert_snapshot!("lint-caps-without-effect", folder.run(&["lint", "--config", "none.yaml", "1.yaml"]));
+}

@@ -27,7 +27,7 @@ pub(crate) struct Caps {
 
 impl Caps {
     pub fn new(arguments: Option<CrossQuota>) -> Self {
-        Caps { arguments: arguments.filter(|a| !a.gpu_patterns.is_empty()), gpus: HashMap::new() }
+        Caps { arguments: arguments.filter(|arguments| !arguments.is_inert()), gpus: HashMap::new() }
     }
 
     /// What pods without GPUs may hold on a node, if it has GPUs.

@@ -8,6 +8,7 @@ use quotient_api::elastic::traps::traps;
 use quotient_api::{
     Configuration, Document, ObjectKey, Operation, Place, Problem, Request, Translator, TranslatorSettings, View, admit,
 };
+use quotient_engine::Fact;
 use quotient_sim::store::Store;
 use serde::Serialize;
 use serde_json::Value;
@@ -72,6 +73,9 @@ pub fn run(arguments: LintArguments) -> Result<Exit> {
         Ok(configuration) => configuration.unwrap_or_default(),
         Err(problems) => return Ok(printer.refuse(&problems)),
     };
+    for idle in &configuration.idle {
+        printer.note(format_args!("note: {idle}"));
+    }
     let inputs = match inputs(&files) {
         Ok(inputs) => inputs,
         Err(problems) => return Ok(printer.refuse(&problems)),
@@ -120,6 +124,8 @@ struct Linter {
     /// Objects in the order in which they first came.
     order: Vec<ObjectKey>,
     objects: usize,
+    /// Caps are set on GPU nodes, and no such node was seen yet.
+    uncapped: bool,
     findings: Vec<Finding>,
 }
 
@@ -140,10 +146,13 @@ impl View for WithoutNodes<'_> {
 impl Linter {
     fn new(configuration: &Configuration) -> Self {
         let whole_gpu_gb = configuration.nvidia_gpu_resource_memory_gb;
+        let cross_quota = configuration.cross_quota.clone();
+        let settings = TranslatorSettings { whole_gpu_gb, cross_quota, ..TranslatorSettings::default() };
         Linter {
             store: Store::default(),
-            translator: Translator::new(TranslatorSettings { whole_gpu_gb, ..TranslatorSettings::default() }),
+            translator: Translator::new(settings),
             whole_gpu_gb,
+            uncapped: configuration.cross_quota.as_ref().is_some_and(|caps| !caps.is_inert()),
             places: BTreeMap::new(),
             order: Vec::new(),
             objects: 0,
@@ -178,7 +187,9 @@ impl Linter {
         for warning in admitted.warnings {
             self.find(Severity::Warning, Problem::new(warning), &key, &place);
         }
-        for problem in self.translator.upsert(&admitted.object).problems {
+        let translation = self.translator.upsert(&admitted.object);
+        self.uncapped &= !translation.facts.iter().any(|fact| matches!(fact, Fact::Node(node) if node.cap.is_some()));
+        for problem in translation.problems {
             self.find(Severity::Warning, problem, &key, &place);
         }
         if old.is_none() {
@@ -201,6 +212,10 @@ impl Linter {
                 let problem = problem.of_object(&key).in_file(place.to_string());
                 self.findings.push(Finding::new(Severity::Warning, problem));
             }
+        }
+        if self.uncapped && !nodes.is_empty() {
+            let message = "the caps have no effect: no node has a resource that gpu-resource-names matches";
+            self.findings.push(Finding::new(Severity::Warning, Problem::new(message).at_field("crossQuota")));
         }
         Answer { objects: self.objects, findings: self.findings }
     }
