@@ -2,6 +2,9 @@
 //!
 //! Pods that cannot differ in whether they fit form a *group*: when one of them fails, all have failed. A group that
 //! failed rests until something changes that could matter to it, so a cycle does not look at what has not changed.
+//!
+//! Groups whose pods answer to the same quotas stand in one *line*: they are served alike, so when a quota is served better or
+//! worse only its lines change places, and not every group in them.
 
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
@@ -32,10 +35,9 @@ pub(crate) struct GroupKey {
     pub claimant: Option<PodId>,
 }
 
-/// A pod's place in the order: the least served quota first, then the higher priority, then the older, then by name.
+/// A pod's place in its line: the higher priority first, then the older, then by name.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 struct Turn {
-    share: Share,
     priority: Reverse<i32>,
     created: Created,
     namespace: Name,
@@ -47,17 +49,31 @@ struct Turn {
 struct Group {
     key: GroupKey,
     members: BTreeSet<(Created, Name, PodId)>,
-    /// How well its quotas are served.
-    share: Share,
-    resting: bool,
+    state: State,
     reason: Option<Arc<Reason>>,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum State {
+    Awake,
+    Rests,
+    /// It rests because pods leave for it; what others claim does not matter to it.
+    AwaitsVictims,
+}
+
+/// The groups of pods that answer to the same quotas.
+#[derive(Debug, Clone)]
+struct Line {
+    /// How well the quotas are served.
+    share: Share,
+    awake: BTreeSet<Turn>,
+    groups: usize,
 }
 
 impl Group {
     fn turn(&self, id: GroupId) -> Option<Turn> {
         let (created, name, _) = self.members.first()?;
         Some(Turn {
-            share: self.share,
             priority: Reverse(self.key.priority),
             created: *created,
             namespace: self.key.namespace.clone(),
@@ -72,8 +88,14 @@ pub(crate) struct Queue {
     groups: Vec<Option<Group>>,
     vacant: Vec<GroupId>,
     ids: LookupMap<GroupKey, GroupId>,
-    awake: BTreeSet<Turn>,
-    resting: BTreeSet<Turn>,
+    /// By the quotas that the pods answer to.
+    lines: BTreeMap<Vec<QuotaId>, Line>,
+    /// The first of each line, the line of the least served quotas first.
+    heads: BTreeSet<(Share, Turn)>,
+    resting: BTreeSet<GroupId>,
+    awaiting: BTreeSet<GroupId>,
+    /// The lines that a quota's pods stand in.
+    lines_of: BTreeMap<QuotaId, BTreeSet<Vec<QuotaId>>>,
     /// The groups whose pods answer to a quota.
     by_quota: BTreeMap<QuotaId, BTreeSet<GroupId>>,
     /// Groups whose members have not all been told why they wait.
@@ -90,24 +112,71 @@ impl Queue {
     }
 
     fn unlist(&mut self, id: GroupId) {
-        let group = self.group(id);
-        if let Some(turn) = group.turn(id) {
-            if group.resting {
-                self.resting.remove(&turn)
-            } else {
-                self.awake.remove(&turn)
-            };
-        }
+        let Queue { groups, lines, heads, resting, awaiting, .. } = self;
+        let group = groups[id.0 as usize].as_ref().expect("a group is used only while it has members");
+        match group.state {
+            State::Rests => resting.remove(&id),
+            State::AwaitsVictims => awaiting.remove(&id),
+            State::Awake => {
+                let Some(turn) = group.turn(id) else { return };
+                let line = lines.get_mut(&group.key.quotas).expect("a line is there while it has groups");
+                let was_first = line.awake.first() == Some(&turn);
+                let was_there = line.awake.remove(&turn);
+                if was_first {
+                    heads.remove(&(line.share, turn));
+                    heads.extend(line.awake.first().map(|next| (line.share, next.clone())));
+                }
+                was_there
+            }
+        };
     }
 
     fn list(&mut self, id: GroupId) {
-        let group = self.group(id);
-        if let Some(turn) = group.turn(id) {
-            if group.resting {
-                self.resting.insert(turn)
-            } else {
-                self.awake.insert(turn)
-            };
+        let Queue { groups, lines, heads, resting, awaiting, .. } = self;
+        let group = groups[id.0 as usize].as_ref().expect("a group is used only while it has members");
+        match group.state {
+            State::Rests => resting.insert(id),
+            State::AwaitsVictims => awaiting.insert(id),
+            State::Awake => {
+                let Some(turn) = group.turn(id) else { return };
+                let line = lines.get_mut(&group.key.quotas).expect("a line is there while it has groups");
+                if line.awake.first().is_none_or(|first| turn < *first) {
+                    if let Some(first) = line.awake.first() {
+                        heads.remove(&(line.share, first.clone()));
+                    }
+                    heads.insert((line.share, turn.clone()));
+                }
+                line.awake.insert(turn)
+            }
+        };
+    }
+
+    fn join_line(&mut self, quotas: &[QuotaId], share: Share) {
+        if let Some(line) = self.lines.get_mut(quotas) {
+            line.groups += 1;
+            return;
+        }
+        self.lines.insert(quotas.to_vec(), Line { share, awake: BTreeSet::new(), groups: 1 });
+        for quota in quotas {
+            self.lines_of.entry(*quota).or_default().insert(quotas.to_vec());
+        }
+    }
+
+    /// A group that is listed no more leaves its line, and the last closes it.
+    fn leave_line(&mut self, quotas: &[QuotaId]) {
+        let line = self.lines.get_mut(quotas).expect("a line is there while it has groups");
+        line.groups -= 1;
+        if line.groups > 0 {
+            return;
+        }
+        self.lines.remove(quotas);
+        for quota in quotas {
+            if let Some(lines) = self.lines_of.get_mut(quota) {
+                lines.remove(quotas);
+                if lines.is_empty() {
+                    self.lines_of.remove(quota);
+                }
+            }
         }
     }
 
@@ -117,7 +186,7 @@ impl Queue {
             Some(id) => *id,
             None => {
                 let members = BTreeSet::new();
-                let group = Group { key: key.clone(), members, share, resting: false, reason: None };
+                let group = Group { key: key.clone(), members, state: State::Awake, reason: None };
                 let id = match self.vacant.pop() {
                     Some(id) => {
                         self.groups[id.0 as usize] = Some(group);
@@ -128,6 +197,7 @@ impl Queue {
                         GroupId(self.groups.len() as u32 - 1)
                     }
                 };
+                self.join_line(&key.quotas, share);
                 for quota in &key.quotas {
                     self.by_quota.entry(*quota).or_default().insert(id);
                 }
@@ -138,7 +208,7 @@ impl Queue {
         self.unlist(id);
         let group = self.group_mut(id);
         group.members.insert((created, name.clone(), pod));
-        if group.resting {
+        if group.state != State::Awake {
             self.untold.insert(id);
         }
         self.list(id);
@@ -151,6 +221,7 @@ impl Queue {
         members.remove(&(created, name.clone(), pod));
         if members.is_empty() {
             let gone = self.groups[group.0 as usize].take().expect("it was just there");
+            self.leave_line(&gone.key.quotas);
             for quota in &gone.key.quotas {
                 if let Some(groups) = self.by_quota.get_mut(quota) {
                     groups.remove(&group);
@@ -169,28 +240,42 @@ impl Queue {
 
     /// Takes in that a quota is served better or worse than before.
     pub fn quota_changed(&mut self, quota: QuotaId, share: impl Fn(&[QuotaId]) -> Share) {
-        for id in self.by_quota.get(&quota).cloned().unwrap_or_default() {
-            let new = share(&self.group(id).key.quotas);
-            if self.group(id).share != new {
-                self.unlist(id);
-                self.group_mut(id).share = new;
-                self.list(id);
+        let Queue { lines, heads, lines_of, .. } = self;
+        for quotas in lines_of.get(&quota).into_iter().flatten() {
+            let line = lines.get_mut(quotas).expect("a line is there while it has groups");
+            let new = share(quotas);
+            if line.share == new {
+                continue;
             }
+            if let Some(first) = line.awake.first() {
+                heads.remove(&(line.share, first.clone()));
+                heads.insert((new, first.clone()));
+            }
+            line.share = new;
         }
     }
 
     /// The pod whose turn it is.
     pub fn first(&self) -> Option<(GroupId, PodId)> {
-        let turn = self.awake.first()?;
+        let (_, turn) = self.heads.first()?;
         let (_, _, pod) = self.group(turn.group).members.first()?;
         Some((turn.group, *pod))
     }
 
     /// The group's pods cannot run now, and why.
     pub fn rest(&mut self, id: GroupId, reason: Arc<Reason>) {
+        self.lay_down(id, reason, State::Rests);
+    }
+
+    /// Pods leave for the group's pod, and until they are gone it waits.
+    pub fn await_victims(&mut self, id: GroupId, reason: Arc<Reason>) {
+        self.lay_down(id, reason, State::AwaitsVictims);
+    }
+
+    fn lay_down(&mut self, id: GroupId, reason: Arc<Reason>, state: State) {
         self.unlist(id);
         let group = self.group_mut(id);
-        group.resting = true;
+        group.state = state;
         group.reason = Some(reason);
         self.untold.insert(id);
         self.list(id);
@@ -198,9 +283,9 @@ impl Queue {
 
     /// Something changed that may matter to the group.
     pub fn wake(&mut self, id: GroupId) {
-        if self.groups.get(id.0 as usize).is_some_and(|group| group.as_ref().is_some_and(|g| g.resting)) {
+        if self.groups.get(id.0 as usize).is_some_and(|group| group.as_ref().is_some_and(|g| g.state != State::Awake)) {
             self.unlist(id);
-            self.group_mut(id).resting = false;
+            self.group_mut(id).state = State::Awake;
             self.list(id);
         }
     }
@@ -208,31 +293,43 @@ impl Queue {
     /// Something changed that may matter to the pods of a quota. Returns whether one of them rested.
     pub fn wake_quota(&mut self, quota: QuotaId) -> bool {
         let groups = self.by_quota.get(&quota).cloned().unwrap_or_default();
-        let resting: Vec<GroupId> = groups.into_iter().filter(|id| self.group(*id).resting).collect();
+        let resting: Vec<GroupId> = groups.into_iter().filter(|id| self.group(*id).state != State::Awake).collect();
         resting.iter().for_each(|id| self.wake(*id));
         !resting.is_empty()
     }
 
     /// Something changed that may matter to all.
     pub fn wake_all(&mut self) {
-        for turn in std::mem::take(&mut self.resting) {
-            self.group_mut(turn.group).resting = false;
-            self.awake.insert(turn);
+        for id in std::mem::take(&mut self.awaiting) {
+            self.group_mut(id).state = State::Awake;
+            self.list(id);
+        }
+        self.wake_all_but_awaiting();
+    }
+
+    /// Something changed that may matter to all but those for whom pods leave.
+    pub fn wake_all_but_awaiting(&mut self) {
+        for id in std::mem::take(&mut self.resting) {
+            self.group_mut(id).state = State::Awake;
+            self.list(id);
         }
     }
 
     /// Pods that rest and may not have been told why, with the reason; by group in order of first pods.
     pub fn take_untold(&mut self) -> Vec<(PodId, Arc<Reason>)> {
-        let mut groups: Vec<(Turn, GroupId)> = Vec::new();
+        let mut groups: Vec<(Share, Turn, GroupId)> = Vec::new();
         for id in std::mem::take(&mut self.untold) {
             let group = self.group(id);
             match group.turn(id) {
-                Some(turn) if group.resting => groups.push((turn, id)),
+                Some(turn) if group.state != State::Awake => {
+                    let line = self.lines.get(&group.key.quotas).expect("a line is there while it has groups");
+                    groups.push((line.share, turn, id));
+                }
                 _ => {}
             }
         }
         groups.sort();
-        let told = groups.iter().flat_map(|(_, id)| {
+        let told = groups.iter().flat_map(|(_, _, id)| {
             let group = self.group(*id);
             let reason = group.reason.as_ref().expect("a group rests with a reason");
             group.members.iter().map(|(_, _, pod)| (*pod, reason.clone()))

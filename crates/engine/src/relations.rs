@@ -121,8 +121,8 @@ impl Counter {
 
     /// The least count of a domain with an eligible node, taken as 0 where there are fewer domains than wanted.
     pub fn least(&self, min_domains: Option<u32>) -> i64 {
-        let domains: u32 = self.spectrum.values().sum();
-        if min_domains.is_some_and(|wanted| domains < wanted) {
+        let domains = || self.spectrum.values().sum::<u32>();
+        if min_domains.is_some_and(|wanted| domains() < wanted) {
             return 0;
         }
         self.spectrum.first_key_value().map_or(0, |(count, _)| *count)

@@ -30,6 +30,8 @@ enum Turn {
     /// Its claim is dropped; it is an ordinary candidate again.
     Dropped,
     Rests(Reason),
+    /// Pods leave for it.
+    AwaitsVictims(Reason),
 }
 
 impl Engine {
@@ -59,6 +61,7 @@ impl Engine {
             match self.take_turn(pod, &mut decisions) {
                 Turn::Placed | Turn::Claimed | Turn::Dropped => {}
                 Turn::Rests(reason) => self.rest(group, pod, reason),
+                Turn::AwaitsVictims(reason) => self.queue.await_victims(group, Arc::new(reason)),
             }
         }
         self.mark(&mut decisions);
@@ -125,7 +128,7 @@ impl Engine {
         let claim = self.world.pods.get(id).claim;
         self.count_claim(id, false);
         let turn = self.take_turn_unclaimed(id, claim, decisions);
-        if matches!(turn, Turn::Rests(_)) {
+        if matches!(turn, Turn::Rests(_) | Turn::AwaitsVictims(_)) {
             self.count_claim(id, true);
         }
         turn
@@ -150,14 +153,16 @@ impl Engine {
         let pod = self.world.pods.get(id).clone();
         let obstacle = Obstacle { refusals, closed };
         if let Some(claim) = claim {
-            let mut victims = self.victims_still_leaving(&pod);
-            if victims.is_empty() && self.world.takes_once_left(id, claim.node) {
-                self.counts_on_leaving = true;
-                victims = self.leaving_near(claim.node);
-            }
+            let victims = self.victims_still_leaving(&pod);
             if !victims.is_empty() {
                 self.wait_for_company(&pod, &question);
-                return Turn::Rests(explain::awaiting(&victims, &self.world.nodes.get(claim.node).name));
+                return Turn::AwaitsVictims(explain::awaiting(&victims, &self.world.nodes.get(claim.node).name));
+            }
+            if self.world.takes_once_left(id, claim.node) {
+                self.counts_on_leaving = true;
+                let others = self.leaving_near(claim.node);
+                self.wait_for_company(&pod, &question);
+                return Turn::Rests(explain::awaiting(&others, &self.world.nodes.get(claim.node).name));
             }
             if claim.kind == ClaimKind::Preemption || !self.is_worth_keeping(&question, claim.node) {
                 // What was claimed counts no more; put it back for the moment it takes to drop it in order.
@@ -336,8 +341,10 @@ impl Engine {
             self.note_leaving_for(victim, true);
             self.world.budgets.unseen.push(victim);
         }
-        // What leaves now may be all that kept another pod from claiming.
-        self.stir();
+        // What leaves now may be all that kept another pod from claiming. Those for whom pods leave already have a
+        // claim, and another's only takes room from them.
+        self.changes += 1;
+        self.queue.wake_all_but_awaiting();
         self.enqueue(id);
         self.wake(effects);
     }

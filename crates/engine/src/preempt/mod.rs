@@ -6,7 +6,7 @@ pub(crate) mod missing;
 pub(crate) mod right;
 
 use crate::fact::Created;
-use crate::filter::Filter;
+use crate::filter::{Filter, resources_fit};
 use crate::nodes::NodeId;
 use crate::place::Question;
 use crate::pods::{Place, PodId, Resident};
@@ -165,7 +165,14 @@ impl World {
     /// claimant's
     /// quotas admit it only nodes that somebody leaves can be such, since no node took it as things are.
     fn has_room_once_left(&self, question: &Question, admitted: bool) -> bool {
-        let open = |node: NodeId| self.could_serve(question, node) && self.missing_once_left(question, node).is_empty();
+        let demand = &self.shapes.get(question.shape).demand;
+        let open = |node: NodeId| {
+            let opens = |resident: &Resident| resident.leaving;
+            // Where something is short and nobody leaves, it stays short.
+            (!resources_fit::closes(&self.nodes, node, demand) || self.pods.on_node(node).iter().any(opens))
+                && self.could_serve(question, node)
+                && self.missing_once_left(question, node).is_empty()
+        };
         if admitted {
             self.pods.leaving().filter_map(|pod| self.pods.get(pod).node()).any(open)
         } else {
@@ -212,6 +219,10 @@ impl World {
                     }
                     continue;
                 }
+                let older = *priority == least.priority && created.0 < least.created[0];
+                if older && !self.could_do_with_fewer(question, *node, least.count) {
+                    continue;
+                }
             }
             let missing = self.missing_once_left(question, *node);
             if missing.is_empty() {
@@ -236,6 +247,21 @@ impl World {
         self.nodes.is_present(node)
             && self.statics.get(question.rule).closed_by(node).is_none()
             && self.would_do_empty(question, node)
+    }
+
+    /// Whether fewer than so many victims could do on the node, by the largest pod there alone.
+    fn could_do_with_fewer(&self, question: &Question, node: NodeId, count: usize) -> bool {
+        let residents = self.pods.on_node(node);
+        if residents.iter().any(|resident| resident.leaving) {
+            return true;
+        }
+        let demand = &self.shapes.get(question.shape).demand;
+        demand.amounts.iter().all(|(resource, amount)| {
+            let missing = i128::from(*amount) - i128::from(self.nodes.free(*resource, node));
+            let gift = |resident: &Resident| self.shapes.get(resident.shape).demand.get(*resource);
+            let largest = i128::from(residents.iter().map(gift).max().unwrap_or(0));
+            missing <= 0 || largest * (count as i128 - 1) >= missing
+        })
     }
 
     /// Whether victims on the node could be cheaper than a set that is known, by a look at who is there and how large

@@ -1,5 +1,7 @@
 //! Who may evict whom, by what each claimant and victim is owed.
 
+use std::cell::RefCell;
+
 use crate::decision::Rule;
 use crate::fact::Amount;
 use crate::lookup::LookupMap;
@@ -34,10 +36,13 @@ pub(crate) struct Rights {
     pub priority: i32,
     charge: Vec<(ResourceId, Amount)>,
     own: Vec<(QuotaId, Standing)>,
-    /// For quotas with pods: where their seniority passes min, among pods that are not leaving.
-    first_over: LookupMap<QuotaId, Option<Seniority>>,
+    /// For quotas that were asked about: where their seniority passes min, among pods that are not leaving. Worked out
+    /// when it is first needed, since a search looks at pods of few quotas.
+    first_over: RefCell<LookupMap<QuotaId, Option<Seniority>>>,
     /// The quotas of others that hold more than their due.
     pub drawable: Vec<QuotaId>,
+    /// The same by number, for a search that asks of every pod.
+    is_drawable: Vec<bool>,
 }
 
 impl Rights {
@@ -54,7 +59,7 @@ impl Rights {
                 QuotaOf::None => lower && self.own.is_empty(),
                 QuotaOf::One(quota) => match self.own.iter().find(|(own, _)| *own == quota) {
                     Some((_, standing)) => lower && *standing != Standing::WithinMin,
-                    None => self.drawable.binary_search(&quota).is_ok(),
+                    None => self.is_drawable.get(quota.0 as usize).is_some_and(|drawable| *drawable),
                 },
                 QuotaOf::Several => !self.own.is_empty(),
             }
@@ -68,25 +73,40 @@ impl World {
         let charge = self.shapes.get(pod.shape).charge.clone();
         let own: Vec<(QuotaId, Standing)> =
             pod.quotas.iter().map(|quota| (*quota, self.quotas.standing(*quota, &charge))).collect();
-        let (first_over, drawable) = (LookupMap::default(), Vec::new());
-        let mut rights = Rights { claimant, priority: pod.priority, charge, own, first_over, drawable };
+        let mut rights = Rights {
+            claimant,
+            priority: pod.priority,
+            charge,
+            own,
+            first_over: RefCell::default(),
+            drawable: Vec::new(),
+            is_drawable: Vec::new(),
+        };
         if !rights.own.is_empty() {
             for (id, quota) in self.quotas.iter() {
-                let concerned = !quota.pods.is_empty() && self.is_over(&rights, id, Bound::Min, &|_| 0);
                 let claims = |(own, standing): &(QuotaId, Standing)| {
                     *standing != Standing::Beyond && self.quotas.get(*own).policy.pool == quota.policy.pool
                 };
-                if concerned && rights.own.iter().any(claims) && rights.own.iter().all(|(own, _)| *own != id) {
+                if rights.own.iter().any(claims)
+                    && rights.own.iter().all(|(own, _)| *own != id)
+                    && self.is_concerned(&rights, id)
+                {
                     rights.drawable.push(id);
-                }
-                if concerned || rights.own.iter().any(|(own, _)| *own == id) {
-                    let first = self.quotas.first_over(id, &self.pods, &self.shapes, |pod| !pod.is_leaving());
-                    rights.first_over.insert(id, first.cloned());
                 }
             }
             rights.drawable.sort_unstable();
+            let limit = rights.drawable.last().map_or(0, |last| last.0 as usize + 1);
+            rights.is_drawable = vec![false; limit];
+            for quota in &rights.drawable {
+                rights.is_drawable[quota.0 as usize] = true;
+            }
         }
         rights
+    }
+
+    /// Whether a quota has pods, and holds more than its min of something the claimant asks for.
+    fn is_concerned(&self, rights: &Rights, id: QuotaId) -> bool {
+        !self.quotas.get(id).pods.is_empty() && self.is_over(rights, id, Bound::Min, &|_| 0)
     }
 
     /// Whether a quota holds more than its due of something the claimant asks for, after `taken` of it are gone.
@@ -115,13 +135,16 @@ impl World {
 
     /// Whether a pod is within its quota's min by seniority.
     pub fn is_within(&self, rights: &Rights, victim: PodId, quota: QuotaId) -> bool {
-        match rights.first_over.get(&quota) {
-            None | Some(None) => true,
-            Some(Some(first)) => {
-                let pod = self.pods.get(victim);
-                seniority(victim, pod, &self.shapes.get(pod.shape).charge, &self.names) < *first
-            }
-        }
+        let mut known = rights.first_over.borrow_mut();
+        let first = known.or_insert_with(quota, || {
+            let asked = rights.own.iter().any(|(own, _)| *own == quota) || self.is_concerned(rights, quota);
+            let first = || self.quotas.first_over(quota, &self.pods, &self.shapes, |pod| !pod.is_leaving());
+            asked.then(first).flatten().cloned()
+        });
+        first.as_ref().is_none_or(|first| {
+            let pod = self.pods.get(victim);
+            seniority(victim, pod, &self.shapes.get(pod.shape).charge, &self.names) < *first
+        })
     }
 
     /// The right of the claimant to evict a pod, if it has one.

@@ -229,7 +229,6 @@ impl Quotas {
         pool.count(&quota.policy, &quota.ledger, false);
         change(&mut quota.ledger);
         pool.count(&quota.policy, &quota.ledger, true);
-        self.changed.insert(id);
         self.unmarked.insert(id);
     }
 
@@ -243,6 +242,7 @@ impl Quotas {
             } else {
                 pods.remove(&seniority)
             };
+            self.changed.insert(*quota);
             self.change(*quota, |ledger| {
                 ledger.used.charge(charge, add);
                 if pod.running {
