@@ -264,7 +264,7 @@ fn check_labels(cluster: &Cluster, at: &str) -> usize {
 
 /// Runs many histories and looks at the cluster after each step.
 fn histories(mut look: impl FnMut(&Cluster, &Happened, &str)) {
-    for seed in 1..=64u64 {
+    for seed in 1..=80u64 {
         let mut dice = Dice(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1);
         let mut cluster = Cluster::new(Setup::default());
         for round in 0..60 {

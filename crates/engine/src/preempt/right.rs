@@ -154,6 +154,10 @@ impl World {
         if rights.own.is_empty() {
             return (pod.quotas.is_empty() && lower).then_some(Right { rule: Rule::Priority, from: None });
         }
+        // Under a quota that both answer to, only the less important make room, whatever another pool says.
+        if !lower && rights.own.iter().any(|(own, _)| pod.quotas.contains(own)) {
+            return None;
+        }
         let right = rights.own.iter().find_map(|(own, standing)| {
             if pod.quotas.contains(own) {
                 let right = Right { rule: Rule::OwnQuota, from: None };

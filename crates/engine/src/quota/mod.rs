@@ -165,9 +165,11 @@ impl Quotas {
         let old = std::mem::replace(&mut self.get_mut(id).policy, Elastic::empty(pool, fair));
         let old_namespaces = old.namespaces.clone();
         let ledger = self.get(id).ledger.clone();
+        let governed: Vec<ResourceId> = self.pools[pool.0 as usize].governed().collect();
         self.pools[pool.0 as usize].count(&old, &ledger, false);
         self.pools[pool.0 as usize].count(&policy, &ledger, true);
         self.get_mut(id).policy = policy;
+        self.mark_pool_anew(pool, &governed);
         self.changed.insert(id);
         self.unmarked.insert(id);
         self.rename_namespaces(id, &old_namespaces, &namespaces)
@@ -178,11 +180,23 @@ impl Quotas {
         let quota = self.list[id.0 as usize].take().expect("a quota is forgotten once");
         debug_assert!(quota.pods.is_empty(), "pods answer to other quotas before theirs is forgotten");
         let pool = quota.policy.pool;
+        let governed: Vec<ResourceId> = self.pools[pool.0 as usize].governed().collect();
         self.pools[pool.0 as usize].count(&quota.policy, &quota.ledger, false);
         self.ids.remove(&quota.key);
+        self.mark_pool_anew(pool, &governed);
         self.changed.remove(&id);
         self.unmarked.remove(&id);
         self.vacant.push(id);
+    }
+
+    /// Who is within quota depends on what the pool governs: where that changed, all its pods are looked at again.
+    fn mark_pool_anew(&mut self, pool: PoolId, governed_before: &[ResourceId]) {
+        if self.pools[pool.0 as usize].governed().eq(governed_before.iter().copied()) {
+            return;
+        }
+        let of_pool = self.ids.values().copied().filter(|id| self.get(*id).policy.pool == pool);
+        let of_pool: Vec<QuotaId> = of_pool.collect();
+        self.unmarked.extend(of_pool);
     }
 
     /// Takes all namespaces off a quota. Returns them.
