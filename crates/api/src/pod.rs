@@ -4,6 +4,7 @@ pub(crate) mod affinity;
 pub(crate) mod requests;
 mod volumes;
 
+use quotient_engine::Capacity;
 use quotient_engine::fact::{
     Amounts, Created, HostPort, Labels, Name, Phase, PodFact, PodKey, PodSpec, RequestProblem,
 };
@@ -60,6 +61,7 @@ pub(crate) fn pod(
         priority: spec.field("priority").int().unwrap_or(0),
         never_preempts: spec.field("preemptionPolicy").str() == Some("Never"),
         nominated: status.field("nominatedNodeName").non_empty_str().map(|name| interner.name(name)),
+        marks: marks(&labels),
         victim_of: victim_of(&status),
         leaving_since: timestamp(&metadata.field("deletionTimestamp")),
         ours: ours(scheduler),
@@ -127,6 +129,16 @@ fn placement(spec: &Cursor<'_, '_>, name: &str, own: &affinity::Own<'_>, interne
 pub(crate) fn read_placement(spec: &Cursor<'_, '_>) {
     let own = affinity::Own { namespace: &Name::default(), labels: &Labels::default() };
     placement(spec, "", &own, &mut Interner::default());
+}
+
+/// The marks that the pod bears, as in-quota or over-quota, by API group.
+fn marks(labels: &Labels) -> Vec<(Name, Capacity)> {
+    let mark = |group: &&str| {
+        let value = labels.get(&format!("{group}/capacity"))?;
+        let capacity = [Capacity::InQuota, Capacity::OverQuota].into_iter().find(|c| c.name() == &**value)?;
+        Some((Name::from(*group), capacity))
+    };
+    ["n8s.nebuly.ai", "nos.nebuly.com"].iter().filter_map(mark).collect()
 }
 
 /// A pod without a phase has just been created; one that says where it is counts as running there.

@@ -7,6 +7,8 @@
 
 use std::sync::Arc;
 
+use crate::decision::Capacity;
+
 /// A name, a label key, a label value: text that is compared and shown, and never parsed here.
 pub type Name = Arc<str>;
 
@@ -369,6 +371,8 @@ pub struct PodFact {
     /// The claimant for which this pod was chosen as a victim, as its `DisruptionTarget` condition
     /// says. Lets a scheduler that starts anew know whose room this will be.
     pub victim_of: Option<PodKey>,
+    /// How it is marked as within its quotas or over them, by API group, in order.
+    pub marks: Vec<(Name, Capacity)>,
     /// Since when it is on its way out (its deletion was asked for).
     pub leaving_since: Option<Created>,
     /// Names of the scheduling gates that are set.

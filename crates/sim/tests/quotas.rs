@@ -287,7 +287,6 @@ fn quotas_use_what_a_recount_gives() {
 }
 
 #[test]
-#[ignore = "a label is not mended where the pool governs another resource, a user took it off, or it was set before a restart"]
 fn labels_are_what_a_recount_gives() {
     let mut compared = 0;
     histories(|cluster, _, at| compared += check_labels(cluster, at));

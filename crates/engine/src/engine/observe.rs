@@ -182,12 +182,15 @@ impl Engine {
             nominated,
             quotas,
             running: fact.phase == Phase::Running,
-            marks: Vec::new(),
+            marks: fact.marks,
             first_seen: now,
             group: None,
             reason: None,
         });
         self.note_leaving_for(id, true);
+        if !self.world.pods.get(id).marks.is_empty() {
+            self.remark.insert(id); // Nobody may have taken the mark off when its quota went.
+        }
         match node {
             Some(name) => {
                 self.place(id, &name);
@@ -222,6 +225,11 @@ impl Engine {
             || pod.problem != fact.problem;
         let leaving_changed = pod.leaving_since != fact.leaving_since || pod.victim_of != fact.victim_of;
         let nomination_changed = pod.nominated != fact.nominated;
+        if pod.marks != fact.marks {
+            self.world.pods.get_mut(id).marks = fact.marks.clone();
+            self.remark.insert(id);
+        }
+        let pod = self.world.pods.get(id);
         let running = fact.phase == Phase::Running;
         if pod.running != running {
             self.world.change_running(id, running);
