@@ -301,6 +301,7 @@ fn pod() -> impl Strategy<Value = PodFact> {
             gates: if node.is_some() { Vec::new() } else { gates },
             problem: problem.filter(|_| node.is_none()),
             node,
+            marks: Vec::new(),
             victim_of: None,
             leaving_since: None,
             ours,
