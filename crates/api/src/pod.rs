@@ -124,6 +124,7 @@ fn placement(spec: &Cursor<'_, '_>, name: &str, own: &affinity::Own<'_>, interne
         derived: Amounts::default(),
         capped: None,
         cards: Vec::new(),
+        any_card: false,
     }
 }
 

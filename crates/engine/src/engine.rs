@@ -1,6 +1,8 @@
 //! The engine: what it is told, what it decides.
 
 mod cycle;
+mod enqueue;
+mod gang_turn;
 mod observe;
 mod overuse;
 mod patience;
@@ -11,6 +13,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use crate::claims::Claim;
 use crate::fact::{Amount, Name, PodKey, QuotaKey, Tick};
+use crate::gangs::GangId;
 use crate::lookup::LookupMap;
 use crate::pods::{Place, PodId};
 use crate::queue::{Queue, group_key};
@@ -183,6 +186,10 @@ pub struct Engine {
     overused_since: BTreeMap<QuotaId, Tick>,
     /// Quotas of trees of which that may have changed.
     recheck_overuse: BTreeSet<QuotaId>,
+    /// Something changed that may let a group into its queue.
+    admission_due: bool,
+    /// For gangs what `hopeless` is for pods.
+    hopeless_gangs: BTreeMap<GangId, u64>,
 }
 
 impl Engine {
@@ -190,6 +197,7 @@ impl Engine {
         let mut world = World::default();
         world.cap_weights = CapWeights::new(&settings.caps, &mut world.names);
         world.quotas.trees.scale_min = settings.tree.scale_min;
+        world.card_weight = settings.cards.node_order_weight.clamp(0, 1_000_000);
         world.quotas.queues.unlimited_cpu_memory = settings.cards.unlimited_cpu_memory;
         Engine { settings, world, ..Engine::default() }
     }
@@ -202,6 +210,7 @@ impl Engine {
     /// Something changed that may let pods run that could not before.
     pub(super) fn stir(&mut self) {
         self.changes += 1;
+        self.admission_due = true;
         self.queue.wake_all();
     }
 

@@ -16,7 +16,7 @@ use crate::resources::{Demand, ResourceId};
 use crate::score::FULL;
 use crate::world::World;
 
-fn plain(code: Code, message: String, remedies: Vec<String>) -> Reason {
+pub(crate) fn plain(code: Code, message: String, remedies: Vec<String>) -> Reason {
     Reason { code, message, quota: None, numbers: None, closed: Vec::new(), remedies, details: Vec::new() }
 }
 
@@ -297,7 +297,9 @@ impl World {
         }
         let filters = counts.iter().map(|(filter, _)| *filter).filter(|f| !(cap_decides && *f == Filter::NodeCap));
         remedies.extend(filters.filter_map(remedy).map(str::to_owned));
-        let mut reason = plain(Code::NoFittingNode, message, remedies);
+        let names_cards = !self.shapes.get(question.shape).spec().cards.is_empty();
+        let code = if names_cards { Code::CardUnavailable } else { Code::NoFittingNode };
+        let mut reason = plain(code, message, remedies);
         reason.numbers = numbers;
         reason.closed = counts;
         if cap_decides { self.cap_exceeded(&capped, demand, reason) } else { reason }
@@ -378,6 +380,7 @@ fn remedy(filter: Filter) -> Option<&'static str> {
         Filter::NodeUnschedulable => Some("uncordon a node"),
         Filter::TaintToleration => Some("tolerate the taint, or remove it from a node"),
         Filter::NodeAffinity => Some("loosen the pod's node selector or affinity, or label a node to match"),
+        Filter::Cards => Some("accept another kind of card, or add nodes with the one that is wanted"),
         Filter::NodePorts => Some("use another host port, or none"),
         Filter::NodeResourcesFit => None,
         Filter::NodeCap => Some("raise the cap on pods without GPUs, or add a node without GPUs"),

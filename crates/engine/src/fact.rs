@@ -334,6 +334,8 @@ pub struct PodSpec {
     pub capped: Option<CapStrategy>,
     /// The kinds of card that will do, the preferred first. Empty: any.
     pub cards: Vec<Name>,
+    /// None of `cards` is preferred, and a node whose cards have no name will do too.
+    pub any_card: bool,
 }
 
 /// How a pod without GPUs is placed among GPU nodes.

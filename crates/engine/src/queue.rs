@@ -12,6 +12,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use crate::fact::{Created, Name};
+use crate::gangs::GangId;
 use crate::lookup::LookupMap;
 use crate::pods::{Pod, PodId};
 use crate::quota::QuotaId;
@@ -32,6 +33,8 @@ pub(crate) struct GroupKey {
     pub priority: i32,
     pub never_preempts: bool,
     pub quotas: Vec<QuotaId>,
+    /// Pods of a gang are alike to no others: they wait for each other.
+    pub gang: Option<GangId>,
     /// A pod that holds a claim is a group of its own.
     pub claimant: Option<PodId>,
 }
@@ -357,6 +360,7 @@ pub(crate) fn group_key(id: PodId, pod: &Pod, seen_keys: &[Name]) -> GroupKey {
         priority: pod.priority,
         never_preempts: pod.never_preempts,
         quotas: pod.quotas.clone(),
+        gang: pod.gang,
         claimant: pod.claim.is_some().then_some(id),
     }
 }

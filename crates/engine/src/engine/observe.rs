@@ -36,7 +36,11 @@ impl Engine {
                 self.set_queue_of_namespace(namespace, queue);
                 true
             }
-            Fact::Group(_) | Fact::GroupGone { .. } => false,
+            Fact::Group(fact) => {
+                self.observe_group(fact);
+                true
+            }
+            Fact::GroupGone { namespace, name } => self.group_gone(&namespace, &name),
             Fact::Node(fact) => {
                 let node = self.world.nodes.number(&fact.name);
                 self.world.change_node(node, &mut effects, |nodes, names| nodes.observe(fact, names));
@@ -183,12 +187,15 @@ impl Engine {
             protected: fact.protected,
             cards: Vec::new(),
             counted: false,
+            look: None,
+            gang: None,
             running: fact.phase == Phase::Running,
             marks: fact.marks,
             first_seen: now,
             group: None,
             reason: None,
         });
+        self.world.join_gang(id);
         let ruling = self.world.ruling(id);
         self.world.set_ruling(id, ruling);
         self.note_leaving_for(id, true);
@@ -269,6 +276,7 @@ impl Engine {
                 pod.non_preemptible = fact.non_preemptible;
                 pod.protected = fact.protected;
                 engine.world.pods.set_tree_quota(id, fact.tree_quota.clone());
+                engine.world.join_gang(id);
                 let ruling = engine.world.ruling(id);
                 engine.world.set_ruling(id, ruling);
             });
@@ -375,9 +383,7 @@ impl Engine {
     }
 
     fn release_shape(&mut self, shape: ShapeId) {
-        if self.world.shapes.release(shape, &mut self.world.relations) {
-            // Its number may be given to another shape; what was found of it must not be taken for the other's.
-            self.world.kept.forget(shape);
+        if self.world.release_shape(shape) {
             self.changes += 1;
         }
     }
@@ -451,6 +457,7 @@ impl Engine {
                 self.stir();
             }
         }
+        self.world.leave_gang(id);
         let pod = self.world.pods.remove(id);
         self.release_shape(pod.shape);
     }

@@ -1,7 +1,7 @@
 //! What can be asked of the engine.
 
 use crate::decision::Capacity;
-use crate::engine::{Engine, NodeReport, QuotaReport};
+use crate::engine::{Engine, GroupReport, NodeReport, QuotaReport};
 use crate::fact::{Name, PodKey, QuotaKey};
 use crate::nodes::NodeId;
 use crate::reason::Reason;
@@ -18,6 +18,12 @@ impl Engine {
     pub fn quotas(&self) -> Vec<QuotaReport> {
         let quotas = &self.world.quotas;
         quotas.iter().map(|(id, _)| quotas.report(id, &self.world.names)).collect()
+    }
+
+    /// All groups whose objects were seen, by namespace and name.
+    pub fn groups(&self) -> Vec<GroupReport> {
+        let seen = self.world.gangs.iter().filter(|(_, gang)| gang.fact.is_some());
+        seen.map(|(_, gang)| self.group_report(gang)).collect()
     }
 
     /// The quotas that a pod answers to, by key.
@@ -58,7 +64,14 @@ impl Engine {
                 .map(|(r, _)| (world.names.name(*r).clone(), world.nodes.get(node).cap.held(*r)))
                 .filter(|(_, amount)| *amount != 0)
                 .collect(),
-            cards: Vec::new(),
+            cards: {
+                let cards = world.nodes.get(node).cards.iter();
+                let named = cards.map(|(r, card)| (world.names.name(*card).clone(), world.nodes.allocatable(*r, node)));
+                let mut named: Vec<(Name, i128)> = named.map(|(name, amount)| (name, i128::from(amount))).collect();
+                named.retain(|(_, amount)| *amount > 0);
+                named.sort();
+                named
+            },
         };
         world.nodes.by_name().map(report).collect()
     }
