@@ -1,6 +1,7 @@
 //! Why a pod waits, in words and numbers.
 
 mod node_cap;
+mod verdicts;
 
 use crate::decision::Rule;
 use crate::fact::{Created, Name, PodKey, RequestProblem};
@@ -15,6 +16,8 @@ use crate::reason::{Code, Numbers, Reason};
 use crate::resources::{Demand, ResourceId};
 use crate::score::FULL;
 use crate::world::World;
+
+pub use verdicts::NodeVerdict;
 
 fn plain(code: Code, message: String, remedies: Vec<String>) -> Reason {
     Reason { code, message, quota: None, numbers: None, closed: Vec::new(), remedies, details: Vec::new() }

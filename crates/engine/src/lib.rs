@@ -39,6 +39,7 @@ mod world;
 
 pub use decision::{Budget, Capacity, ClaimBinding, Decision, Decisions, Rule};
 pub use engine::{CapSettings, Engine, NodeReport, QuotaReport, Settings};
+pub use explain::NodeVerdict;
 pub use fact::{Fact, Tick};
 pub use filter::Filter;
 pub use reason::{Code, Numbers, Reason};

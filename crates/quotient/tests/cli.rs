@@ -231,6 +231,7 @@ fn test_refuses_scenarios_that_cannot_be_read() {
         ("no-scenario", NODE.into()),
         ("unknown-key", scenario("    expct: {bound: {}}\n")),
         ("unknown-expectation", scenario("    expect: {bond: {}}\n")),
+        ("unknown-code", scenario("    expect: {pending: {a/p-2: NoFitingNode}}\n")),
         ("wrong-type", scenario("    wait: [3m]\n")),
         ("duplicate-key", scenario("    wait: 3m\n    wait: 4m\n")),
         ("quantity", scenario("    expect: {nodes: {n-0: {used: {cpu: 1.5GB}}}}\n")),

@@ -2,10 +2,10 @@
 
 use crate::decision::Capacity;
 use crate::engine::{Engine, NodeReport, QuotaReport};
-use crate::fact::{Name, PodKey, QuotaKey};
+use crate::fact::{Amount, Name, PodKey, QuotaKey};
 use crate::nodes::NodeId;
 use crate::reason::Reason;
-use crate::resources::ResourceId;
+use crate::resources::{PODS_ID, ResourceId};
 use std::sync::Arc;
 
 impl Engine {
@@ -28,6 +28,17 @@ impl Engine {
             pod.quotas.iter().map(|quota| self.world.quotas.get(*quota).key.clone()).collect();
         keys.sort();
         keys
+    }
+
+    /// What a pod asks for, by resource name; the place for one more pod, which all ask for, is left out.
+    pub fn requests(&self, pod: &PodKey) -> Vec<(Name, Amount)> {
+        let Some(id) = self.world.pods.find(pod) else { return Vec::new() };
+        let demand = &self.world.shapes.get(self.world.pods.get(id).shape).demand;
+        let asked = demand.amounts.iter().filter(|(resource, _)| *resource != PODS_ID);
+        let mut asked: Vec<_> =
+            asked.map(|(resource, amount)| (self.world.names.name(*resource).clone(), *amount)).collect();
+        asked.sort();
+        asked
     }
 
     /// Whether a running pod is within its quota, and the API group of the quota that says so.
