@@ -88,6 +88,8 @@ impl Quotas {
             entitlement: amounts(&|r| governed(r, self.entitlement(id, r))),
             runtime: Vec::new(),
             borrowed: amounts(&over),
+            // A fair share protects from others' fair shares, and not from those who are within their min.
+            reclaimable: amounts(&over),
             // What is borrowed in the pool comes from those who leave some of their min unused, in proportion to it.
             lent: amounts(&|r| {
                 let mine = governed(r, (policy.min(r) - quota.ledger.used.get(r)).max(0));
