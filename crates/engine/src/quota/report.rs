@@ -79,14 +79,11 @@ impl Quotas {
         QuotaReport {
             key: quota.key.clone(),
             policy: if policy.fair { "elastic-fair" } else { "elastic" },
-            parent: None,
-            tree: None,
             min: named(&policy.min),
             max: named(&policy.max),
             used: amounts(&|r| quota.ledger.used.get(r)),
             used_running: amounts(&|r| quota.ledger.running.get(r)),
             entitlement: amounts(&|r| governed(r, self.entitlement(id, r))),
-            runtime: Vec::new(),
             borrowed: amounts(&over),
             // A fair share protects from others' fair shares, and not from those who are within their min.
             reclaimable: amounts(&over),
@@ -96,6 +93,7 @@ impl Quotas {
                 let unused = pool.unused.get(r);
                 if unused == 0 { 0 } else { mul_div(mine, pool_over(r).min(unused), unused) }
             }),
+            ..QuotaReport::default()
         }
     }
 }
