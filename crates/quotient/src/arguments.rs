@@ -125,8 +125,8 @@ Examples:
   quotient explain --try job.yaml -f cluster.yaml            before submitting: would its pods run?
 
 The pod stands before -f. Exit code 0 means that there is an answer; with --try, 1 means that
-not all pods of the file would run. It is 2 where there is no such pod, or a file cannot be
-opened.")]
+not all that the file asks for would run. It is 2 where there is no such pod, a file cannot be
+opened, or what is to be tried cannot be read.")]
 pub struct ExplainArguments {
     /// The pod: NAMESPACE/NAME, or NAME where only one pod is called so. With --try it may be left out: all pods
     /// that the file brings are told of
@@ -188,8 +188,8 @@ Examples:
   quotient plan -f new-quotas.yaml --on cluster.yaml --wait 10m    also what time brings
   kubectl get nodes,pods,elasticquotas -A -o yaml | quotient plan -f new-quotas.yaml --on -
 
-Exit code 1 means that an object of the change is refused or cannot be used, 2 that a file
-cannot be opened or the change holds no object.")]
+Exit code 1 means that admission refuses an object of the change, 2 that a file cannot be
+opened, or that the change cannot be read.")]
 pub struct PlanArguments {
     /// The change: quotas, or any other objects
     #[arg(short = 'f', long = "filename", required = true, num_args = 1.., value_name = "FILE")]

@@ -198,17 +198,26 @@ pub fn tell(printer: &mut Printer, plan: &Plan) -> Result<()> {
     }
     if !waiting.is_empty() {
         heading(printer, "Pods that would wait anew, or for another reason", waiting.len())?;
-        printer.list(waiting, |printer, WaitChange { namespace, name, before, after, message }| {
-            let after = after.as_deref().map(|code| printer.paint(Tone::Bad, code)).unwrap_or_default();
-            let before = before.as_ref().map_or(String::new(), |before| format!("{before} → "));
-            let mut lines = vec![format!("{namespace}/{name}: {before}{after}")];
-            lines.extend(message.iter().map(|message| format!("    {message}")));
-            lines
-        })?;
+        tell_waiting(printer, waiting)?;
     }
     printer.line("")?;
     let noun = if *waiting_count == 1 { "pod" } else { "pods" };
     printer.line(format_args!("{} {noun} would wait in all", grouped(*waiting_count as u64)))
+}
+
+/// Who would wait, and why; the sentence once for all that it is said of.
+fn tell_waiting(printer: &mut Printer, waiting: &[WaitChange]) -> Result<()> {
+    let shown = printer.shown_of(waiting.len(), LINES_MAX);
+    for (i, WaitChange { namespace, name, before, after, message }) in waiting[..shown].iter().enumerate() {
+        let after = after.as_deref().map(|code| printer.paint(Tone::Bad, code)).unwrap_or_default();
+        let before = before.as_ref().map_or(String::new(), |before| format!("{before} → "));
+        printer.line(format_args!("  {namespace}/{name}: {before}{after}"))?;
+        let is_last_to_say_so = waiting[..shown].get(i + 1).is_none_or(|next| next.message != *message);
+        if let Some(message) = message.as_ref().filter(|_| is_last_to_say_so) {
+            printer.line(format_args!("      {}", printer.paint(Tone::Weak, message)))?;
+        }
+    }
+    printer.left_out(waiting.len(), shown)
 }
 
 fn heading(printer: &mut Printer, text: &str, count: usize) -> Result<()> {

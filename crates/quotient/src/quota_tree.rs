@@ -233,7 +233,8 @@ fn tell_caps(printer: &mut Printer, caps: &[NodeCap]) -> Result<()> {
     let passed = if over == 0 { String::new() } else { format!(", {} passed", grouped(over as u64)) };
     printer.line("")?;
     let title = printer.paint(Tone::Strong, "Caps on pods without GPUs");
-    printer.line(format_args!("{title}: on {} nodes{passed}", grouped(caps.len() as u64)))?;
+    let nodes = if caps.len() == 1 { "node" } else { "nodes" };
+    printer.line(format_args!("{title}: on {} {nodes}{passed}", grouped(caps.len() as u64)))?;
     let titles = [("NODE", Align::Left), ("RESOURCE", Align::Left), ("USED", Align::Right), ("CAP", Align::Right)];
     let mut table = Table::new(titles.into_iter().chain([("", Align::Left), ("", Align::Left)]));
     let shown = printer.shown_of(caps.len(), LINES_MAX);

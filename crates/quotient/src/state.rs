@@ -126,9 +126,9 @@ impl State {
         steps.flat_map(|step| step.evicted.iter().map(|evicted| (step.file.as_str(), evicted)))
     }
 
-    /// Why a pod waits, if it does.
+    /// Why a pod waits, if it does, as things stand now.
     pub fn reason(&self, namespace: &str, name: &str) -> Option<std::sync::Arc<Reason>> {
-        self.simulation.cluster().engine().reason(&pod_key(namespace, name))
+        self.simulation.cluster().engine().reason_now(&pod_key(namespace, name))
     }
 
     /// What each node says to a waiting pod, the nearest first.

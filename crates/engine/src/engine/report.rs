@@ -1,8 +1,8 @@
 //! What can be asked of the engine.
 
-use crate::decision::Capacity;
+use crate::decision::{Budget, Capacity};
 use crate::engine::{Engine, NodeReport, QuotaReport};
-use crate::fact::{Amount, Name, PodKey, QuotaKey};
+use crate::fact::{Amount, Name, PodKey, QuotaKey, Tick};
 use crate::nodes::NodeId;
 use crate::reason::Reason;
 use crate::resources::{PODS_ID, ResourceId};
@@ -12,6 +12,19 @@ impl Engine {
     /// Why the pod waits, if it does.
     pub fn reason(&self, pod: &PodKey) -> Option<Arc<Reason>> {
         self.world.pods.get(self.world.pods.find(pod)?).reason.clone()
+    }
+
+    /// Why the pod waits, if it does, as things stand now. [`Engine::reason`] is what was found when it was last looked
+    /// at, and nobody looks again while nothing changes in its favour.
+    pub fn reason_now(&self, pod: &PodKey) -> Option<Arc<Reason>> {
+        let known = self.reason(pod)?;
+        let mut copy = self.fork();
+        if let Some(group) = copy.world.pods.get(copy.world.pods.find(pod)?).group {
+            copy.queue.wake(group);
+            // Time decides nothing here but who has waited long enough to hold a node: at first, nobody has.
+            copy.decide(Tick(0), Budget::default());
+        }
+        Some(copy.reason(pod).unwrap_or(known))
     }
 
     /// All quotas, by key.

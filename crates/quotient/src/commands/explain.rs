@@ -28,7 +28,7 @@ pub fn run(arguments: ExplainArguments) -> Result<Exit> {
     if trial.is_empty() {
         return explain(&mut printer, &state, pod.as_deref().unwrap_or_default(), namespace.as_deref());
     }
-    let change = match manifests::objects(&mut printer, &trial) {
+    let change = match manifests::change(&mut printer, &trial) {
         Ok(change) => change,
         Err(exit) => return Ok(exit),
     };

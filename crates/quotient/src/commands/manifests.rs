@@ -36,6 +36,13 @@ pub fn objects(printer: &mut Printer, paths: &[PathBuf]) -> Result<Vec<Input>, E
     Err(printer.refuse(&problems))
 }
 
+/// Reads a change that is to be tried out. Half of a change proves nothing: all of it must be readable.
+pub fn change(printer: &mut Printer, paths: &[PathBuf]) -> Result<Vec<Input>, Exit> {
+    let inputs = objects(printer, paths)?;
+    let problems: Vec<&Problem> = inputs.iter().flat_map(|input| &input.read.problems).collect();
+    if problems.is_empty() { Ok(inputs) } else { Err(printer.refuse(&problems)) }
+}
+
 /// The files are there, and nothing is in them.
 pub fn no_object() -> Problem {
     Problem::new("the files hold no object: expected Kubernetes manifests")

@@ -5,7 +5,7 @@ use quotient_sim::report::{Evicted, PodPhase, Quantities, QuotaReport};
 
 use crate::explanation::{ClosedNode, Eviction, Explanation, NodesExplained, ReasonExplained, Shortage};
 use crate::printer::{Printer, Tone};
-use crate::standing::{in_order, quota_table};
+use crate::standing::{amount, in_order, quota_table};
 use crate::story::tell_evicted;
 use crate::table::{Align, Cell, Table};
 
@@ -179,9 +179,9 @@ fn tell_nodes(printer: &mut Printer, nodes: &NodesExplained) -> Result<()> {
         let title = printer.paint(Tone::Strong, "Caps on pods without GPUs that are in the way");
         printer.line(format_args!("{title}: on {} of {total} nodes, the nearest first", capped.len()))?;
         let beside = |node: &ClosedNode| match node {
-            ClosedNode { cap_alone: true, .. } => String::new(),
-            ClosedNode { filter: "NodeCap", .. } => "closed by other filters too".to_owned(),
-            ClosedNode { filter, .. } => format!("closed by {filter} too"),
+            ClosedNode { cap_alone: true, .. } => None,
+            ClosedNode { filter: "NodeCap", .. } => Some("closed by other filters too".to_owned()),
+            ClosedNode { filter, .. } => Some(format!("closed by {filter} too")),
         };
         tell_shortages(printer, "CAP", &capped, |node| &node.cap, beside)?;
     }
@@ -190,7 +190,7 @@ fn tell_nodes(printer: &mut Printer, nodes: &NodesExplained) -> Result<()> {
         printer.line("")?;
         let title = printer.paint(Tone::Strong, "Nodes without enough room");
         printer.line(format_args!("{title}: {} of {total}, the nearest first", short.len()))?;
-        tell_shortages(printer, "HAS", &short, |node| &node.short, |_| String::new())?;
+        tell_shortages(printer, "HAS", &short, |node| &node.short, |_| None)?;
     }
     let others: Vec<&ClosedNode> =
         closed.iter().filter(|node| !matches!(node.filter, "NodeResourcesFit" | "NodeCap")).collect();
@@ -207,18 +207,24 @@ fn tell_nodes(printer: &mut Printer, nodes: &NodesExplained) -> Result<()> {
 /// A row for each resource that a node is short of.
 fn tell_shortages<'a>(
     printer: &mut Printer,
-    limit: &str,
+    title: &str,
     nodes: &[&'a ClosedNode],
     short: impl Fn(&'a ClosedNode) -> &'a [Shortage],
-    beside: impl Fn(&ClosedNode) -> String,
+    beside: impl Fn(&ClosedNode) -> Option<String>,
 ) -> Result<()> {
-    let mut table = shortage_table("NODE", limit);
+    let mut table = shortage_table("NODE", title);
     let shown = printer.shown_of(nodes.len(), NODES_MAX);
     for node in nodes.iter().take(shown) {
         for (i, Shortage { resource, used, requested, limit, short_by }) in short(node).iter().enumerate() {
-            let (name, note) = if i == 0 { (node.node.clone(), beside(node)) } else { Default::default() };
+            let name = if i == 0 { node.node.clone() } else { String::new() };
+            let too_small = amount(resource, requested) > amount(resource, limit);
+            let too_small = too_small.then(|| match title {
+                "CAP" => "asks for more than the cap".to_owned(),
+                _ => "too small even if empty".to_owned(),
+            });
+            let notes = too_small.into_iter().chain(beside(node).filter(|_| i == 0)).collect::<Vec<_>>();
             let cells = [&name, resource, used, requested, limit, short_by].map(|text| Cell::from(text.as_str()));
-            table.row(cells.into_iter().chain([Cell::toned(Tone::Weak, note)]).collect());
+            table.row(cells.into_iter().chain([Cell::toned(Tone::Weak, notes.join(", "))]).collect());
         }
     }
     printer.table("  ", &table)?;
