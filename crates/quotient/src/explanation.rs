@@ -140,7 +140,7 @@ pub struct Eviction {
 impl Explanation {
     /// All there is to say about a pod that is in the cluster, or was and had to go.
     pub fn of(state: &State, namespace: &str, name: &str) -> Option<Explanation> {
-        let pod = state.pods().into_iter().find(|pod| pod.namespace == namespace && pod.name == name);
+        let pod = state.pods().iter().find(|pod| pod.namespace == namespace && pod.name == name).cloned();
         let eviction = |(file, evicted): (&str, &Evicted)| Eviction { file: file.to_owned(), evicted: evicted.clone() };
         let of_it = |(_, evicted): &(&str, &Evicted)| evicted.namespace == namespace && evicted.name == name;
         let for_it = |(_, evicted): &(&str, &Evicted)| {
@@ -169,7 +169,7 @@ impl Explanation {
             requests: state.requests(&namespace, &name),
             capacity,
             quotas,
-            reason: reason.map(|reason| ReasonExplained::from(&*reason)),
+            reason: reason.map(ReasonExplained::from),
             nodes: (!verdicts.is_empty()).then(|| NodesExplained::of(&verdicts)),
             evicted,
             victims,

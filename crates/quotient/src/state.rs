@@ -3,8 +3,9 @@
 //! Commands ask this type and nothing else, and what they print is made from plain values that they got here: where the
 //! state comes from is nobody else's business. Today it is a virtual cluster that files were applied to.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
+use std::sync::Arc;
 use std::time::Duration;
 
 use quotient_api::ObjectKey;
@@ -12,7 +13,7 @@ use quotient_engine::fact::{Name, PodKey};
 use quotient_engine::quantity::canonical;
 use quotient_engine::{NodeVerdict, Reason};
 use quotient_sim::report::{Evicted, NodeState, ObjectProblem, PodReport, Quantities, QuotaReport, RejectedObject};
-use quotient_sim::report::{Report, StepReport};
+use quotient_sim::report::{ReasonReport, StepReport};
 use quotient_sim::{Input, Setup, Simulation, Stuck};
 use serde_json::Value;
 
@@ -28,6 +29,10 @@ const NOTES_MAX: usize = 5;
 #[derive(Debug, Clone)]
 pub struct State {
     simulation: Simulation,
+    /// All pods, by namespace and name.
+    pods: Vec<PodReport>,
+    /// Why those that wait do so.
+    reasons: BTreeMap<PodKey, Arc<Reason>>,
 }
 
 /// What a pod says of itself.
@@ -41,6 +46,17 @@ pub struct PodObject {
 }
 
 impl State {
+    /// Everything is looked at anew: the engine says why a pod waits when it has looked at it, and what came later has
+    /// changed the numbers.
+    fn of(simulation: Simulation) -> State {
+        let reasons = simulation.cluster().engine().reasons_now();
+        let mut pods = simulation.cluster().pods();
+        for pod in pods.iter_mut().filter(|pod| pod.reason.is_some()) {
+            pod.reason = reasons.get(&pod_key(&pod.namespace, &pod.name)).map(|reason| ReasonReport::from(&**reason));
+        }
+        State { simulation, pods, reasons }
+    }
+
     /// The state that the arguments name. What had to be left out of it is told in notes.
     pub fn open(printer: &mut Printer, arguments: StateArguments) -> Result<State, Exit> {
         let StateArguments { files, setup } = arguments;
@@ -49,13 +65,13 @@ impl State {
 
     /// The state of a cluster to which these files were applied. What had to be left out of it is told in notes.
     pub fn open_files(printer: &mut Printer, files: &[PathBuf], setup: SetupArguments) -> Result<State, Exit> {
-        let state = Self::of_files(printer, files, setup)?;
+        let state = State::of(Self::simulate(printer, files, setup)?);
         state.note_left_out(printer);
         Ok(state)
     }
 
-    /// The state of a cluster to which these files were applied.
-    pub fn of_files(printer: &mut Printer, files: &[PathBuf], setup: SetupArguments) -> Result<State, Exit> {
+    /// A cluster to which these files were applied, with all that happened on the way.
+    pub fn simulate(printer: &mut Printer, files: &[PathBuf], setup: SetupArguments) -> Result<Simulation, Exit> {
         let SetupArguments { config, scheduler_name } = setup;
         let configuration = manifests::configuration(printer, config.as_deref())?;
         let inputs = manifests::objects(printer, files)?;
@@ -63,10 +79,7 @@ impl State {
         let settled = Simulation::of(setup, inputs, &mut |progress| {
             printer.progress(format_args!("{} of {}: {}", progress.done, progress.total, progress.step));
         });
-        match settled {
-            Ok(simulation) => Ok(State { simulation }),
-            Err(stuck) => Err(printer.bug(&stuck)),
-        }
+        settled.map_err(|stuck| printer.bug(&stuck))
     }
 
     /// What would become of it if these were applied, and time passed; and what would happen on the way.
@@ -80,7 +93,7 @@ impl State {
             simulation.wait(duration, String::new())?;
         }
         let happened = joined(&simulation.steps()[before..]);
-        Ok((State { simulation }, happened))
+        Ok((State::of(simulation), happened))
     }
 
     /// Objects that are missing change every answer: whoever reads it should know.
@@ -100,14 +113,9 @@ impl State {
         }
     }
 
-    /// Everything that happened and how all stands.
-    pub fn into_report(self) -> Report {
-        self.simulation.into_report()
-    }
-
     /// All pods, by namespace and name; those that were evicted and have nobody to make them anew too.
-    pub fn pods(&self) -> Vec<PodReport> {
-        self.simulation.cluster().pods()
+    pub fn pods(&self) -> &[PodReport] {
+        &self.pods
     }
 
     /// All quotas with their keys, by namespace and name.
@@ -127,8 +135,8 @@ impl State {
     }
 
     /// Why a pod waits, if it does, as things stand now.
-    pub fn reason(&self, namespace: &str, name: &str) -> Option<std::sync::Arc<Reason>> {
-        self.simulation.cluster().engine().reason_now(&pod_key(namespace, name))
+    pub fn reason(&self, namespace: &str, name: &str) -> Option<&Reason> {
+        self.reasons.get(&pod_key(namespace, name)).map(AsRef::as_ref)
     }
 
     /// What each node says to a waiting pod, the nearest first.

@@ -45,8 +45,8 @@ impl Trial {
         let StepReport { file, mut bound, evicted, rejected, problems } = happened;
         let of_file: BTreeSet<(&str, &str)> = pods.iter().map(|(namespace, name)| (&**namespace, &**name)).collect();
         let is_of_file = |namespace: &str, name: &str| of_file.contains(&(namespace, name));
-        let mut pods = after.pods();
-        pods.retain(|pod| is_of_file(&pod.namespace, &pod.name));
+        let pods = after.pods().iter().filter(|pod| is_of_file(&pod.namespace, &pod.name));
+        let pods: Vec<PodReport> = pods.cloned().collect();
         bound.retain(|bound| !is_of_file(&bound.namespace, &bound.name));
         let waiting = alike(&pods).into_iter().filter_map(|pods| {
             let (first, others) = pods.split_first()?;

@@ -1,5 +1,6 @@
 //! Random histories: a cluster always comes to rest, never holds more on a node than it has, and does the same for
-//! the same seed. What nodes say to a waiting pod agrees with why it waits. The engine's own invariants are checked at every step on the way.
+//! the same seed. What nodes say to a waiting pod agrees with why it waits. The engine's own invariants are checked at
+//! every step on the way.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -145,12 +146,13 @@ fn check_room(cluster: &Cluster, seed: u64) {
 fn check_verdicts(cluster: &Cluster, seed: u64) -> usize {
     let nodes: BTreeMap<String, NodeState> =
         cluster.nodes().into_iter().map(|node| (node.name.clone(), node)).collect();
+    let reasons = cluster.engine().reasons_now();
     let mut capped = 0;
     for pod in cluster.pods() {
         let place = format!("seed {seed}: {}/{}", pod.namespace, pod.name);
         let key = PodKey { namespace: pod.namespace.as_str().into(), name: pod.name.as_str().into() };
         let verdicts = cluster.engine().verdicts(&key);
-        let Some(reason) = cluster.engine().reason_now(&key).filter(|_| pod.phase == PodPhase::Pending) else {
+        let Some(reason) = reasons.get(&key).filter(|_| pod.phase == PodPhase::Pending) else {
             assert!(verdicts.is_empty(), "{place} does not wait: {verdicts:?}");
             continue;
         };

@@ -6,6 +6,7 @@ use crate::fact::{Amount, Name, PodKey, QuotaKey, Tick};
 use crate::nodes::NodeId;
 use crate::reason::Reason;
 use crate::resources::{PODS_ID, ResourceId};
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 impl Engine {
@@ -14,17 +15,15 @@ impl Engine {
         self.world.pods.get(self.world.pods.find(pod)?).reason.clone()
     }
 
-    /// Why the pod waits, if it does, as things stand now. [`Engine::reason`] is what was found when it was last looked
-    /// at, and nobody looks again while nothing changes in its favour.
-    pub fn reason_now(&self, pod: &PodKey) -> Option<Arc<Reason>> {
-        let known = self.reason(pod)?;
+    /// Why each pod that waits does so as things stand now. [`Engine::reason`] is what was found when a pod was last
+    /// looked at, and nobody looks again while nothing changes in its favour.
+    pub fn reasons_now(&self) -> BTreeMap<PodKey, Arc<Reason>> {
         let mut copy = self.fork();
-        if let Some(group) = copy.world.pods.get(copy.world.pods.find(pod)?).group {
-            copy.queue.wake(group);
-            // Time decides nothing here but who has waited long enough to hold a node: at first, nobody has.
-            copy.decide(Tick(0), Budget::default());
-        }
-        Some(copy.reason(pod).unwrap_or(known))
+        copy.queue.wake_all();
+        // Time decides nothing here but who has waited long enough to hold a node: at the first tick nobody has.
+        copy.decide(Tick(0), Budget::default());
+        let waiting = self.world.pods.iter().filter_map(|(_, pod)| Some((pod.key(), pod.reason.clone()?)));
+        waiting.map(|(key, known)| (key.clone(), copy.reason(&key).unwrap_or(known))).collect()
     }
 
     /// All quotas, by key.

@@ -25,9 +25,9 @@ pub struct NodeVerdict {
 }
 
 impl Engine {
-    /// What each node says to a waiting pod: first those that would take it, then those that only their cap closes, then
-    /// by filter; among those that one filter closes the nearest first. Nothing for a pod that does not wait, or whose
-    /// request cannot be read.
+    /// What each node says to a waiting pod: first those that would take it, then those that only their cap closes,
+    /// then by filter; among those that one filter closes the nearest first. Nothing for a pod that does not wait, or
+    /// whose request cannot be read.
     pub fn verdicts(&self, pod: &PodKey) -> Vec<NodeVerdict> {
         let Some(id) = self.world.pods.find(pod) else { return Vec::new() };
         let waiting = self.world.pods.get(id);

@@ -12,8 +12,8 @@ use crate::story;
 pub fn run(arguments: SimulateArguments) -> Result<Exit> {
     let SimulateArguments { files, setup, output: OutputArguments { output } } = arguments;
     let mut printer = Printer::new(output);
-    let report = match State::of_files(&mut printer, &files, setup) {
-        Ok(state) => state.into_report(),
+    let report = match State::simulate(&mut printer, &files, setup) {
+        Ok(simulation) => simulation.into_report(),
         Err(exit) => return Ok(exit),
     };
     if printer.is_for_people() {
