@@ -256,3 +256,71 @@ fn tell_caps(printer: &mut Printer, caps: &[NodeCap]) -> Result<()> {
     printer.table("  ", &table)?;
     printer.left_out(caps.len(), shown)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn quota(object: &str, parent: Option<&str>, min: &str, used: &str) -> QuotaReport {
+        let cpu = |amount: &str| Quantities::from([("cpu".to_owned(), amount.to_owned())]);
+        QuotaReport {
+            object: object.to_owned(),
+            parent: parent.map(str::to_owned),
+            min: cpu(min),
+            used: cpu(used),
+            ..QuotaReport::default()
+        }
+    }
+
+    /// The first columns of the rows of a pool.
+    fn shown(pool: &Pool, room: usize) -> Vec<String> {
+        let mut table = Table::new([("", Align::Left); 9]);
+        pool_rows(pool, &mut table, &mut { room });
+        let cut = |line: String| line.split_once(" cpu").map_or(line.clone(), |(name, _)| name.trim_end().to_owned());
+        table.lines(|_, text| text.to_owned()).into_iter().skip(1).map(cut).collect()
+    }
+
+    #[test]
+    fn quotas_stand_below_their_parents() {
+        let quotas = vec![
+            quota("Q/root", None, "10", "7"),
+            quota("Q/a", Some("Q/root"), "6", "4"),
+            quota("Q/a-1", Some("Q/a"), "2", "1"),
+            quota("Q/a-2", Some("Q/a"), "4", "3"),
+            quota("Q/b", Some("Q/root"), "4", "3"),
+            quota("Q/other", None, "1", "500m"),
+        ];
+        let pool = Pool::of("example.com", quotas);
+        let all =
+            ["example.com", "├─ Q/root", "│  ├─ Q/a", "│  │  ├─ Q/a-1", "│  │  └─ Q/a-2", "│  └─ Q/b", "└─ Q/other"];
+        assert_eq!(shown(&pool, 100), all);
+        assert_eq!(shown(&pool, 2), all[..3]);
+        let totals = (pool.totals.min["cpu"].as_str(), pool.totals.used["cpu"].as_str());
+        assert_eq!(totals, ("11", "7500m"), "only what stands at the top counts");
+    }
+
+    #[test]
+    fn quotas_without_a_way_to_the_top_are_shown_all_the_same() {
+        let lost = quota("Q/lost", Some("Q/gone"), "1", "0");
+        let circle = [("Q/x", "Q/y"), ("Q/y", "Q/x")].map(|(name, parent)| quota(name, Some(parent), "1", "0"));
+        let pool = Pool::of("example.com", [vec![lost], circle.to_vec()].concat());
+        assert_eq!(pool.quotas.iter().map(Branch::count).sum::<usize>(), 3);
+        assert_eq!(shown(&pool, 100), ["example.com", "├─ Q/lost", "└─ Q/y", "   └─ Q/x"]);
+    }
+
+    #[test]
+    fn caps_that_are_passed_say_by_how_much() {
+        let amounts = |cpu: &str| Quantities::from([("cpu".to_owned(), cpu.to_owned())]);
+        let node = |used: &str| NodeState {
+            name: "n".to_owned(),
+            cap: amounts("4"),
+            cap_used: amounts(used),
+            ..NodeState::default()
+        };
+        assert_eq!(NodeCap::of(node("1")).map(|cap| cap.fullness()), Some(250));
+        let cap = NodeCap::of(node("4500m")).expect("it has a cap");
+        assert_eq!((cap.over["cpu"].as_str(), cap.fullness()), ("500m", 1125));
+        assert!(NodeCap::of(node("4")).is_some_and(|cap| cap.over.is_empty()));
+        assert!(NodeCap::of(NodeState::default()).is_none());
+    }
+}

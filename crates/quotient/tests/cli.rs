@@ -524,6 +524,10 @@ fn tree_and_top_show_how_quotas_and_nodes_stand() {
     let folder = Folder::with("fair", &[("cluster.yaml", &cluster)]);
     insta::assert_snapshot!("tree-fair", folder.run(&["tree", "-f", "cluster.yaml"]));
     insta::assert_snapshot!("explain-over-quota", folder.run(&["explain", "q", "-f", "cluster.yaml"]));
+    // Two pools refuse the pod, and no node is large enough for it.
+    let both = format!("{cluster}---\n{QUOTAS}{}", pod("large", "5"));
+    let folder = Folder::with("two-pools", &[("cluster.yaml", &both.replace("nvidia.com/gpu", "cpu"))]);
+    insta::assert_snapshot!("explain-two-pools", folder.run(&["explain", "large", "-f", "cluster.yaml"]));
     insta::assert_snapshot!("tree-empty", folder.run(&["tree", "-f", "gone.yaml"]));
 }
 
@@ -555,4 +559,9 @@ fn plan_says_what_a_change_of_quotas_would_do() {
     insta::assert_snapshot!("plan-over-quota", plan("lower.yaml", &["--wait", "10m"]));
     let same = ["plan", "-f", "two-teams/1-cluster.yaml", "--on", "two-teams"];
     insta::assert_snapshot!("plan-nothing", run_examples(&same));
+    let twice =
+        "exit code 2\n--- stdout\n--- stderr\nerror: `-` is named twice: standard input can be read only once\n";
+    assert_eq!(run_examples(&["plan", "-f", "-", "--on", "-"]), twice);
+    assert_eq!(run_examples(&["explain", "--try", "-", "-f", "-"]), twice);
+    assert_eq!(run_examples(&["simulate", "-", "-"]), twice);
 }

@@ -21,6 +21,9 @@ pub fn run(arguments: ExplainArguments) -> Result<Exit> {
             Problem::new("no pod is named: write NAMESPACE/NAME before -f, or try a file out with --try FILE");
         return Ok(printer.refuse(&[problem]));
     }
+    if let Err(problem) = manifests::standard_input_once(trial.iter().chain(&state.files)) {
+        return Ok(printer.refuse(&[problem]));
+    }
     let state = match State::open(&mut printer, state) {
         Ok(state) => state,
         Err(exit) => return Ok(exit),

@@ -23,6 +23,14 @@ pub fn configuration(printer: &mut Printer, config: Option<&Path>) -> Result<Con
     Ok(configuration)
 }
 
+/// Says so where standard input is named twice: what is read once is gone.
+pub fn standard_input_once<'a>(paths: impl IntoIterator<Item = &'a PathBuf>) -> Result<(), Problem> {
+    match paths.into_iter().filter(|path| path.as_os_str() == STDIN).count() {
+        0 | 1 => Ok(()),
+        _ => Err(Problem::new("`-` is named twice: standard input can be read only once")),
+    }
+}
+
 /// Reads everything that is to be applied, and is content with nothing less than an object.
 pub fn objects(printer: &mut Printer, paths: &[PathBuf]) -> Result<Vec<Input>, Exit> {
     let inputs = inputs(paths).map_err(|problems| printer.refuse(&problems))?;
@@ -51,6 +59,7 @@ pub fn no_object() -> Problem {
 /// Reads everything that is to be applied, one input for each file. A file that cannot be opened is a mistake of
 /// whoever typed its name.
 pub fn inputs(paths: &[PathBuf]) -> Result<Vec<Input>, Vec<Problem>> {
+    standard_input_once(paths).map_err(|problem| vec![problem])?;
     let mut inputs = Vec::new();
     let mut problems = Vec::new();
     for path in paths {

@@ -13,6 +13,9 @@ use crate::state::State;
 pub fn run(arguments: PlanArguments) -> Result<Exit> {
     let PlanArguments { change, on, wait, setup, output: OutputArguments { output } } = arguments;
     let mut printer = Printer::new(output);
+    if let Err(problem) = manifests::standard_input_once(change.iter().chain(&on)) {
+        return Ok(printer.refuse(&[problem]));
+    }
     let state = match State::open_files(&mut printer, &on, setup) {
         Ok(state) => state,
         Err(exit) => return Ok(exit),

@@ -3,11 +3,11 @@
 use anyhow::Result;
 use quotient_sim::report::{Evicted, PodPhase, Quantities, QuotaReport};
 
-use crate::explanation::{ClosedNode, Eviction, Explanation, NodesExplained, ReasonExplained, Shortage};
+use crate::explanation::{ClosedNode, Eviction, Explanation, FilterCount, NodesExplained, ReasonExplained, Shortage};
 use crate::printer::{Printer, Tone};
 use crate::standing::{amount, in_order, quota_table};
 use crate::story::tell_evicted;
-use crate::table::{Align, Cell, Table};
+use crate::table::{Align, Cell, Table, grouped};
 
 /// The most nodes of one kind that a table tells of in detail.
 const NODES_MAX: usize = 5;
@@ -158,8 +158,8 @@ fn tell_nodes(printer: &mut Printer, nodes: &NodesExplained) -> Result<()> {
     let NodesExplained { total, open, filters, closed } = nodes;
     let would = match (open.len(), *total) {
         (0, 1) => "the one node does not take it".to_owned(),
-        (0, total) => format!("none of {total} takes it"),
-        (open, total) => format!("{open} of {total} would take it"),
+        (0, total) => format!("none of {} takes it", grouped(total as u64)),
+        (open, total) => format!("{} of {} would take it", grouped(open as u64), grouped(total as u64)),
     };
     printer.line("")?;
     printer.line(format_args!("{}: {would}", printer.paint(Tone::Strong, "Nodes")))?;
@@ -168,16 +168,19 @@ fn tell_nodes(printer: &mut Printer, nodes: &NodesExplained) -> Result<()> {
         printer.line(format_args!("  open: {}", open[..shown].join(", ")))?;
         printer.left_out(open.len(), shown)?;
     }
-    let width = filters.iter().map(|filter| filter.nodes.to_string().len()).max().unwrap_or(0);
+    let count = |filter: &FilterCount| grouped(filter.nodes as u64);
+    let width = filters.iter().map(|filter| count(filter).len()).max().unwrap_or(0);
     for filter in filters {
         let name = printer.paint(Tone::Weak, &format!("({})", filter.filter));
-        printer.line(format_args!("  {:>width$} {} {name}", filter.nodes, filter.message))?;
+        printer.line(format_args!("  {:>width$} {} {name}", count(filter), filter.message))?;
     }
+    let of_all = grouped(*total as u64);
     let capped: Vec<&ClosedNode> = closed.iter().filter(|node| !node.cap.is_empty()).collect();
     if !capped.is_empty() {
         printer.line("")?;
         let title = printer.paint(Tone::Strong, "Caps on pods without GPUs that are in the way");
-        printer.line(format_args!("{title}: on {} of {total} nodes, the nearest first", capped.len()))?;
+        printer
+            .line(format_args!("{title}: on {} of {of_all} nodes, the nearest first", grouped(capped.len() as u64)))?;
         let beside = |node: &ClosedNode| match node {
             ClosedNode { cap_alone: true, .. } => None,
             ClosedNode { filter: "NodeCap", .. } => Some("closed by other filters too".to_owned()),
@@ -189,7 +192,7 @@ fn tell_nodes(printer: &mut Printer, nodes: &NodesExplained) -> Result<()> {
     if !short.is_empty() {
         printer.line("")?;
         let title = printer.paint(Tone::Strong, "Nodes without enough room");
-        printer.line(format_args!("{title}: {} of {total}, the nearest first", short.len()))?;
+        printer.line(format_args!("{title}: {} of {of_all}, the nearest first", grouped(short.len() as u64)))?;
         tell_shortages(printer, "HAS", &short, |node| &node.short, |_| None)?;
     }
     let others: Vec<&ClosedNode> =
