@@ -52,7 +52,7 @@ pub struct Translation {
 
 /// Turns objects into facts. It remembers nothing about objects but equal parts it can share, and the elastic quotas:
 /// what one of them means depends on which others there are.
-#[derive(Debug, Default)]
+#[derive(Debug, Clone, Default)]
 pub struct Translator {
     settings: TranslatorSettings,
     interner: Interner,

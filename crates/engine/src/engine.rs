@@ -154,6 +154,8 @@ pub struct QuotaReport {
     pub borrowed: Vec<(Name, i128)>,
     /// Of min, what others hold.
     pub lent: Vec<(Name, i128)>,
+    /// Of what it holds, what others who are owed it may claim back.
+    pub reclaimable: Vec<(Name, i128)>,
 }
 
 /// The decision core.

@@ -1,6 +1,7 @@
 //! Why a pod waits, in words and numbers.
 
 mod node_cap;
+mod verdicts;
 
 use crate::decision::Rule;
 use crate::fact::{Created, Name, PodKey, RequestProblem};
@@ -15,6 +16,8 @@ use crate::reason::{Code, Numbers, Reason};
 use crate::resources::{Demand, ResourceId};
 use crate::score::FULL;
 use crate::world::World;
+
+pub use verdicts::NodeVerdict;
 
 pub(crate) fn plain(code: Code, message: String, remedies: Vec<String>) -> Reason {
     Reason { code, message, quota: None, numbers: None, closed: Vec::new(), remedies, details: Vec::new() }
@@ -110,11 +113,11 @@ impl World {
     /// A quota refuses the pod.
     pub fn refused(&self, refusal: &Refusal) -> Reason {
         let Refusal { code, quota, numbers, .. } = refusal;
+        let key = self.quotas.shown(*quota);
         let quota = self.quotas.get(*quota);
         let Numbers { resource, used, requested, limit } = numbers;
         let show = |amount: i128| canonical(resource, amount);
         let (used, requested, bound, short) = (show(*used), show(*requested), show(*limit), show(numbers.short_by()));
-        let key = &quota.key;
         let (message, remedies) = match code {
             Code::PoolExhausted => {
                 let group = &self.quotas.pool(quota.pool).group;
@@ -181,7 +184,7 @@ impl World {
             }
         };
         let mut reason = plain(*code, message, remedies);
-        reason.quota = Some(Name::from(key.to_string()));
+        reason.quota = Some(Name::from(key));
         reason.numbers = Some(numbers.clone());
         reason
     }
@@ -244,7 +247,7 @@ impl World {
         };
         let charge = self.charge_of(claimant);
         let asked = charge.iter().filter(|(resource, _)| self.quotas.entitlement(id, *resource).is_some());
-        format!("{}: {}", quota.key, asked.map(show).collect::<Vec<_>>().join(", "))
+        format!("{}: {}", self.quotas.shown(id), asked.map(show).collect::<Vec<_>>().join(", "))
     }
 
     /// No node takes the pod.

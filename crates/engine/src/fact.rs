@@ -509,6 +509,14 @@ pub struct QuotaKey {
     pub name: Name,
 }
 
+impl QuotaKey {
+    /// With its group: unambiguous where two groups have a kind of one name.
+    pub fn qualified(&self) -> String {
+        let kind = Name::from(format!("{}.{}", self.kind, self.group));
+        QuotaKey { kind, ..self.clone() }.to_string()
+    }
+}
+
 impl std::fmt::Display for QuotaKey {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         let QuotaKey { kind, namespace, name, .. } = self;

@@ -41,6 +41,7 @@ mod world;
 
 pub use decision::{Budget, Capacity, ClaimBinding, Decision, Decisions, Rule};
 pub use engine::{CapSettings, CardSettings, Engine, GroupReport, NodeReport, QuotaReport, Settings, TreeSettings};
+pub use explain::NodeVerdict;
 pub use fact::{Fact, Tick};
 pub use filter::Filter;
 pub use reason::{Code, Numbers, Reason};

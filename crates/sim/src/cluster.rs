@@ -65,8 +65,9 @@ pub struct Setup {
     pub scheduler_names: Option<Vec<String>>,
 }
 
-/// Objects in memory, with everything that makes them a cluster.
-#[derive(Debug)]
+/// Objects in memory, with everything that makes them a cluster. A clone goes its own way: it is how to ask what would
+/// happen if.
+#[derive(Debug, Clone)]
 pub struct Cluster {
     setup: Setup,
     server: Server,
@@ -518,7 +519,7 @@ impl Cluster {
     }
 
     /// All quotas with their keys, by namespace and name.
-    pub(crate) fn keyed_quotas(&self) -> Vec<(ObjectKey, QuotaReport)> {
+    pub fn keyed_quotas(&self) -> Vec<(ObjectKey, QuotaReport)> {
         let reports = self.engine.quotas();
         let names = QuotaNames::of(&reports);
         let mut quotas: Vec<(ObjectKey, QuotaReport)> = reports

@@ -28,7 +28,7 @@ use crate::server::{Refusal, Server, controlled_by};
 use crate::store::{Change, Store};
 
 /// The controllers of one cluster, and what they still have to look at.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub struct Controllers {
     queue: BTreeSet<ObjectKey>,
     /// Objects that were refused something: they try again when the cluster next settles.

@@ -1,17 +1,29 @@
 //! What can be asked of the engine.
 
-use crate::decision::Capacity;
+use crate::decision::{Budget, Capacity};
 use crate::engine::{Engine, GroupReport, NodeReport, QuotaReport};
-use crate::fact::{Name, PodKey, QuotaKey};
+use crate::fact::{Amount, Name, PodKey, QuotaKey, Tick};
 use crate::nodes::NodeId;
 use crate::reason::Reason;
-use crate::resources::ResourceId;
+use crate::resources::{PODS_ID, ResourceId};
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 impl Engine {
     /// Why the pod waits, if it does.
     pub fn reason(&self, pod: &PodKey) -> Option<Arc<Reason>> {
         self.world.pods.get(self.world.pods.find(pod)?).reason.clone()
+    }
+
+    /// Why each pod that waits does so as things stand now. [`Engine::reason`] is what was found when a pod was last
+    /// looked at, and nobody looks again while nothing changes in its favour.
+    pub fn reasons_now(&self) -> BTreeMap<PodKey, Arc<Reason>> {
+        let mut copy = self.fork();
+        copy.queue.wake_all();
+        // Time decides nothing here but who has waited long enough to hold a node: at the first tick nobody has.
+        copy.decide(Tick(0), Budget::default());
+        let waiting = self.world.pods.iter().filter_map(|(_, pod)| Some((pod.key(), pod.reason.clone()?)));
+        waiting.map(|(key, known)| (key.clone(), copy.reason(&key).unwrap_or(known))).collect()
     }
 
     /// All quotas, by key.
@@ -34,6 +46,17 @@ impl Engine {
             pod.quotas.iter().map(|quota| self.world.quotas.get(*quota).key.clone()).collect();
         keys.sort();
         keys
+    }
+
+    /// What a pod asks for, by resource name; the place for one more pod, which all ask for, is left out.
+    pub fn requests(&self, pod: &PodKey) -> Vec<(Name, Amount)> {
+        let Some(id) = self.world.pods.find(pod) else { return Vec::new() };
+        let demand = &self.world.shapes.get(self.world.pods.get(id).shape).demand;
+        let asked = demand.amounts.iter().filter(|(resource, _)| *resource != PODS_ID);
+        let mut asked: Vec<_> =
+            asked.map(|(resource, amount)| (self.world.names.name(*resource).clone(), *amount)).collect();
+        asked.sort();
+        asked
     }
 
     /// Whether a running pod is within its quota, and the API group of the quota that says so.
