@@ -163,6 +163,17 @@ impl World {
                 holdings(gets),
                 holdings(goes)
             ),
+            Rule::TreeReclaim => format!(
+                "{for_whom}, which stays within its quota's min ({}), from a quota above its runtime ({})",
+                holdings(gets),
+                holdings(goes)
+            ),
+            Rule::QueueReclaim => format!(
+                "{for_whom}, of a queue below what it deserves ({}), from a queue above ({})",
+                holdings(gets),
+                holdings(goes)
+            ),
+            Rule::TreeOveruse => "evicted because its quota stayed above its runtime".to_owned(),
         }
     }
 

@@ -350,7 +350,7 @@ fn settle(engine: &mut Engine, model: &mut Model, seen: &mut Seen) -> Result<(),
                 Decision::Nominate { pod, node, .. } => {
                     model.pods.get_mut(&pod).expect("the engine nominates pods that exist").fact.nominated = node;
                 }
-                Decision::Hold { .. } | Decision::Mark { .. } => {}
+                Decision::Hold { .. } | Decision::Mark { .. } | Decision::Admit { .. } => {}
             }
         }
         // With one claimant in a cycle, and nothing bound in it, the state it was decided in is the one from before.

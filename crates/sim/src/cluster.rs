@@ -14,11 +14,11 @@ use std::time::Duration;
 
 use quotient_api::gpu_memory::GPU_MEMORY;
 use quotient_api::{
-    Configuration, CrossQuota, ObjectKey, Problem, Translation, Translator, TranslatorSettings, elastic, kinds,
-    preemption_message, time,
+    Configuration, ObjectKey, Problem, Translation, Translator, TranslatorSettings, elastic, kinds, preemption_message,
+    time,
 };
 use quotient_engine::fact::{Name, PodKey};
-use quotient_engine::{Budget, ClaimBinding, Code, Decision, Engine, Fact, Reason, Settings, Tick};
+use quotient_engine::{Budget, ClaimBinding, Code, Decision, Engine, Fact, Reason, Tick};
 use serde_json::{Value, json};
 
 use crate::clock::Clock;
@@ -361,6 +361,10 @@ impl Cluster {
                     }
                 });
             }
+            Decision::Admit { namespace, name } => {
+                let key = ObjectKey::pod_group(&namespace, &name);
+                self.server.amend(&key, |group| field::put(group, &["status", "phase"], json!("Inqueue")));
+            }
             Decision::Hold { pod, uid, reason } => self.hold(&pod, &uid, &reason),
         }
     }
@@ -603,9 +607,7 @@ fn pod_report(key: &ObjectKey, phase: PodPhase) -> PodReport {
 }
 
 fn engine(setup: &Setup) -> Engine {
-    let reserve_after_ms = u64::try_from(setup.configuration.reserve_after.as_millis()).unwrap_or(u64::MAX);
-    let caps = setup.configuration.cross_quota.as_ref().map(CrossQuota::settings).unwrap_or_default();
-    Engine::new(Settings { reserve_after_ms, caps })
+    Engine::new(setup.configuration.engine_settings())
 }
 
 fn translator(setup: &Setup) -> Translator {

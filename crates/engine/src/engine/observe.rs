@@ -31,6 +31,8 @@ impl Engine {
                 }
                 None => false,
             },
+            Fact::TreeQuota(_) | Fact::Queue(_) | Fact::Group(_) => false,
+            Fact::GroupGone { .. } | Fact::QueueOfNamespace { .. } => false,
             Fact::Node(fact) => {
                 let node = self.world.nodes.number(&fact.name);
                 self.world.change_node(node, &mut effects, |nodes, names| nodes.observe(fact, names));

@@ -79,14 +79,11 @@ impl Quotas {
         QuotaReport {
             key: quota.key.clone(),
             policy: if policy.fair { "elastic-fair" } else { "elastic" },
-            parent: None,
-            tree: None,
             min: named(&policy.min),
             max: named(&policy.max),
             used: amounts(&|r| quota.ledger.used.get(r)),
             used_running: amounts(&|r| quota.ledger.running.get(r)),
             entitlement: amounts(&|r| governed(r, self.entitlement(id, r))),
-            runtime: Vec::new(),
             borrowed: amounts(&over),
             // What is borrowed in the pool comes from those who leave some of their min unused, in proportion to it.
             lent: amounts(&|r| {
@@ -94,6 +91,7 @@ impl Quotas {
                 let unused = pool.unused.get(r);
                 if unused == 0 { 0 } else { mul_div(mine, pool_over(r).min(unused), unused) }
             }),
+            ..QuotaReport::default()
         }
     }
 }
