@@ -473,6 +473,7 @@ impl Nodes {
         let attached = &mut self.list[id.at()].attached;
         let key = (driver.clone(), handle.clone());
         let count = attached.entry(key.clone()).or_insert(0);
+        debug_assert!(add || *count > 0, "only a volume that is attached can be detached");
         *count = if add { *count + 1 } else { count.saturating_sub(1) };
         if *count == 0 {
             attached.remove(&key);

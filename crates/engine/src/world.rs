@@ -157,15 +157,46 @@ impl World {
     fn use_volumes(&mut self, id: PodId, node: NodeId, add: bool) {
         let pod = self.pods.get(id);
         let shape = self.shapes.get(pod.shape);
-        self.volumes.use_claims(shape, add);
+        self.volumes.use_claims(id, shape, add);
         for volume in &shape.spec().volumes {
             if let PodVolume::Disk { id, read_only } = volume {
                 self.nodes.use_disk(node, id, *read_only, add);
             }
         }
-        for (driver, handle) in self.volumes.attachments(shape, &pod.uid) {
+        self.attach(id, node, add);
+    }
+
+    fn attach(&mut self, id: PodId, node: NodeId, add: bool) {
+        let pod = self.pods.get(id);
+        for (driver, handle) in self.volumes.attachments(self.shapes.get(pod.shape), &pod.uid) {
             self.nodes.use_volume(node, &driver, &handle, add);
         }
+    }
+
+    /// Changes what is known of claims, volumes or classes. What pods attach follows from that, so the volumes of its
+    /// `users`, pods on nodes, are detached before and attached after.
+    pub fn change_volumes<T>(&mut self, mut users: Vec<PodId>, change: impl FnOnce(&mut Volumes) -> T) -> T {
+        users.sort_unstable();
+        users.dedup();
+        let places: Vec<(PodId, NodeId)> =
+            users.into_iter().filter_map(|id| Some((id, self.pods.get(id).node()?))).collect();
+        for (pod, node) in &places {
+            self.attach(*pod, *node, false);
+        }
+        let outcome = change(&mut self.volumes);
+        for (pod, node) in places {
+            self.attach(pod, node, true);
+        }
+        outcome
+    }
+
+    /// The pods on known nodes that have claims: a storage class may be that of any.
+    pub fn users_of_claims(&self) -> Vec<PodId> {
+        let uses = |pod: &crate::pods::Pod| {
+            let known = pod.node().is_some_and(|node| self.nodes.is_present(node));
+            known && self.shapes.get(pod.shape).claims().next().is_some()
+        };
+        self.pods.placed().filter(|(_, pod)| uses(pod)).map(|(id, _)| id).collect()
     }
 
     /// Notes that a pod began to run, or no longer does.

@@ -347,7 +347,11 @@ impl Engine {
             self.stir();
         }
         let name = self.world.nodes.get(node).name.clone();
-        self.world.volumes.decide(&key.namespace, &claims, &name, &uid);
+        let sharing = claims.iter().flat_map(|binding| {
+            self.world.volumes.users(&(key.namespace.clone(), binding.claim().clone())).iter().copied()
+        });
+        let sharing: Vec<PodId> = sharing.collect();
+        self.world.change_volumes(sharing, |volumes| volumes.decide(&key.namespace, &claims, &name, &uid));
         let mut effects = Effects::default();
         self.world.enter(id, Place::Assumed(node), &mut effects);
         let asleep = self

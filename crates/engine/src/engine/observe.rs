@@ -76,28 +76,34 @@ impl Engine {
             Fact::Budget(fact) => self.world.budgets.observe(fact),
             Fact::BudgetGone { namespace, name } => self.world.budgets.gone(&(namespace, name)),
             Fact::Volume(fact) => {
-                self.world.volumes.observe_volume(fact);
+                let users = self.world.volumes.users_of_volume(&fact.name);
+                self.world.change_volumes(users, |volumes| volumes.observe_volume(fact));
                 true
             }
             Fact::VolumeGone(name) => {
-                self.world.volumes.volume_gone(&name);
+                let users = self.world.volumes.users_of_volume(&name);
+                self.world.change_volumes(users, |volumes| volumes.volume_gone(&name));
                 true
             }
             Fact::Claim(fact) => {
-                self.change_claim((fact.namespace.clone(), fact.name.clone()), |volumes| volumes.observe_claim(fact));
+                let users = self.world.volumes.users(&(fact.namespace.clone(), fact.name.clone())).to_vec();
+                self.world.change_volumes(users, |volumes| volumes.observe_claim(fact));
                 true
             }
             Fact::ClaimGone { namespace, name } => {
                 let key = (namespace, name);
-                self.change_claim(key.clone(), |volumes| volumes.claim_gone(&key));
+                let users = self.world.volumes.users(&key).to_vec();
+                self.world.change_volumes(users, |volumes| volumes.claim_gone(&key));
                 true
             }
             Fact::StorageClass(fact) => {
-                self.world.volumes.observe_class(fact);
+                let users = self.world.users_of_claims();
+                self.world.change_volumes(users, |volumes| volumes.observe_class(fact));
                 true
             }
             Fact::StorageClassGone(name) => {
-                self.world.volumes.class_gone(&name);
+                let users = self.world.users_of_claims();
+                self.world.change_volumes(users, |volumes| volumes.class_gone(&name));
                 true
             }
             Fact::Selector(fact) => {
@@ -111,27 +117,6 @@ impl Engine {
         if matters {
             self.stir();
         }
-    }
-
-    /// A pod's volumes attach by what its claims are bound to, so a claim changes with its users taken off their
-    /// nodes before and put back after.
-    fn change_claim(&mut self, key: (Name, Name), change: impl FnOnce(&mut crate::volumes::Volumes)) {
-        let users = if self.world.volumes.users(&key) == 0 { Vec::new() } else { self.users_of(&key) };
-        let mut effects = Effects::tentative();
-        for (pod, _) in &users {
-            self.world.leave(*pod, Place::Waiting, &mut effects);
-        }
-        change(&mut self.world.volumes);
-        for (pod, place) in users {
-            self.world.enter(pod, place, &mut effects);
-        }
-    }
-
-    fn users_of(&self, key: &(Name, Name)) -> Vec<(PodId, Place)> {
-        let uses = |pod: &Pod| {
-            pod.namespace == key.0 && self.world.shapes.get(pod.shape).claims().any(|claim| *claim == key.1)
-        };
-        self.world.pods.placed().filter(|(_, pod)| uses(pod)).map(|(id, pod)| (id, pod.place)).collect()
     }
 
     fn observe_pod(&mut self, now: Tick, fact: PodFact) {
@@ -468,7 +453,9 @@ impl Engine {
         let claims: Vec<Name> = shape.claims().cloned().collect();
         let (namespace, uid) = (pod.namespace.clone(), pod.uid.clone());
         for claim in claims {
-            self.world.volumes.undecide_for(&(namespace.clone(), claim), &uid);
+            let key = (namespace.clone(), claim);
+            let users = self.world.volumes.users(&key).to_vec();
+            self.world.change_volumes(users, |volumes| volumes.undecide_for(&key, &uid));
         }
     }
 
