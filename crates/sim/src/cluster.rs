@@ -15,7 +15,7 @@ use std::time::Duration;
 use quotient_api::gpu_memory::GPU_MEMORY;
 use quotient_api::{
     Configuration, ObjectKey, Problem, Translation, Translator, TranslatorSettings, elastic, kinds, preemption_message,
-    time,
+    time, tree,
 };
 use quotient_engine::fact::{Name, PodKey};
 use quotient_engine::{Budget, ClaimBinding, Code, Decision, Engine, Fact, Reason, Tick};
@@ -130,6 +130,7 @@ impl Cluster {
         let mut happened = std::mem::take(&mut self.happened);
         happened.rejected = self.server.take_rejected();
         happened.problems.extend(self.server.take_warnings());
+        happened.problems.extend(self.controllers.take_problems());
         happened.bound.sort();
         happened.evicted.sort();
         happened.rejected.sort();
@@ -138,7 +139,13 @@ impl Cluster {
 
     /// Makes or replaces an object.
     pub fn apply(&mut self, object: Value) -> Result<ObjectKey, Refusal> {
-        self.server.apply(object)
+        let key = self.server.apply(object)?;
+        // A tree is there as soon as its profile is, so that quotas below it can be applied next.
+        if tree::is_profile(&key) {
+            self.pass_changes_to_controllers();
+            self.controllers.keep_roots(&mut self.server);
+        }
+        Ok(key)
     }
 
     /// Takes an object out.
