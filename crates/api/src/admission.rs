@@ -224,7 +224,7 @@ pub fn admit(request: Request<'_>, view: &dyn View) -> Result<Admitted, Rejectio
 }
 
 /// The map under `name` in `value`, made where there is none. `None` where something else stands there.
-fn object_in<'a>(value: &'a mut Value, name: &str) -> Option<&'a mut serde_json::Map<String, Value>> {
+pub(crate) fn object_in<'a>(value: &'a mut Value, name: &str) -> Option<&'a mut serde_json::Map<String, Value>> {
     let entry = value.as_object_mut()?.entry(name).or_insert(Value::Null);
     if entry.is_null() {
         *entry = Value::Object(serde_json::Map::new());

@@ -13,6 +13,8 @@ pub mod profile;
 pub(crate) mod quota;
 pub mod ratio;
 pub mod roots;
+pub mod status;
+pub mod traps;
 
 use serde_json::Value;
 

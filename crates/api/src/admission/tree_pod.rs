@@ -4,7 +4,7 @@ use serde_json::Value;
 
 use super::{Context, Operation, Rejection};
 use crate::cursor::Cursor;
-use crate::tree::membership::{Found, by_name, quota_of};
+use crate::tree::membership::{Found, by_name, own_of, quota_of};
 use crate::tree::{BUILT_IN, ROOT, is_parent, keys, label, node_affinity};
 
 /// Holds a new pod to the nodes of its tree.
@@ -39,25 +39,24 @@ pub(super) fn check(root: &Cursor<'_, '_>, context: &Context<'_>) {
     if context.operation != Operation::Create && !is_moved {
         return;
     }
-    let found = quota_of(pod, context.view);
-    let quota = by_name(context.view, found.name());
     let metadata = root.field("metadata");
-    let labels = metadata.field("labels");
-    let is_above_others = quota.is_some_and(is_parent) || found.name() == ROOT;
-    match (found, quota) {
-        (Found::ByLabel(name), _) if is_above_others => {
-            labels.field(keys::QUOTA_NAME).note(format!("{name} has quotas below it: expected one that has none"));
+    match quota_of(pod, context.view) {
+        Found::ByLabel(name) => {
+            let quota = by_name(context.view, name);
+            if quota.is_some_and(is_parent) || name == ROOT {
+                let labels = metadata.field("labels");
+                labels.field(keys::QUOTA_NAME).note(format!("{name} has quotas below it: expected one that has none"));
+            } else if quota.is_none() && !BUILT_IN.contains(&name) {
+                context.warn(format!("metadata.labels: quota {name:?} does not exist: the pod waits for it"));
+            }
         }
-        (Found::ByNamespace(name) | Found::ByList(name), _) if is_above_others => {
+        Found::Default if own_of(pod, context.view).is_some() => {
             let message = format!(
-                "{name}, the quota of this namespace, has quotas below it: expected the label {} with one that has none",
+                "the quota of this namespace has quotas below it: expected the label {} with one that has none",
                 keys::QUOTA_NAME
             );
             metadata.field("namespace").note(message);
         }
-        (Found::ByLabel(name), None) if !BUILT_IN.contains(&name) => {
-            context.warn(format!("metadata.labels: quota {name:?} does not exist: the pod waits for it"));
-        }
-        _ => {}
+        Found::ByNamespace(_) | Found::ByList(_) | Found::Default => {}
     }
 }

@@ -2,8 +2,8 @@
 //!
 //! Admission refuses what is wrong here; where it was bypassed, the engine is told a reading that does not depend on the
 //! order in which objects were seen. Of two quotas of one name the one in the earlier namespace counts, and of two that
-//! list one namespace the one of the earlier name has it. A parent that does not exist, one that is none, and quotas
-//! that are above themselves are told as they are, and reported.
+//! list one namespace the one of the earlier name has it. Quotas that are above themselves count as right below the root.
+//! A parent that does not exist or is none is told as it is. All of this is reported.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -113,6 +113,10 @@ impl Forest {
         above
     }
 
+    fn is_above_itself(&self, name: &Name) -> bool {
+        self.above(name).contains(name)
+    }
+
     fn listed_by(&self, name: &Name) -> BTreeSet<Name> {
         self.first(name).into_iter().flat_map(|(_, member)| member.declared.namespaces.iter().cloned()).collect()
     }
@@ -134,6 +138,9 @@ impl Forest {
         let now = self.first(name).filter(|_| **name != *ROOT).map(|(_, member)| {
             let mut fact = member.declared.clone();
             fact.namespaces.retain(has);
+            if self.is_above_itself(name) {
+                fact.parent = None;
+            }
             fact
         });
         let before = self.told.get(name);
@@ -170,11 +177,11 @@ impl Forest {
             let field = label(keys::PARENT);
             match self.first(parent) {
                 None => say(&field, parent, "no quota of that name exists: expected the quota above this one".into()),
-                Some(_) if self.above(&key.name).contains(&key.name) => {
+                Some(_) if self.is_above_itself(&key.name) => {
                     say(
                         &field,
                         parent,
-                        "makes the quota stand above itself: expected a quota that is not below it".into(),
+                        "is below this quota, which counts as right below the root: expected a quota that is not below it".into(),
                     );
                 }
                 Some((above, above_member)) if !above_member.declared.is_parent => {

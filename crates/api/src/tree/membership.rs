@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 
 use serde_json::Value;
 
-use super::{DEFAULT, GROUP, QUOTA, annotation, keys, label, name, parent};
+use super::{DEFAULT, GROUP, QUOTA, annotation, is_parent, keys, label, name, parent};
 use crate::admission::View;
 use crate::object::{ObjectKey, key_of};
 
@@ -30,7 +30,7 @@ pub(crate) enum Found<'a> {
     ByNamespace(&'a str),
     /// The quota lists the pod's namespace.
     ByList(&'a str),
-    /// It has no other.
+    /// It has no other. A quota that has others below it takes no pods.
     Default,
 }
 
@@ -51,14 +51,23 @@ pub(crate) fn quota_of<'a>(pod: &'a Value, view: &'a dyn View) -> Found<'a> {
     }
     let namespace = namespace(pod);
     let quotas = view.list(GROUP, QUOTA, None);
-    if let Some(own) =
-        quotas.iter().find(|quota| name(quota) == namespace).filter(|own| self::namespace(own) == namespace)
-    {
+    if let Some(own) = own(&quotas, namespace).filter(|own| !is_parent(own)) {
         return Found::ByNamespace(name(own));
     }
     let lists = |quota: &&&Value| listed(quota).iter().any(|listed| listed == namespace);
     // Of two that list one namespace, the one of the earlier name has it.
-    quotas.iter().filter(lists).map(|quota| name(quota)).min().map_or(Found::Default, Found::ByList)
+    let listing = quotas.iter().filter(lists).min_by_key(|quota| name(quota)).filter(|quota| !is_parent(quota));
+    listing.map_or(Found::Default, |quota| Found::ByList(name(quota)))
+}
+
+/// The quota of these that is named like a namespace and in it.
+fn own<'a>(quotas: &[&'a Value], namespace: &str) -> Option<&'a Value> {
+    quotas.iter().copied().find(|quota| name(quota) == namespace).filter(|own| self::namespace(own) == namespace)
+}
+
+/// The quota that is named like a pod's namespace and in it.
+pub(crate) fn own_of<'a>(pod: &Value, view: &'a dyn View) -> Option<&'a Value> {
+    own(&view.list(GROUP, QUOTA, None), namespace(pod))
 }
 
 /// The namespaces that a quota lists, as far as they can be read.
