@@ -15,6 +15,7 @@ use crate::intern::Interner;
 use crate::object::ObjectKey;
 use crate::selector::labels;
 use crate::time::parse_timestamp;
+use crate::tree;
 
 /// The scheduler of pods that name none.
 pub(crate) const DEFAULT_SCHEDULER: &str = "default-scheduler";
@@ -46,6 +47,7 @@ pub(crate) fn pod(
 ) -> PodFact {
     let (metadata, spec, status) = (root.field("metadata"), root.field("spec"), root.field("status"));
     let namespace = interner.name(key.namespace.as_deref().unwrap_or_default());
+    let is_kept = !tree::quota::flag(&metadata.field("labels").field(tree::keys::PREEMPTIBLE), true);
     let labels = labels(&metadata.field("labels"), interner);
     let own = affinity::Own { namespace: &namespace, labels: &labels };
     let mut pod_spec = pod_spec(&spec, &key.name, &own, whole_gpu_gb, interner);
@@ -65,6 +67,9 @@ pub(crate) fn pod(
         victim_of: victim_of(&status),
         leaving_since: timestamp(&metadata.field("deletionTimestamp")),
         ours: ours(scheduler),
+        tree_quota: labels.get(tree::keys::QUOTA_NAME).filter(|name| !name.is_empty()).cloned(),
+        non_preemptible: is_kept,
+        protected: is_kept,
         owner: owner(&metadata).map(|owner| interner.name(&owner)),
         spec: interner.spec(pod_spec),
         name: key.name.clone(),
