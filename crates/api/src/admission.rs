@@ -14,11 +14,14 @@ mod classes;
 mod elastic;
 mod metadata;
 mod pod;
+mod pod_group;
 mod pod_overhead;
 mod pod_priority;
 mod pod_resources;
 mod pod_update;
+mod queue;
 mod storage;
+mod volcano_job;
 mod workload;
 
 use std::cell::RefCell;
@@ -168,6 +171,23 @@ static RULES: &[Rules] = &[
     checked("n8s.nebuly.ai", "ElasticQuota", &[elastic::check_plain]),
     checked("nos.nebuly.com", "CompositeElasticQuota", &[elastic::check_composite]),
     checked("n8s.nebuly.ai", "CompositeElasticQuota", &[elastic::check_composite]),
+    Rules {
+        group: "scheduling.volcano.sh",
+        kind: "Queue",
+        on_create: &[],
+        on_update: &[],
+        checks: &[queue::check],
+        on_delete: &[queue::check_delete],
+    },
+    checked("scheduling.volcano.sh", "PodGroup", &[pod_group::check]),
+    Rules {
+        group: "batch.volcano.sh",
+        kind: "Job",
+        on_create: &[volcano_job::set_defaults],
+        on_update: &[volcano_job::set_defaults],
+        checks: &[volcano_job::check],
+        on_delete: &[],
+    },
 ];
 
 /// Applies defaults and checks, in that order. The object comes back as it is to be stored.

@@ -24,6 +24,7 @@ pub mod read;
 mod selector;
 pub mod time;
 pub mod translate;
+pub mod volcano;
 mod volcano_conf;
 mod volume;
 mod yaml;

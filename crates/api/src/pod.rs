@@ -15,6 +15,7 @@ use crate::intern::Interner;
 use crate::object::ObjectKey;
 use crate::selector::labels;
 use crate::time::parse_timestamp;
+use crate::volcano::membership::membership;
 
 /// The scheduler of pods that name none.
 pub(crate) const DEFAULT_SCHEDULER: &str = "default-scheduler";
@@ -49,6 +50,8 @@ pub(crate) fn pod(
     let labels = labels(&metadata.field("labels"), interner);
     let own = affinity::Own { namespace: &namespace, labels: &labels };
     let mut pod_spec = pod_spec(&spec, &key.name, &own, whole_gpu_gb, interner);
+    let membership = membership(&metadata, &pod_spec.requests, interner);
+    pod_spec.cards = membership.cards;
     pod_spec.capped = caps.of_pod(&pod_spec.requests, &labels, &metadata.field("annotations"));
     let node = spec.field("nodeName").non_empty_str().map(|name| interner.name(name));
     let phase = phase(&status.field("phase"), node.is_some());
@@ -73,10 +76,15 @@ pub(crate) fn pod(
         phase,
         node,
         gates,
+        queue: membership.queue,
+        group: membership.group,
+        task: membership.task,
+        protected: membership.protected,
         // Last, when everything was looked at.
         problem: notes
             .first_of_spec()
-            .map(|note| RequestProblem { message: note_message(&note).into(), field: note.field.into() }),
+            .map(|note| RequestProblem { message: note_message(&note).into(), field: note.field.into() })
+            .or(membership.problem),
         ..PodFact::default()
     }
 }

@@ -9,13 +9,15 @@
 //! A cluster *settles*: this goes round until nothing changes any more. Time stands still meanwhile;
 //! it passes only by [`Cluster::wait`], which stops at every moment at which something is due.
 
+mod queues;
+
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use quotient_api::gpu_memory::GPU_MEMORY;
 use quotient_api::{
     Configuration, ObjectKey, Problem, Translation, Translator, TranslatorSettings, elastic, kinds, preemption_message,
-    time,
+    time, volcano,
 };
 use quotient_engine::fact::{Name, PodKey};
 use quotient_engine::{Budget, ClaimBinding, Code, Decision, Engine, Fact, Reason, Tick};
@@ -92,8 +94,8 @@ impl Cluster {
         let (engine, translator) = (engine(&setup), translator(&setup));
         Cluster {
             server: Server::new(&setup.configuration),
+            controllers: Controllers::new(&setup.configuration),
             setup,
-            controllers: Controllers::default(),
             translator,
             engine,
             wake_at: None,
@@ -372,9 +374,9 @@ impl Cluster {
     /// Writes what each quota's pods hold into its status, and says whether anything changed. The engine is not told of
     /// statuses, so that this changes no decision.
     fn write_quota_status(&mut self) -> bool {
-        let reports = self.engine.quotas();
+        let all = self.engine.quotas();
         let reports: BTreeMap<ObjectKey, &quotient_engine::QuotaReport> =
-            reports.iter().filter_map(|report| Some((elastic::object_key(&report.key)?, report))).collect();
+            all.iter().filter_map(|report| Some((elastic::object_key(&report.key)?, report))).collect();
         let mut statuses = Vec::new();
         for kind in kinds::KINDS.iter().filter(|kind| matches!(kind.kind, elastic::PLAIN | elastic::COMPOSITE)) {
             let objects = self.store().of_kind(kind.group, kind.kind, None).filter(|(key, _)| elastic::is_elastic(key));
@@ -390,7 +392,7 @@ impl Cluster {
                 }
             });
         }
-        changed
+        changed | self.write_queue_status(&all)
     }
 
     /// The pod's key, if it is still the one that was decided about.
@@ -475,6 +477,10 @@ impl Cluster {
         });
         if reason.code != Code::SchedulingGated {
             self.server.event(&key, "Warning", "FailedScheduling", &reason.message);
+        }
+        let further = self.store().get(&key).and_then(|pod| volcano::events::of_pod(pod, reason));
+        if let Some(further) = further {
+            self.server.event(&key, "Warning", further, &reason.message);
         }
     }
 
