@@ -2,8 +2,10 @@
 
 mod cycle;
 mod observe;
+mod overuse;
 mod patience;
 mod report;
+mod ruling;
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -177,12 +179,18 @@ pub struct Engine {
     remark: BTreeSet<PodId>,
     /// Pools in which somebody was given something since those who rest were last looked at.
     moved_pools: BTreeSet<PoolId>,
+    /// Since when quotas of trees hold more than their runtime.
+    overused_since: BTreeMap<QuotaId, Tick>,
+    /// Quotas of trees of which that may have changed.
+    recheck_overuse: BTreeSet<QuotaId>,
 }
 
 impl Engine {
     pub fn new(settings: Settings) -> Self {
         let mut world = World::default();
         world.cap_weights = CapWeights::new(&settings.caps, &mut world.names);
+        world.quotas.trees.scale_min = settings.tree.scale_min;
+        world.quotas.queues.unlimited_cpu_memory = settings.cards.unlimited_cpu_memory;
         Engine { settings, world, ..Engine::default() }
     }
 
