@@ -250,7 +250,7 @@ impl Engine {
         let mut leaving = false;
         for Tried { look, question, .. } in tried {
             self.look_at(id, look);
-            let known = (question.shape, pod.priority, pod.quotas.clone());
+            let known = (question.shape, pod.priority, pod.non_preemptible, pod.quotas.clone());
             // Who holds a claim has more room than others of its kind, for whom all may be hopeless.
             let is_known = claim.is_none() && !question.has_objections();
             if is_known && self.hopeless.get(&known) == Some(&self.changes) {
