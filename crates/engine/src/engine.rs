@@ -169,7 +169,7 @@ pub struct Engine {
     patience: BTreeSet<(Tick, PodId)>,
     /// Counts all changes; what was found hopeless is hopeless until then.
     changes: u64,
-    hopeless: LookupMap<(ShapeId, i32, Vec<QuotaId>), u64>,
+    hopeless: LookupMap<(ShapeId, i32, bool, Vec<QuotaId>), u64>,
     /// A search for victims passed over a pod that was only decided to be where it is.
     looked_past_assumed: bool,
     /// A pod rests because pods that leave make room for it.

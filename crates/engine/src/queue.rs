@@ -31,6 +31,8 @@ pub(crate) struct GroupKey {
     pub labels: Vec<(Name, Name)>,
     pub priority: i32,
     pub never_preempts: bool,
+    /// Such pods are held to the min of their quota, which others are not.
+    pub non_preemptible: bool,
     pub quotas: Vec<QuotaId>,
     /// A pod that holds a claim is a group of its own.
     pub claimant: Option<PodId>,
@@ -356,6 +358,7 @@ pub(crate) fn group_key(id: PodId, pod: &Pod, seen_keys: &[Name]) -> GroupKey {
         labels,
         priority: pod.priority,
         never_preempts: pod.never_preempts,
+        non_preemptible: pod.non_preemptible,
         quotas: pod.quotas.clone(),
         claimant: pod.claim.is_some().then_some(id),
     }

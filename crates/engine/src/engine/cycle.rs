@@ -193,7 +193,7 @@ impl Engine {
         if pod.never_preempts {
             return self.rests(&pod, &question, &obstacle, false);
         }
-        let known = (pod.shape, pod.priority, pod.quotas.clone());
+        let known = (pod.shape, pod.priority, pod.non_preemptible, pod.quotas.clone());
         // Who holds a claim has more room than others of its kind, for whom all may be hopeless.
         let is_known = claim.is_none() && !question.has_objections();
         if is_known && self.hopeless.get(&known) == Some(&self.changes) {
