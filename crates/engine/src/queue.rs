@@ -12,11 +12,13 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use crate::fact::{Created, Name};
+use crate::gangs::GangId;
 use crate::lookup::LookupMap;
 use crate::pods::{Pod, PodId};
 use crate::quota::QuotaId;
 use crate::quota::share::Share;
 use crate::reason::Reason;
+use crate::reason::Code;
 use crate::shape::ShapeId;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -34,6 +36,8 @@ pub(crate) struct GroupKey {
     /// Such pods are held to the min of their quota, which others are not.
     pub non_preemptible: bool,
     pub quotas: Vec<QuotaId>,
+    /// Pods of a gang are alike to no others: they wait for each other.
+    pub gang: Option<GangId>,
     /// A pod that holds a claim is a group of its own.
     pub claimant: Option<PodId>,
 }
@@ -360,6 +364,8 @@ pub(crate) fn group_key(id: PodId, pod: &Pod, seen_keys: &[Name]) -> GroupKey {
         never_preempts: pod.never_preempts,
         non_preemptible: pod.non_preemptible,
         quotas: pod.quotas.clone(),
+        unruled: pod.unruled.clone(),
+        gang: pod.gang,
         claimant: pod.claim.is_some().then_some(id),
     }
 }

@@ -28,7 +28,9 @@ pub(crate) struct QueuePolicy {
     /// Σ guarantee of the queues below it.
     guaranteed_below: Sums,
     /// What is held for groups that were let in and have not started.
-    pub inqueue: Sums,
+    inqueue: Sums,
+    /// What gangs hold beyond what it takes them to start.
+    elastic: Sums,
     children: u32,
 }
 
@@ -100,6 +102,20 @@ impl Queues {
 }
 
 impl Quotas {
+    /// Whether one of these quotas, or one above them, says how many of a card may be held.
+    pub fn speak_of(&self, quotas: &[QuotaId], card: ResourceId) -> bool {
+        quotas.iter().flat_map(|id| self.path(*id)).any(|id| {
+            let quota = self.get(id);
+            match &quota.policy {
+                Policy::Elastic(elastic) => {
+                    amount_of(&elastic.max, card).is_some() || self.pool(quota.pool).governs(card)
+                }
+                Policy::Tree(tree) => tree.runtime(card).is_some(),
+                Policy::Queue(_) => self.real_capability(id, card).is_some(),
+            }
+        })
+    }
+
     fn queue(&self, id: QuotaId) -> &QueuePolicy {
         self.get(id).queue().expect("a quota that is listed with the queues is one of them")
     }
@@ -140,10 +156,9 @@ impl Quotas {
             let id = self.find(&key).expect("it was just found");
             self.detach_queue(id);
             let old = self.queue_mut(id);
-            let (guaranteed_below, inqueue) =
-                (std::mem::take(&mut old.guaranteed_below), std::mem::take(&mut old.inqueue));
-            let children = old.children;
-            self.get_mut(id).policy = Policy::Queue(QueuePolicy { guaranteed_below, inqueue, children, ..new });
+            let QueuePolicy { guaranteed_below, inqueue, elastic, children, .. } = std::mem::take(old);
+            let kept = QueuePolicy { guaranteed_below, inqueue, elastic, children, ..new };
+            self.get_mut(id).policy = Policy::Queue(kept);
             id
         };
         self.attach_queue(id);
@@ -208,6 +223,26 @@ impl Quotas {
         if self.queues.by_name.get(&name) == Some(&id) {
             self.queues.by_name.remove(&name);
         }
+    }
+
+    /// Counts what is held for a gang in its queue, and what it could give back (or no longer).
+    pub fn count_gang(
+        &mut self,
+        queue: Option<QuotaId>,
+        reserved: &[(ResourceId, Amount)],
+        elastic: &[(ResourceId, Amount)],
+        add: bool,
+    ) {
+        let Some(queue) = queue.filter(|id| self.is_listed(*id)) else { return };
+        let queue = self.queue_mut(queue);
+        queue.inqueue.charge(reserved, add);
+        queue.elastic.charge(elastic, add);
+    }
+
+    /// What is held for gangs in a queue and those below it, less what gangs there hold beyond their need.
+    pub fn held_for_gangs(&self, id: QuotaId, resource: ResourceId) -> i128 {
+        let below = self.queues.by_name.values().filter(|queue| self.path(**queue).any(|above| above == id));
+        below.map(|queue| self.queue(*queue)).map(|q| q.inqueue.get(resource) - q.elastic.get(resource)).sum()
     }
 
     /// The most a queue may hold of a resource, by itself and by what the others are guaranteed; `None` where nothing

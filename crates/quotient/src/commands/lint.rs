@@ -16,7 +16,7 @@ use serde::Serialize;
 use serde_json::Value;
 
 use crate::arguments::{LintArguments, OutputArguments};
-use crate::commands::manifests::inputs;
+use crate::commands::manifests;
 use crate::exit::Exit;
 use crate::printer::{Printer, Tone};
 
@@ -71,14 +71,11 @@ struct Answer {
 pub fn run(arguments: LintArguments) -> Result<Exit> {
     let LintArguments { files, config, output: OutputArguments { output } } = arguments;
     let mut printer = Printer::new(output);
-    let configuration = match config.as_deref().map(Configuration::read_path).transpose() {
-        Ok(configuration) => configuration.unwrap_or_default(),
-        Err(problems) => return Ok(printer.refuse(&problems)),
+    let configuration = match manifests::configuration(&mut printer, config.as_deref()) {
+        Ok(configuration) => configuration,
+        Err(exit) => return Ok(exit),
     };
-    for idle in &configuration.idle {
-        printer.note(format_args!("note: {idle}"));
-    }
-    let inputs = match inputs(&files) {
+    let inputs = match manifests::inputs(&files) {
         Ok(inputs) => inputs,
         Err(problems) => return Ok(printer.refuse(&problems)),
     };
@@ -91,7 +88,7 @@ pub fn run(arguments: LintArguments) -> Result<Exit> {
         input.read.documents.into_iter().for_each(|document| linter.look_at(document));
     }
     if linter.objects == 0 && unreadable.is_empty() {
-        unreadable.push(Problem::new("the files hold no object: expected Kubernetes manifests"));
+        unreadable.push(manifests::no_object());
     }
     let answer = linter.finish();
     if printer.is_for_people() {
