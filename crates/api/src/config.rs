@@ -294,6 +294,33 @@ tiers:
     }
 
     #[test]
+    fn the_arguments_of_capacity_card_are_read_quoted_or_not() {
+        let conf =
+            |arguments: &str| yaml(&format!("tiers: [{{plugins: [{{name: capacity-card, arguments: {arguments}}}]}}]"));
+        let read = |arguments: &str| Configuration::from_value(&conf(arguments)).map(|read| read.cards);
+        let cards = |unlimited: Option<bool>, weight: Option<i64>| {
+            Ok(Some(CardSettings { card_unlimited_cpu_memory: unlimited, node_order_weight: weight }))
+        };
+        assert_eq!(read("{cardUnlimitedCpuMemory: true}"), cards(Some(true), None));
+        assert_eq!(read("{cardUnlimitedCpuMemory: \"false\", nodeOrderWeight: \"2\"}"), cards(Some(false), Some(2)));
+        assert_eq!(read("{nodeOrderWeight: 3}"), cards(None, Some(3)));
+        assert_eq!(
+            Configuration::from_value(&yaml("tiers: [{plugins: [{name: capacity-card}]}]")).map(|c| c.cards),
+            cards(None, None)
+        );
+        let place = "tiers[0].plugins[0].arguments";
+        assert_eq!(
+            lines(&conf("{cardUnlimitedCpuMemory: yes please}")),
+            [format!("{place}.cardUnlimitedCpuMemory: \"yes please\": expected true or false")]
+        );
+        assert_eq!(
+            lines(&conf("{nodeOrderWeight: heavy}")),
+            [format!("{place}.nodeOrderWeight: \"heavy\": expected a whole number")]
+        );
+        assert_eq!(lines(&conf("{cardUnlimited: true}")).len(), 1);
+    }
+
+    #[test]
     fn what_is_wrong_in_the_configuration_of_a_volcano_scheduler_is_named() {
         let plugin = |arguments: &str| format!("{{name: crossquota, arguments: {arguments}}}");
         let conf = |plugins: &str| yaml(&format!("tiers: [{{plugins: [{plugins}]}}]"));
