@@ -17,7 +17,7 @@ use crate::object::ObjectKey;
 use crate::problem::Problem;
 
 /// The quotas by name.
-#[derive(Debug, Default)]
+#[derive(Debug, Clone, Default)]
 pub(crate) struct Forest {
     /// Those of one name, the one that counts first.
     members: BTreeMap<Name, BTreeMap<ObjectKey, Member>>,
@@ -29,7 +29,7 @@ pub(crate) struct Forest {
     told: BTreeMap<Name, TreeFact>,
 }
 
-#[derive(Debug, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 struct Member {
     declared: TreeFact,
     /// What could not be read in the object.
