@@ -14,14 +14,17 @@ mod classes;
 mod elastic;
 mod metadata;
 mod pod;
+mod pod_group;
 mod pod_overhead;
 mod pod_priority;
 mod pod_resources;
 mod pod_update;
+mod queue;
 mod storage;
 mod tree_pod;
 mod tree_profile;
 mod tree_quota;
+mod volcano_job;
 mod workload;
 
 use std::cell::RefCell;
@@ -182,6 +185,23 @@ static RULES: &[Rules] = &[
         on_delete: &[tree_quota::check_delete],
     },
     checked(tree::PROFILE_GROUP, tree::PROFILE, &[tree_profile::check]),
+    Rules {
+        group: "scheduling.volcano.sh",
+        kind: "Queue",
+        on_create: &[],
+        on_update: &[],
+        checks: &[queue::check],
+        on_delete: &[queue::check_delete],
+    },
+    checked("scheduling.volcano.sh", "PodGroup", &[pod_group::check]),
+    Rules {
+        group: "batch.volcano.sh",
+        kind: "Job",
+        on_create: &[volcano_job::set_defaults],
+        on_update: &[volcano_job::set_defaults],
+        checks: &[volcano_job::check],
+        on_delete: &[],
+    },
 ];
 
 /// Applies defaults and checks, in that order. The object comes back as it is to be stored.

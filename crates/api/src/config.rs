@@ -25,6 +25,8 @@ pub struct Configuration {
     pub cards: Option<CardSettings>,
     /// The caps on what pods without GPUs hold on GPU nodes.
     pub cross_quota: Option<CrossQuota>,
+    /// Whether jobs of several tasks get their pods from here. Where Volcano's own controller runs, they must not.
+    pub runs_volcano_jobs: bool,
     /// What was read and has no effect: no mistake, but worth telling.
     pub idle: Vec<Problem>,
 }
@@ -56,6 +58,7 @@ impl Default for Configuration {
             tree: None,
             cards: None,
             cross_quota: None,
+            runs_volcano_jobs: true,
             idle: Vec::new(),
         }
     }
@@ -84,7 +87,15 @@ impl Configuration {
 }
 
 /// The keys of a configuration.
-const KEYS: [&str; 6] = ["schedulerNames", "reserveAfter", "nvidiaGPUResourceMemoryGB", "tree", "cards", "crossQuota"];
+const KEYS: [&str; 7] = [
+    "schedulerNames",
+    "reserveAfter",
+    "nvidiaGPUResourceMemoryGB",
+    "tree",
+    "cards",
+    "crossQuota",
+    "volcanoJobController",
+];
 
 /// The keys that every object has.
 const OBJECT_KEYS: [&str; 3] = ["apiVersion", "kind", "metadata"];
@@ -128,8 +139,8 @@ impl Configuration {
 
     fn read_volcano(root: &Cursor<'_, '_>) -> Configuration {
         let mut idle = Vec::new();
-        let VolcanoConf { cross_quota } = volcano_conf::read_conf(root, &mut idle);
-        Configuration { cross_quota, idle, ..Configuration::default() }
+        let VolcanoConf { cross_quota, cards } = volcano_conf::read_conf(root, &mut idle);
+        Configuration { cross_quota, cards, idle, ..Configuration::default() }
     }
 
     fn read_cursor(root: &Cursor<'_, '_>) -> Configuration {
@@ -159,6 +170,7 @@ impl Configuration {
             tree: tree(&root.field("tree")),
             cards: cards(&root.field("cards")),
             cross_quota,
+            runs_volcano_jobs: root.field("volcanoJobController").bool().unwrap_or(defaults.runs_volcano_jobs),
             idle,
         }
     }
@@ -219,6 +231,7 @@ mod tests {
             "tree": {"revokeAfter": "2m", "scaleMin": true},
             "cards": {"cardUnlimitedCpuMemory": false, "nodeOrderWeight": 1},
             "crossQuota": {"quota.cpu": "32", "crossQuotaWeight": 10},
+            "volcanoJobController": false,
         });
         let expected = Configuration {
             scheduler_names: vec!["a".into(), "b".into()],
@@ -230,6 +243,7 @@ mod tests {
                 &Cursor::root(&value["crossQuota"], &Notes::default()),
                 &mut Vec::new(),
             )),
+            runs_volcano_jobs: false,
             idle: vec![Problem::new("crossquota has no effect without gpu-resource-names")],
         };
         assert_eq!(Configuration::from_value(&value), Ok(expected));
@@ -268,7 +282,12 @@ tiers:
         assert_eq!(read.cross_quota, same.cross_quota);
         assert!(read.cross_quota.is_some() && same.idle.is_empty());
         let idle: Vec<String> = read.idle.iter().map(ToString::to_string).collect();
-        assert_eq!(idle, ["plugins without effect here, where only crossquota is read: priority, gang, nodeorder"]);
+        assert_eq!(
+            idle,
+            [
+                "plugins without effect here, where only crossquota and capacity-card are read: priority, gang, nodeorder"
+            ]
+        );
         let map = json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "volcano-scheduler-configmap"},
             "data": {"volcano-scheduler.conf": CONF}});
         assert_eq!(Configuration::from_value(&map), Ok(read));
@@ -302,7 +321,7 @@ tiers:
             "crossQuota": "none",
         });
         let expected = [
-            r#"reserveAfer: "5m": is not a key that is known: expected one of schedulerNames, reserveAfter, nvidiaGPUResourceMemoryGB, tree, cards, crossQuota"#,
+            r#"reserveAfer: "5m": is not a key that is known: expected one of schedulerNames, reserveAfter, nvidiaGPUResourceMemoryGB, tree, cards, crossQuota, volcanoJobController"#,
             r#"kind: "Pod": expected QuotientConfiguration"#,
             r#"schedulerNames: []: expected at least one name, and none that is empty"#,
             r#"crossQuota: "none": expected a map"#,

@@ -16,6 +16,7 @@ use crate::object::ObjectKey;
 use crate::selector::labels;
 use crate::time::parse_timestamp;
 use crate::tree;
+use crate::volcano::membership::membership;
 
 /// The scheduler of pods that name none.
 pub(crate) const DEFAULT_SCHEDULER: &str = "default-scheduler";
@@ -51,6 +52,8 @@ pub(crate) fn pod(
     let labels = labels(&metadata.field("labels"), interner);
     let own = affinity::Own { namespace: &namespace, labels: &labels };
     let mut pod_spec = pod_spec(&spec, &key.name, &own, whole_gpu_gb, interner);
+    let membership = membership(&metadata, &pod_spec.requests, interner);
+    pod_spec.cards = membership.cards;
     pod_spec.capped = caps.of_pod(&pod_spec.requests, &labels, &metadata.field("annotations"));
     let node = spec.field("nodeName").non_empty_str().map(|name| interner.name(name));
     let phase = phase(&status.field("phase"), node.is_some());
@@ -69,7 +72,6 @@ pub(crate) fn pod(
         ours: ours(scheduler),
         tree_quota: labels.get(tree::keys::QUOTA_NAME).filter(|name| !name.is_empty()).cloned(),
         non_preemptible: is_kept,
-        protected: is_kept,
         owner: owner(&metadata).map(|owner| interner.name(&owner)),
         spec: interner.spec(pod_spec),
         name: key.name.clone(),
@@ -78,10 +80,15 @@ pub(crate) fn pod(
         phase,
         node,
         gates,
+        queue: membership.queue,
+        group: membership.group,
+        task: membership.task,
+        protected: is_kept || membership.protected,
         // Last, when everything was looked at.
         problem: notes
             .first_of_spec()
-            .map(|note| RequestProblem { message: note_message(&note).into(), field: note.field.into() }),
+            .map(|note| RequestProblem { message: note_message(&note).into(), field: note.field.into() })
+            .or(membership.problem),
         ..PodFact::default()
     }
 }

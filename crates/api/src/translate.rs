@@ -14,6 +14,7 @@ use crate::object::{ObjectKey, key_of};
 use crate::problem::Problem;
 use crate::selector::{label_selector, labels, map_selector};
 use crate::tree::{self, forest};
+use crate::volcano::{self, group, queue};
 use crate::{budget, node, pod, volume};
 
 /// What can be set about the translation.
@@ -86,7 +87,8 @@ impl Translator {
             let declared = tree::quota::fact(&root, &key, &mut self.interner);
             return translation(&key, self.forest.seen(&key, declared, problems(notes, &key)));
         }
-        let facts = self.seen(&key, &root, &notes).into_iter().collect();
+        let mut facts: Vec<Fact> = self.seen(&key, &root, &notes).into_iter().collect();
+        facts.extend(self.queue_of_namespace(&key, Some(&root)));
         Translation { facts, problems: problems(notes, &key), ..Translation::default() }
     }
 
@@ -98,7 +100,22 @@ impl Translator {
         if tree::is_tree(key) {
             return translation(key, self.forest.gone(key));
         }
-        Translation { facts: self.gone(key).into_iter().collect(), ..Translation::default() }
+        let mut facts: Vec<Fact> = self.gone(key).into_iter().collect();
+        facts.extend(self.queue_of_namespace(key, None));
+        Translation { facts, ..Translation::default() }
+    }
+
+    /// The queue of the pods of a namespace, where the object is one.
+    fn queue_of_namespace(&mut self, key: &ObjectKey, namespace: Option<&Cursor<'_, '_>>) -> Option<Fact> {
+        if (key.group, key.kind) != ("", "Namespace") {
+            return None;
+        }
+        let queue = namespace.and_then(|root| {
+            let metadata = root.field("metadata");
+            metadata.field("annotations").field(volcano::QUEUE_NAME).non_empty_str()
+        });
+        let queue = queue.map(|queue| self.interner.name(queue));
+        Some(Fact::QueueOfNamespace { namespace: self.interner.name(&key.name), queue })
     }
 
     fn seen(&mut self, key: &ObjectKey, root: &Cursor<'_, '_>, notes: &Notes) -> Option<Fact> {
@@ -121,6 +138,8 @@ impl Translator {
             ("storage.k8s.io", "StorageClass") => Fact::StorageClass(volume::storage_class(root, name, interner)),
             ("storage.k8s.io", "CSINode") => Fact::AttachLimits(node::attach_limits(root, name, interner)),
             ("policy", "PodDisruptionBudget") => Fact::Budget(budget::budget(root, key, interner)),
+            (volcano::SCHEDULING, volcano::QUEUE) => Fact::Queue(queue::queue(root, key, interner)?),
+            (volcano::SCHEDULING, volcano::POD_GROUP) => Fact::Group(group::group(root, notes, key, interner)),
             kind if selects_pods(kind) && settings.default_topology => {
                 let spec = root.field("spec");
                 let at = spec.field("selector");
@@ -152,6 +171,9 @@ impl Translator {
             ("storage.k8s.io", "StorageClass") => Fact::StorageClassGone(name),
             ("storage.k8s.io", "CSINode") => Fact::AttachLimitsGone(name),
             ("policy", "PodDisruptionBudget") => Fact::BudgetGone { namespace: namespace(), name },
+            (volcano::SCHEDULING, volcano::QUEUE) if *name == *volcano::ROOT_QUEUE => return None,
+            (volcano::SCHEDULING, volcano::QUEUE) => Fact::QuotaGone(pools::quota_key(key)),
+            (volcano::SCHEDULING, volcano::POD_GROUP) => Fact::GroupGone { namespace: namespace(), name },
             kind if selects_pods(kind) && self.settings.default_topology => {
                 let (namespace, object) = selector_key(key);
                 Fact::SelectorGone { namespace, object }

@@ -9,13 +9,15 @@
 //! A cluster *settles*: this goes round until nothing changes any more. Time stands still meanwhile;
 //! it passes only by [`Cluster::wait`], which stops at every moment at which something is due.
 
+mod queues;
+
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use quotient_api::gpu_memory::GPU_MEMORY;
 use quotient_api::{
     Configuration, ObjectKey, Problem, Translation, Translator, TranslatorSettings, elastic, kinds, preemption_message,
-    time, tree,
+    time, tree, volcano,
 };
 use quotient_engine::fact::{Name, PodKey};
 use quotient_engine::{Budget, ClaimBinding, Code, Decision, Engine, Fact, Reason, Tick};
@@ -93,8 +95,8 @@ impl Cluster {
         let (engine, translator) = (engine(&setup), translator(&setup));
         Cluster {
             server: Server::new(&setup.configuration),
+            controllers: Controllers::new(&setup.configuration),
             setup,
-            controllers: Controllers::default(),
             translator,
             engine,
             wake_at: None,
@@ -398,7 +400,7 @@ impl Cluster {
                 }
             });
         }
-        changed | self.write_tree_status(&all)
+        changed | self.write_tree_status(&all) | self.write_queue_status(&all)
     }
 
     /// The same for quotas of trees.
@@ -503,6 +505,10 @@ impl Cluster {
         });
         if reason.code != Code::SchedulingGated {
             self.server.event(&key, "Warning", "FailedScheduling", &reason.message);
+        }
+        let further = self.store().get(&key).and_then(|pod| volcano::events::of_pod(pod, reason));
+        if let Some(further) = further {
+            self.server.event(&key, "Warning", further, &reason.message);
         }
     }
 

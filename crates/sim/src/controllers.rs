@@ -8,18 +8,22 @@ mod composite_quota;
 mod daemonset;
 mod deployment;
 mod disruption;
+mod gang;
 mod job;
 mod matching;
 mod node;
 mod profile;
+mod queue;
 mod replicaset;
 mod statefulset;
 mod template;
+mod volcano_job;
 pub mod volume;
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 
-use quotient_api::{ObjectKey, Problem, Translator, TranslatorSettings, elastic, kinds};
+use quotient_api::{Configuration, ObjectKey, Problem, Translator, TranslatorSettings, elastic, kinds, volcano};
 use quotient_engine::Fact;
 use serde_json::Value;
 
@@ -36,6 +40,12 @@ pub struct Controllers {
     refused: BTreeSet<ObjectKey>,
     /// How many objects each owner has made, so that each has a name of its own.
     made: BTreeMap<ObjectKey, u64>,
+    /// Pods of jobs of several tasks that went by themselves, by job, since the job was last looked at.
+    gone: BTreeMap<ObjectKey, Vec<Arc<Value>>>,
+    /// The uids of pods that were deleted on behalf of such a job.
+    deleted: BTreeSet<String>,
+    /// Whether such jobs are looked after here.
+    runs_volcano_jobs: bool,
     /// Reads selectors, requests and affinity as the engine is told them.
     translator: Translator,
     /// The roots of quota trees have to be compared with their profiles.
@@ -51,6 +61,9 @@ impl Default for Controllers {
             queue: BTreeSet::new(),
             refused: BTreeSet::new(),
             made: BTreeMap::new(),
+            gone: BTreeMap::new(),
+            deleted: BTreeSet::new(),
+            runs_volcano_jobs: true,
             translator: Translator::new(TranslatorSettings::default()),
             roots_due: false,
             problems: BTreeMap::new(),
@@ -60,6 +73,11 @@ impl Default for Controllers {
 }
 
 impl Controllers {
+    /// The controllers of a cluster with this configuration.
+    pub fn new(configuration: &Configuration) -> Self {
+        Controllers { runs_volcano_jobs: configuration.runs_volcano_jobs, ..Controllers::default() }
+    }
+
     /// Takes note of a change: whom it concerns has to look again.
     pub fn note(&mut self, change: &Change, store: &Store) {
         let key = change.key();
@@ -69,7 +87,17 @@ impl Controllers {
             Change::Gone(_, object) => Some(object),
         };
         if let Some(object) = object {
-            self.queue.extend(field::controller(object));
+            let controller = field::controller(object);
+            if let (Change::Gone(..), Some(owner)) = (change, &controller)
+                && volcano::is_job(owner)
+                && key.kind == "Pod"
+            {
+                let uid = field::text(object, "/metadata/uid").unwrap_or_default();
+                if !self.deleted.remove(uid) && store.contains(owner) {
+                    self.gone.entry(owner.clone()).or_default().push(object.clone());
+                }
+            }
+            self.queue.extend(controller);
         }
         self.roots_due |= profile::is_concerned(change, object.map(AsRef::as_ref), &self.problems);
         let namespace = key.namespace.as_deref();
@@ -135,10 +163,18 @@ impl Controllers {
 
     fn reconcile(&mut self, server: &mut Server, key: &ObjectKey) {
         let Some(object) = server.store().get(key).cloned() else { return };
+        if volcano::uses_queues(key, &object) {
+            queue::ensure_standing(server);
+        }
         match (key.group, key.kind) {
             ("apps", "Deployment") => deployment::reconcile(self, server, key, &object),
             ("apps", "ReplicaSet") | ("", "ReplicationController") => {
                 replicaset::reconcile(self, server, key, &object);
+            }
+            ("", "Pod") => gang::reconcile(self, server, key, &object),
+            (volcano::SCHEDULING, volcano::QUEUE) => queue::reconcile(server, key, &object),
+            (volcano::BATCH, volcano::JOB) if self.runs_volcano_jobs => {
+                volcano_job::reconcile(self, server, key, &object);
             }
             ("apps", "StatefulSet") => statefulset::reconcile(self, server, key, &object),
             ("apps", "DaemonSet") => daemonset::reconcile(self, server, key, &object),
@@ -149,6 +185,9 @@ impl Controllers {
             ("", "Node") => node::reconcile(server, key, &object),
             (_, elastic::COMPOSITE) => composite_quota::reconcile(server, key, &object),
             _ => {}
+        }
+        if matches!((key.group, key.kind), ("apps", "ReplicaSet" | "StatefulSet") | ("batch", "Job")) {
+            gang::reconcile_owner(self, server, key);
         }
     }
 

@@ -27,6 +27,7 @@ fn wide(name: &'static str, path: &'static str, description: &'static str) -> Co
 
 fn quota(kind: &'static kinds::Kind) -> Definition {
     Definition {
+        has_status_subresource: true,
         kind,
         singular: "elasticquota",
         short_names: &["eq", "eqs"],
@@ -68,6 +69,7 @@ fn quota(kind: &'static kinds::Kind) -> Definition {
 
 fn profile(kind: &'static kinds::Kind) -> Definition {
     Definition {
+        has_status_subresource: true,
         kind,
         singular: "elasticquotaprofile",
         short_names: &["eqp", "eqps"],
