@@ -3,6 +3,7 @@
 use std::path::Path;
 use std::time::Duration;
 
+use quotient_engine::Settings;
 use serde_json::Value;
 
 use crate::crossquota::CrossQuota;
@@ -10,6 +11,7 @@ use crate::cursor::{Cursor, Notes};
 use crate::problem::Problem;
 use crate::read;
 use crate::time::parse_duration;
+use crate::translate::TranslatorSettings;
 use crate::volcano_conf::{self, VolcanoConf};
 
 /// The settings. What is left out has its default.
@@ -68,6 +70,20 @@ const KEYS: [&str; 6] = ["schedulerNames", "reserveAfter", "nvidiaGPUResourceMem
 const OBJECT_KEYS: [&str; 3] = ["apiVersion", "kind", "metadata"];
 
 impl Configuration {
+    /// What the engine is set to by it.
+    pub fn engine_settings(&self) -> Settings {
+        let reserve_after_ms = u64::try_from(self.reserve_after.as_millis()).unwrap_or(u64::MAX);
+        let caps = self.cross_quota.as_ref().map(CrossQuota::settings).unwrap_or_default();
+        Settings { reserve_after_ms, caps }
+    }
+
+    /// How objects are translated by it. `scheduler_names`: which pods are ours; `None` is every pod.
+    pub fn translator_settings(&self, scheduler_names: Option<Vec<String>>) -> TranslatorSettings {
+        let whole_gpu_gb = self.nvidia_gpu_resource_memory_gb;
+        let cross_quota = self.cross_quota.clone();
+        TranslatorSettings { scheduler_names, whole_gpu_gb, cross_quota, ..TranslatorSettings::default() }
+    }
+
     /// Reads the body of a configuration; `apiVersion`, `kind` and `metadata` may be there or not. The
     /// configuration of a Volcano scheduler is read as it stands, in its ConfigMap or without it. All problems are
     /// given at once.

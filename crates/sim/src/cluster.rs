@@ -14,11 +14,10 @@ use std::time::Duration;
 
 use quotient_api::gpu_memory::GPU_MEMORY;
 use quotient_api::{
-    Configuration, CrossQuota, ObjectKey, Problem, Translation, Translator, TranslatorSettings, elastic, kinds,
-    preemption_message, time,
+    Configuration, ObjectKey, Problem, Translation, Translator, elastic, kinds, preemption_message, time,
 };
 use quotient_engine::fact::{Name, PodKey};
-use quotient_engine::{Budget, ClaimBinding, Code, Decision, Engine, Fact, Reason, Settings, Tick};
+use quotient_engine::{Budget, ClaimBinding, Code, Decision, Engine, Fact, Reason, Tick};
 use serde_json::{Value, json};
 
 use crate::clock::Clock;
@@ -603,16 +602,11 @@ fn pod_report(key: &ObjectKey, phase: PodPhase) -> PodReport {
 }
 
 fn engine(setup: &Setup) -> Engine {
-    let reserve_after_ms = u64::try_from(setup.configuration.reserve_after.as_millis()).unwrap_or(u64::MAX);
-    let caps = setup.configuration.cross_quota.as_ref().map(CrossQuota::settings).unwrap_or_default();
-    Engine::new(Settings { reserve_after_ms, caps })
+    Engine::new(setup.configuration.engine_settings())
 }
 
 fn translator(setup: &Setup) -> Translator {
-    let scheduler_names = setup.scheduler_names.clone();
-    let whole_gpu_gb = setup.configuration.nvidia_gpu_resource_memory_gb;
-    let cross_quota = setup.configuration.cross_quota.clone();
-    Translator::new(TranslatorSettings { scheduler_names, whole_gpu_gb, cross_quota, ..TranslatorSettings::default() })
+    Translator::new(setup.configuration.translator_settings(setup.scheduler_names.clone()))
 }
 
 /// Whether a pod is on a node, and neither ended nor leaving.

@@ -3,8 +3,11 @@
 mod bench;
 mod lint;
 mod manifests;
+mod run;
 mod simulate;
 mod test;
+
+pub use run::lease_duration;
 
 use anyhow::Result;
 
@@ -29,6 +32,7 @@ fn dispatch(command: Command) -> Result<Exit> {
     match command {
         Command::Bench(arguments) => bench::run(arguments),
         Command::Lint(arguments) => lint::run(arguments),
+        Command::Run(arguments) => run::run(arguments),
         Command::Simulate(arguments) => simulate::run(arguments),
         Command::Test(arguments) => test::run(arguments),
     }
