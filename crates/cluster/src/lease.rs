@@ -2,8 +2,8 @@
 //!
 //! Several processes may run; one of them has the lease and writes, the others watch and are ready to go on. The clocks
 //! of machines are not compared: each one watches for *changes* of the lease and times them with its own clock that
-//! only grows. A lease that did not change for as long as it lasts may be taken; it is taken by writing the version that
-//! was read, so that of two who try one succeeds.
+//! only grows. A lease that did not change for as long as it lasts may be taken; it is taken by writing the version
+//! that was read, so that of two who try one succeeds.
 //!
 //! ```text
 //!   |<--------------------- duration, 15 s --------------------->| another may take it
@@ -201,8 +201,8 @@ impl Elector {
                 self.won(begun, &written);
                 Ok(true)
             }
-            // Another was faster.
-            Err(CallError::Conflict(_)) => Ok(false),
+            // Another was faster. One that is ours may have been touched by somebody else: it is read again.
+            Err(CallError::Conflict(_)) if !ours => Ok(false),
             Err(error) => Err(error),
         }
     }

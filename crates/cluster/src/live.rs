@@ -27,6 +27,10 @@ const SEEN_MAX: usize = 4096;
 /// How many objects are taken in before the engine decides again.
 const SEEN_PER_CYCLE: usize = 1024;
 
+/// What the last holder of the lease wrote is seen within this time; before it nothing is decided by a standby that
+/// takes over.
+const TAKE_OVER_AFTER: Duration = Duration::from_secs(1);
+
 /// How often statuses of quotas are written and gauges set.
 const STATUS_EVERY: Duration = Duration::from_secs(1);
 
@@ -47,12 +51,14 @@ pub struct LiveSettings {
 /// Runs until `stop` says so; what is under way is given up then, and the lease is given back.
 pub async fn run(clients: Clients, settings: LiveSettings, metrics: Metrics, stop: impl Future<Output = ()>) {
     let LiveSettings { lease, shadow, .. } = &settings;
+    // One that is alone leads for ever: this end is kept and says nothing.
+    let (_alone, leads) = tokio::sync::watch::channel(true);
     let (mut elector, fence, mut leads) = match lease.clone().filter(|_| !shadow) {
         Some(lease) => {
             let (elector, fence, leads) = Elector::new(clients.lease.clone(), lease);
             (Some(elector), fence, leads)
         }
-        None => (None, Fence::open(), tokio::sync::watch::channel(true).1),
+        None => (None, Fence::open(), leads),
     };
     let sessions = async {
         loop {
@@ -150,6 +156,7 @@ impl<'a> Session<'a> {
         let mut status = tokio::time::interval(STATUS_EVERY);
         status.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
         let mut led = *leads.borrow_and_update();
+        let mut decides_from = Instant::now();
         let mut wake: Option<Instant> = None;
         let mut more = false;
         let mut batch = Vec::with_capacity(SEEN_PER_CYCLE);
@@ -167,12 +174,16 @@ impl<'a> Session<'a> {
                 biased;
                 changed = leads.changed() => {
                     let leads = *leads.borrow_and_update();
-                    // Without a sender we are alone, and nothing changes.
-                    if led && !leads && changed.is_ok() {
+                    if changed.is_err() || (led && !leads) {
                         return;
+                    }
+                    // What is listed from now on is as new as can be; what was listed before may lag behind.
+                    if leads && self.unlisted.is_empty() {
+                        decides_from = Instant::now() + TAKE_OVER_AFTER;
                     }
                     led = leads;
                 }
+                _ = status.tick() => self.tell_status(led),
                 Some(report) = self.reports.recv() => self.take_report(report),
                 count = self.seen.recv_many(&mut batch, SEEN_PER_CYCLE) => {
                     if count == 0 {
@@ -182,7 +193,6 @@ impl<'a> Session<'a> {
                         self.take_seen(seen);
                     }
                 }
-                _ = status.tick() => self.tell_status(led),
                 () = wait => {}
             }
             while let Ok(report) = self.reports.try_recv() {
@@ -190,12 +200,13 @@ impl<'a> Session<'a> {
             }
             let happened = self.scheduler.take_happened();
             self.note(happened);
-            if !led || !self.unlisted.is_empty() || self.dispatcher.is_full() || !self.settings.scheduler {
+            let begun = Instant::now();
+            let decides = led && begun >= decides_from && self.unlisted.is_empty() && self.settings.scheduler;
+            if !decides || self.dispatcher.is_full() {
                 // Whatever there is to decide is decided when that has changed; the status comes round anyway.
-                more = false;
+                (more, wake) = (false, None);
                 continue;
             }
-            let begun = Instant::now();
             let now = self.clock.now();
             let round = tokio::task::block_in_place(|| self.scheduler.decide(now));
             self.metrics.cycle(begun.elapsed());

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use quotient_api::{Configuration, Kind, ObjectKey, Problem, Translation, Translator, key_of};
 use quotient_engine::fact::{Name, PodKey};
-use quotient_engine::{Budget, Code, Decision, Engine, Fact, Rule, Tick};
+use quotient_engine::{Budget, Code, Decision, Engine, Fact, Reason, Rule, Tick};
 use serde_json::{Value, json};
 
 use crate::event::{EventBook, Remark, whole_seconds};
@@ -59,8 +59,11 @@ pub struct Round {
 #[derive(Debug, Clone)]
 struct Waiting {
     created_us: i64,
-    /// Why, as far as it was said.
-    held: Option<(Name, Code)>,
+    uid: Name,
+    /// Why, as far as we said.
+    held: Option<Code>,
+    /// Why, as the pod itself says: the reason and the message of its condition.
+    shown: Option<(String, String)>,
 }
 
 /// The engine with what it takes to tell it of objects, and to write what it decides.
@@ -100,7 +103,7 @@ impl Scheduler {
     pub fn waiting(&self) -> BTreeMap<Option<Code>, usize> {
         let mut counts = BTreeMap::new();
         for waiting in self.waiting.values() {
-            *counts.entry(waiting.held.as_ref().map(|(_, code)| *code)).or_default() += 1;
+            *counts.entry(waiting.held).or_default() += 1;
         }
         counts
     }
@@ -119,6 +122,7 @@ impl Scheduler {
                     Ok(key) => {
                         self.quotas.seen(&key, &object);
                         self.tell(now, &key, translation);
+                        self.note_shown(&key, &object);
                     }
                     Err(problem) => self.happened.push(Happened::Problem(problem)),
                 }
@@ -155,9 +159,12 @@ impl Scheduler {
             Fact::Pod(pod) => {
                 let waits = pod.ours && pod.node.is_none() && pod.leaving_since.is_none() && !pod.phase.is_over();
                 if waits {
-                    let created_us = pod.created.0;
-                    let waiting = self.waiting.entry(pod.key()).or_insert(Waiting { created_us, held: None });
-                    waiting.created_us = created_us;
+                    let (created_us, uid) = (pod.created.0, pod.uid.clone());
+                    let waiting = Waiting { created_us, uid, held: None, shown: None };
+                    let known = self.waiting.entry(pod.key()).or_insert_with(|| waiting.clone());
+                    if known.uid != waiting.uid {
+                        *known = waiting;
+                    }
                 } else {
                     self.waiting.remove(&pod.key());
                 }
@@ -167,6 +174,20 @@ impl Scheduler {
             }
             _ => {}
         }
+    }
+
+    /// Keeps what a pod says of why it waits.
+    fn note_shown(&mut self, key: &ObjectKey, object: &Value) {
+        if key.kind != "Pod" || !key.group.is_empty() {
+            return;
+        }
+        let pod = PodKey { namespace: key.namespace.clone().unwrap_or_default(), name: key.name.clone() };
+        let Some(waiting) = self.waiting.get_mut(&pod) else { return };
+        let conditions = object.pointer("/status/conditions").and_then(Value::as_array);
+        let says_no = |condition: &&Value| condition["type"] == "PodScheduled" && condition["status"] == "False";
+        let text = |value: &Value| value.as_str().unwrap_or_default().to_string();
+        let scheduled = conditions.into_iter().flatten().find(says_no);
+        waiting.shown = scheduled.map(|condition| (text(&condition["reason"]), text(&condition["message"])));
     }
 
     /// Keeps what is wrong with an object; what was said of it before is not said again.
@@ -231,25 +252,33 @@ impl Scheduler {
                 let label = (format!("{group}/capacity"), capacity.map(|capacity| capacity.name().to_string()));
                 round.writes.push(Write::Label { pod: PodRef { key: pod, uid }, labels: [label].into() });
             }
-            Decision::Hold { pod, uid, reason } => {
-                let gated = reason.code == Code::SchedulingGated;
-                if !gated {
-                    let message = reason.message.clone();
-                    let remark = Remark { is_warning: true, reason: "FailedScheduling", message };
-                    round.writes.extend(self.event(now, &pod, &uid, remark));
+            Decision::Hold { pod, uid, reason } => self.hold(now, pod, uid, &reason, round),
+        }
+    }
+
+    fn hold(&mut self, now: Now, pod: PodKey, uid: Name, reason: &Reason, round: &mut Round) {
+        let Reason { code, message, .. } = reason;
+        round.happened.push(Happened::Held { pod: pod.clone(), code: *code, message: message.clone() });
+        let short = if *code == Code::SchedulingGated { "SchedulingGated" } else { "Unschedulable" };
+        let mut since = Some(whole_seconds(now.wall_us));
+        if let Some(waiting) = self.waiting.get_mut(&pod).filter(|waiting| waiting.uid == uid) {
+            let is_first = waiting.held.replace(*code).is_none();
+            if let Some((shown_reason, shown_message)) = &waiting.shown {
+                // Whoever was here before said the same. What we said ourselves may not have arrived yet.
+                if is_first && shown_reason == short && shown_message == message {
+                    return;
                 }
-                let held = self.waiting.get_mut(&pod).map(|waiting| &mut waiting.held);
-                let known = held.and_then(|held| held.replace((uid.clone(), reason.code)));
-                let since = match known {
-                    Some((known, _)) if known == uid => None,
-                    _ => Some(whole_seconds(now.wall_us)),
-                };
-                let (code, message) = (reason.code, reason.message.clone());
-                round.happened.push(Happened::Held { pod: pod.clone(), code, message: message.clone() });
-                let short = if gated { "SchedulingGated" } else { "Unschedulable" };
-                round.writes.push(Write::Condition { pod: PodRef { key: pod, uid }, reason: short, message, since });
+                since = None;
+            } else if !is_first {
+                since = None;
             }
         }
+        if *code != Code::SchedulingGated {
+            let remark = Remark { is_warning: true, reason: "FailedScheduling", message: message.clone() };
+            round.writes.extend(self.event(now, &pod, &uid, remark));
+        }
+        let message = message.clone();
+        round.writes.push(Write::Condition { pod: PodRef { key: pod, uid }, reason: short, message, since });
     }
 
     fn event(&mut self, now: Now, pod: &PodKey, uid: &Name, remark: Remark) -> Option<Write> {
@@ -261,5 +290,79 @@ impl Scheduler {
     pub fn bound_event(&mut self, now: Now, pod: &PodRef, node: &Name) -> Option<Write> {
         let message = format!("Successfully assigned {} to {node}", pod.key);
         self.event(now, &pod.key, &pod.uid, Remark { is_warning: false, reason: "Scheduled", message })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use quotient_api::kinds;
+
+    const NOW: Now = Now { tick: Tick(1_000), wall_us: 1_767_225_600_000_000 };
+
+    fn pod(name: &str, cpu: &str) -> Value {
+        json!({
+            "metadata": {"name": name, "namespace": "a", "uid": name},
+            "spec": {"schedulerName": "quotient", "containers": [
+                {"name": "c", "image": "i", "resources": {"requests": {"cpu": cpu}}}]},
+        })
+    }
+
+    fn seeing(objects: &[(&str, Value)]) -> Scheduler {
+        let mut scheduler = Scheduler::new(&Configuration::default());
+        for (kind, object) in objects {
+            let kind = kinds::find("", kind).expect("it is known");
+            scheduler.see(NOW, Seen::Object(kind, object.clone()));
+        }
+        scheduler
+    }
+
+    fn node() -> (&'static str, Value) {
+        ("Node", json!({"metadata": {"name": "n"}, "status": {"allocatable": {"cpu": "1", "pods": "10"}}}))
+    }
+
+    #[test]
+    fn objects_of_a_list_are_read_though_they_do_not_say_what_they_are() {
+        let round = seeing(&[node(), ("Pod", pod("p", "1"))]).decide(NOW);
+        let [Write::Bind { pod, node, .. }] = &round.writes[..] else { panic!("{:?}", round.writes) };
+        assert_eq!((pod.key.to_string().as_str(), &**node), ("a/p", "n"));
+    }
+
+    #[test]
+    fn why_a_pod_waits_is_not_written_again_by_the_next_scheduler() {
+        let written = seeing(&[node(), ("Pod", pod("p", "2"))]).decide(NOW).writes;
+        let [Write::Event(_), Write::Condition { reason, message, since, .. }] = &written[..] else {
+            panic!("{written:?}")
+        };
+        assert_eq!(since.as_deref(), Some("2026-01-01T00:00:00Z"));
+        let mut told = pod("p", "2");
+        let condition = json!({"type": "PodScheduled", "status": "False", "reason": reason, "message": message});
+        told["status"] = json!({"conditions": [condition]});
+        assert_eq!(seeing(&[node(), ("Pod", told.clone())]).decide(NOW).writes, []);
+        told["status"]["conditions"][0]["message"] = json!("something else");
+        let written = seeing(&[node(), ("Pod", told)]).decide(NOW).writes;
+        let [Write::Event(_), Write::Condition { since, .. }] = &written[..] else { panic!("{written:?}") };
+        assert_eq!(*since, None, "it waits since it said so");
+    }
+
+    #[test]
+    fn an_object_that_cannot_be_read_is_said_once() {
+        let mut scheduler = seeing(&[]);
+        let broken = json!({"metadata": {"name": "n"}, "status": {"allocatable": {"cpu": "lots"}}});
+        let kind = kinds::find("", "Node").expect("it is known");
+        for _ in 0..3 {
+            scheduler.see(NOW, Seen::Object(kind, broken.clone()));
+        }
+        scheduler.see(NOW, Seen::Object(kind, json!({"metadata": {"name": 3}})));
+        let problems: Vec<String> = scheduler
+            .take_happened()
+            .into_iter()
+            .map(|happened| match happened {
+                Happened::Problem(problem) => problem.to_string(),
+                other => panic!("{other:?}"),
+            })
+            .collect();
+        assert_eq!(problems.len(), 2, "{problems:?}");
+        assert!(problems[0].starts_with("Node/n: status.allocatable.cpu: \"lots\": "), "{problems:?}");
     }
 }

@@ -62,7 +62,8 @@ impl Authority {
     }
 }
 
-/// A key to sign service account tokens with, as PEM.
-pub fn signing_key() -> Result<String, TestenvError> {
-    Ok(KeyPair::generate()?.serialize_pem())
+/// A key to sign service account tokens with, and its public part to check them by, as PEM.
+pub fn signing_key() -> Result<(String, String), TestenvError> {
+    let key = KeyPair::generate()?;
+    Ok((key.serialize_pem(), key.public_key_pem()))
 }

@@ -218,7 +218,9 @@ impl ControlPlane {
         let authority = self.write("ca.crt", &self.authority.certificate)?;
         let certificate = self.write("server.crt", &server.certificate)?;
         let key = self.write("server.key", &server.key)?;
-        let signing = self.write("service-accounts.key", &signing_key()?)?;
+        let (signing, checking) = signing_key()?;
+        let signing = self.write("service-accounts.key", &signing)?;
+        let checking = self.write("service-accounts.pub", &checking)?;
         let admin = self.authority.user("admin", &["system:masters"])?;
         self.write("kubeconfig", &self.kubeconfig_text(&admin))?;
         let etcd_port = free_port()?;
@@ -232,7 +234,7 @@ impl ControlPlane {
             format!("--tls-private-key-file={}", key.display()),
             format!("--client-ca-file={}", authority.display()),
             "--service-account-issuer=https://kubernetes.default.svc".to_string(),
-            format!("--service-account-key-file={}", signing.display()),
+            format!("--service-account-key-file={}", checking.display()),
             format!("--service-account-signing-key-file={}", signing.display()),
             "--service-cluster-ip-range=10.0.0.0/24".to_string(),
             "--authorization-mode=Node,RBAC".to_string(),
