@@ -1,7 +1,7 @@
 # The few things there are to do here. `make` alone lists them.
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test testenv cluster bench fuzz
+.PHONY: help demo test testenv cluster bench explore fuzz
 
 CARGO ?= cargo
 TARGET := $(or $(CARGO_TARGET_DIR),target)
@@ -14,12 +14,13 @@ test: export CARGO_PROFILE_DEV_DEBUG = 0
 test: export CARGO_PROFILE_TEST_DEBUG = 0
 
 help:
-	@echo 'make demo    two small clusters, simulated: who runs where, who is evicted, who waits and why'
-	@echo 'make test    everything that is checked: style, lints, tests, scenarios, licences'
-	@echo 'make cluster a real Kubernetes control plane with nodes that kwok plays (NODES=3), to run `quotient run` on'
-	@echo 'make testenv builds that control plane, if it is not there yet: ten minutes, once'
-	@echo 'make bench   the engine'\''s figures beside their goals'
-	@echo 'make fuzz    one minute of random bytes for each parser (installs cargo-fuzz)'
+	@echo 'make demo     two small clusters, simulated: who runs where, who is evicted, who waits and why'
+	@echo 'make test     everything that is checked: style, lints, tests, scenarios, licences'
+	@echo 'make cluster  a real Kubernetes control plane with nodes that kwok plays (NODES=3), to run `quotient run` on'
+	@echo 'make testenv  builds that control plane, if it is not there yet: ten minutes, once'
+	@echo 'make bench    the engine'\''s figures beside their goals'
+	@echo 'make explore  the properties of the engine on random histories, for an hour or so'
+	@echo 'make fuzz     one minute of random bytes for each parser (installs cargo-fuzz)'
 
 demo:
 	@$(CARGO) build --quiet --release --locked --package quotient
@@ -45,6 +46,15 @@ cluster: testenv
 bench:
 	@$(CARGO) build --quiet --release --locked --package quotient
 	@$(TARGET)/release/quotient bench
+
+# Each round has a seed, which it prints: PROPTEST_RNG_SEED=<seed> brings a failure back.
+explore: export CARGO_PROFILE_DEV_OPT_LEVEL = 2
+explore: export PROPTEST_CASES = $(or $(CASES),20000)
+explore:
+	@set -e; for seed in $(or $(SEED),$$(od -An -N16 -tu4 /dev/urandom)); do \
+	  echo "PROPTEST_RNG_SEED=$$seed PROPTEST_CASES=$(PROPTEST_CASES)"; \
+	  PROPTEST_RNG_SEED=$$seed $(CARGO) test --quiet --locked --package quotient-engine; \
+	done
 
 # The fuzzer's instrumentation is a compiler option that stable compilers keep behind this variable.
 fuzz: export RUSTC_BOOTSTRAP = 1

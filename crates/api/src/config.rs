@@ -3,7 +3,6 @@
 use std::path::Path;
 use std::time::Duration;
 
-use quotient_engine::Settings;
 use serde_json::Value;
 
 use crate::crossquota::CrossQuota;
@@ -63,6 +62,28 @@ impl Default for Configuration {
     }
 }
 
+impl Configuration {
+    /// What of it the engine is told.
+    pub fn engine_settings(&self) -> quotient_engine::Settings {
+        let millis = |duration: Duration| u64::try_from(duration.as_millis()).unwrap_or(u64::MAX);
+        let mut settings = quotient_engine::Settings {
+            reserve_after_ms: millis(self.reserve_after),
+            caps: self.cross_quota.as_ref().map(CrossQuota::settings).unwrap_or_default(),
+            ..quotient_engine::Settings::default()
+        };
+        if let Some(tree) = &self.tree {
+            settings.tree.revoke_after_ms = tree.revoke_after.map_or(settings.tree.revoke_after_ms, millis);
+            settings.tree.scale_min = tree.scale_min.unwrap_or(settings.tree.scale_min);
+        }
+        if let Some(cards) = &self.cards {
+            let CardSettings { card_unlimited_cpu_memory, node_order_weight } = cards;
+            settings.cards.unlimited_cpu_memory = card_unlimited_cpu_memory.unwrap_or(false);
+            settings.cards.node_order_weight = node_order_weight.unwrap_or(settings.cards.node_order_weight);
+        }
+        settings
+    }
+}
+
 /// The keys of a configuration.
 const KEYS: [&str; 6] = ["schedulerNames", "reserveAfter", "nvidiaGPUResourceMemoryGB", "tree", "cards", "crossQuota"];
 
@@ -70,13 +91,6 @@ const KEYS: [&str; 6] = ["schedulerNames", "reserveAfter", "nvidiaGPUResourceMem
 const OBJECT_KEYS: [&str; 3] = ["apiVersion", "kind", "metadata"];
 
 impl Configuration {
-    /// What the engine is set to by it.
-    pub fn engine_settings(&self) -> Settings {
-        let reserve_after_ms = u64::try_from(self.reserve_after.as_millis()).unwrap_or(u64::MAX);
-        let caps = self.cross_quota.as_ref().map(CrossQuota::settings).unwrap_or_default();
-        Settings { reserve_after_ms, caps }
-    }
-
     /// How objects are translated by it. `scheduler_names`: which pods are ours; `None` is every pod.
     pub fn translator_settings(&self, scheduler_names: Option<Vec<String>>) -> TranslatorSettings {
         let whole_gpu_gb = self.nvidia_gpu_resource_memory_gb;

@@ -15,6 +15,7 @@ pub(crate) fn node(root: &Cursor<'_, '_>, name: &Name, interner: &mut Interner, 
     let capacity = status.field("capacity");
     let allocatable = amounts(if allocatable.exists() { &allocatable } else { &capacity }, interner);
     NodeFact {
+        cards: Vec::new(),
         name: interner.name(name),
         labels: labels(&metadata.field("labels"), interner),
         taints: spec.field("taints").items().filter_map(|at| taint(&at, interner)).collect(),

@@ -40,6 +40,12 @@ impl ObjectKey {
         ObjectKey { group: "", kind: "Node", namespace: None, name: Arc::from(name) }
     }
 
+    /// The key of a group of pods.
+    pub fn pod_group(namespace: &str, name: &str) -> Self {
+        let (group, kind) = ("scheduling.volcano.sh", "PodGroup");
+        ObjectKey { group, kind, namespace: Some(Arc::from(namespace)), name: Arc::from(name) }
+    }
+
     /// The kind's entry in the table of kinds.
     pub fn kind_entry(&self) -> Option<&'static Kind> {
         kinds::find(self.group, self.kind)

@@ -77,6 +77,7 @@ pub(crate) fn pod(
         problem: notes
             .first_of_spec()
             .map(|note| RequestProblem { message: note_message(&note).into(), field: note.field.into() }),
+        ..PodFact::default()
     }
 }
 
@@ -122,6 +123,7 @@ fn placement(spec: &Cursor<'_, '_>, name: &str, own: &affinity::Own<'_>, interne
         images: images(spec, interner),
         derived: Amounts::default(),
         capped: None,
+        cards: Vec::new(),
     }
 }
 

@@ -58,6 +58,11 @@ pub async fn carry_out(client: &Client, fence: &Fence, write: &Write) -> (Outcom
             let call = Call::new(Method::PATCH, quota, Some("status"), Content::Apply, body);
             send(client, fence, &call).await.map(drop)
         }
+        Write::Admit { group } => {
+            let body = json!({"status": {"phase": "Inqueue"}});
+            let call = Call::new(Method::PATCH, group, Some("status"), Content::MergePatch, body);
+            send(client, fence, &call).await.map(drop)
+        }
         Write::DeleteQuota { quota } => {
             let call = Call::new(Method::DELETE, quota, None, Content::Json, Value::Null);
             match send(client, fence, &call).await {

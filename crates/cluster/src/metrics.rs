@@ -134,6 +134,7 @@ impl Metrics {
             Slot::Condition(_) => "condition",
             Slot::Event(..) => "event",
             Slot::QuotaStatus(_) => "quota_status",
+            Slot::Admit(_) => "admit",
             Slot::DeleteQuota(_) => "quota_delete",
         };
         let outcome = match (outcome, error) {

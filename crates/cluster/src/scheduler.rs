@@ -252,6 +252,9 @@ impl Scheduler {
                 let label = (format!("{group}/capacity"), capacity.map(|capacity| capacity.name().to_string()));
                 round.writes.push(Write::Label { pod: PodRef { key: pod, uid }, labels: [label].into() });
             }
+            Decision::Admit { namespace, name } => {
+                round.writes.push(Write::Admit { group: ObjectKey::pod_group(&namespace, &name) });
+            }
             Decision::Hold { pod, uid, reason } => self.hold(now, pod, uid, &reason, round),
         }
     }

@@ -33,6 +33,8 @@ pub enum Write {
     Event(EventNote),
     /// Write fields of a quota's status.
     QuotaStatus { quota: ObjectKey, fields: Vec<(&'static str, Value)> },
+    /// Let a group of pods into its queue.
+    Admit { group: ObjectKey },
     /// Take out a quota whose place another one takes.
     DeleteQuota { quota: ObjectKey },
 }
@@ -47,6 +49,7 @@ pub enum Slot {
     Condition(PodKey),
     Event(ObjectKey, &'static str),
     QuotaStatus(ObjectKey),
+    Admit(ObjectKey),
     DeleteQuota(ObjectKey),
 }
 
@@ -78,7 +81,7 @@ impl Slot {
             Slot::Nominate(_) => 0,
             Slot::Bind(_) => 1,
             Slot::Evict(_) => 2,
-            Slot::DeleteQuota(_) => 0,
+            Slot::DeleteQuota(_) | Slot::Admit(_) => 0,
             Slot::Label(_) => 1,
             Slot::Condition(_) => 2,
             Slot::QuotaStatus(_) => 3,
@@ -97,6 +100,7 @@ impl Write {
             Write::Condition { pod, .. } => Slot::Condition(pod.key.clone()),
             Write::Event(note) => Slot::Event(note.about.clone(), note.reason),
             Write::QuotaStatus { quota, .. } => Slot::QuotaStatus(quota.clone()),
+            Write::Admit { group } => Slot::Admit(group.clone()),
             Write::DeleteQuota { quota } => Slot::DeleteQuota(quota.clone()),
         }
     }

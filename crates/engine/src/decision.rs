@@ -33,6 +33,12 @@ pub enum Rule {
     ElasticReclaim,
     /// An over-quota pod of a quota above its fair share makes room for one within its own.
     ElasticFairShare,
+    /// A pod of a quota above its runtime makes room for one within its min, in the same tree.
+    TreeReclaim,
+    /// A quota of a tree stayed above its runtime for too long.
+    TreeOveruse,
+    /// A pod of a queue above what it deserves makes room for one of a queue below.
+    QueueReclaim,
 }
 
 /// Whether a pod is within its quota's min, or borrowed.
@@ -60,6 +66,9 @@ impl Rule {
             Rule::OwnQuota => "quota.preempt",
             Rule::ElasticReclaim => "elastic.reclaim",
             Rule::ElasticFairShare => "elastic.fairshare",
+            Rule::TreeReclaim => "tree.reclaim",
+            Rule::TreeOveruse => "tree.overuse",
+            Rule::QueueReclaim => "queue.reclaim",
         }
     }
 }
@@ -87,7 +96,8 @@ impl ClaimBinding {
 pub enum Decision {
     /// Bind the pod to the node, its claims first.
     Bind { pod: PodKey, uid: Name, node: Name, claims: Vec<ClaimBinding> },
-    /// Evict the pod. `claimant` is who gets what it held.
+    /// Evict the pod. `claimant` is who gets what it held; without one the eviction is voluntary, and goes the way on
+    /// which disruption budgets can refuse it.
     Evict {
         pod: PodKey,
         uid: Name,
@@ -102,6 +112,8 @@ pub enum Decision {
     Nominate { pod: PodKey, uid: Name, node: Option<Name> },
     /// Mark a running pod as within its quota or over it, in the quota's API group; `None` takes the mark off.
     Mark { pod: PodKey, uid: Name, group: Name, capacity: Option<Capacity> },
+    /// Let a group into its queue: its pods may be made.
+    Admit { namespace: Name, name: Name },
     /// The pod waits, and why. Said again only when the reason changes.
     Hold { pod: PodKey, uid: Name, reason: Arc<Reason> },
 }

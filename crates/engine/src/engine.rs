@@ -2,8 +2,10 @@
 
 mod cycle;
 mod observe;
+mod overuse;
 mod patience;
 mod report;
+mod ruling;
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -26,11 +28,48 @@ pub struct Settings {
     pub reserve_after_ms: u64,
     /// How pods that are subject to caps are placed among capped nodes.
     pub caps: CapSettings,
+    pub tree: TreeSettings,
+    pub cards: CardSettings,
 }
 
 impl Default for Settings {
     fn default() -> Self {
-        Settings { reserve_after_ms: 5 * 60 * 1000, caps: CapSettings::default() }
+        Settings {
+            reserve_after_ms: 5 * 60 * 1000,
+            caps: CapSettings::default(),
+            tree: TreeSettings::default(),
+            cards: CardSettings::default(),
+        }
+    }
+}
+
+/// How quota trees work.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct TreeSettings {
+    /// After this long above its runtime a quota gives back.
+    pub revoke_after_ms: u64,
+    /// Mins that add up to more than there is shrink in proportion.
+    pub scale_min: bool,
+}
+
+impl Default for TreeSettings {
+    fn default() -> Self {
+        TreeSettings { revoke_after_ms: 2 * 60 * 1000, scale_min: true }
+    }
+}
+
+/// How cards are shared.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct CardSettings {
+    /// Pods with cards are not held to their queue's cpu and memory.
+    pub unlimited_cpu_memory: bool,
+    /// What the order of preference among cards weighs when a node is chosen.
+    pub node_order_weight: i64,
+}
+
+impl Default for CardSettings {
+    fn default() -> Self {
+        CardSettings { unlimited_cpu_memory: false, node_order_weight: 1 }
     }
 }
 
@@ -44,6 +83,27 @@ pub struct NodeReport {
     /// What pods that are subject to a cap may hold here, and hold.
     pub cap: Vec<(Name, i128)>,
     pub cap_used: Vec<(Name, i128)>,
+    /// The cards it has, by name.
+    pub cards: Vec<(Name, i128)>,
+}
+
+/// A group as it stands.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct GroupReport {
+    pub namespace: Name,
+    pub name: Name,
+    /// It was let into its queue.
+    pub admitted: bool,
+    /// Pods that are there and have not ended.
+    pub members: u32,
+    /// Of these, those on nodes.
+    pub placed: u32,
+    /// Of these, those that run.
+    pub running: u32,
+    /// How many must be able to run.
+    pub min_member: u32,
+    /// Why it is not let in, or why its minimum cannot run.
+    pub reason: Option<std::sync::Arc<crate::reason::Reason>>,
 }
 
 /// How pods without GPUs are placed among GPU nodes.
@@ -78,6 +138,14 @@ pub struct QuotaReport {
     /// Held by pods that run, as the status of some kinds says.
     pub used_running: Vec<(Name, i128)>,
     pub entitlement: Vec<(Name, i128)>,
+    /// What its pods ask for, those that wait too (trees and queues); of a tree's quota within its max, and at least
+    /// its min if it does not lend.
+    pub requested: Vec<(Name, i128)>,
+    /// What the quotas below it ask for, or its pods if it is a leaf (trees).
+    pub child_requested: Vec<(Name, i128)>,
+    /// What pods that are never evicted hold and ask for (trees).
+    pub non_preemptible_used: Vec<(Name, i128)>,
+    pub non_preemptible_requested: Vec<(Name, i128)>,
     pub runtime: Vec<(Name, i128)>,
     /// Held beyond min.
     pub borrowed: Vec<(Name, i128)>,
@@ -111,12 +179,18 @@ pub struct Engine {
     remark: BTreeSet<PodId>,
     /// Pools in which somebody was given something since those who rest were last looked at.
     moved_pools: BTreeSet<PoolId>,
+    /// Since when quotas of trees hold more than their runtime.
+    overused_since: BTreeMap<QuotaId, Tick>,
+    /// Quotas of trees of which that may have changed.
+    recheck_overuse: BTreeSet<QuotaId>,
 }
 
 impl Engine {
     pub fn new(settings: Settings) -> Self {
         let mut world = World::default();
         world.cap_weights = CapWeights::new(&settings.caps, &mut world.names);
+        world.quotas.trees.scale_min = settings.tree.scale_min;
+        world.quotas.queues.unlimited_cpu_memory = settings.cards.unlimited_cpu_memory;
         Engine { settings, world, ..Engine::default() }
     }
 

@@ -86,6 +86,17 @@ struct Nearest {
     large_enough: bool,
 }
 
+/// What rules the pod is not there, or takes no pods.
+pub(crate) fn unruled(code: Code, message: String) -> Reason {
+    let remedy = match code {
+        Code::QueueClosed => "open the queue, or use another one",
+        Code::QueueNotFound => "make the queue, or name one that exists",
+        Code::QueueNotLeaf => "name a queue without queues below it",
+        _ => "make the quota, or name one that exists",
+    };
+    plain(code, message, vec![remedy.to_owned()])
+}
+
 impl World {
     /// How much of what is asked for is missing on a node, in parts of what the node has.
     pub fn lack(&self, node: NodeId, missing: &[(ResourceId, i128)]) -> i128 {
@@ -106,7 +117,7 @@ impl World {
         let key = &quota.key;
         let (message, remedies) = match code {
             Code::PoolExhausted => {
-                let group = &self.quotas.pool(quota.policy.pool).group;
+                let group = &self.quotas.pool(quota.pool).group;
                 let message = format!(
                     "the quotas of {group} together may hold {bound} {resource}, which is the sum of their mins: \
                      {used} are held and {requested} are asked for, {short} too many"
@@ -115,6 +126,44 @@ impl World {
                 let remedies = vec![
                     format!("wait until pods under these quotas free {short} {resource}"),
                     format!("raise the mins of the pool to {needed} {resource} in all, if the nodes have as much"),
+                ];
+                (message, remedies)
+            }
+            Code::RuntimeExceeded => {
+                let message = format!(
+                    "{key} may hold {bound} {resource} now, which is its runtime: {used} are held and {requested} are \
+                     asked for, {short} too many"
+                );
+                let needed = canonical(resource, numbers.limit + numbers.short_by());
+                let remedies = vec![
+                    format!(
+                        "wait until pods under {key} free {short} {resource}, or other quotas of the tree need less"
+                    ),
+                    format!("raise the min of {key} to {needed} {resource}, and its max if it is lower"),
+                ];
+                (message, remedies)
+            }
+            Code::NonPreemptibleMinExceeded => {
+                let message = format!(
+                    "pods of {key} that are never evicted may hold its min, {bound} {resource}: {used} are held and \
+                     {requested} are asked for, {short} too many"
+                );
+                let needed = canonical(resource, numbers.limit + numbers.short_by());
+                let remedies = vec![
+                    "let the pod be evicted: then it may borrow".to_owned(),
+                    format!("raise the min of {key} to {needed} {resource}"),
+                ];
+                (message, remedies)
+            }
+            Code::CardQuotaExceeded => {
+                let message = format!(
+                    "{key} may hold {bound} cards {resource}: {used} are held and {requested} are asked for, {short} \
+                     too many"
+                );
+                let needed = canonical(resource, numbers.limit + numbers.short_by());
+                let remedies = vec![
+                    format!("wait until pods under {key} free {short} {resource}, or accept another card"),
+                    format!("raise the card quota of {key} to {needed} {resource}"),
                 ];
                 (message, remedies)
             }
@@ -163,29 +212,38 @@ impl World {
                 holdings(gets),
                 holdings(goes)
             ),
+            Rule::TreeReclaim => format!(
+                "{for_whom}, which stays within its quota's min ({}), from a quota above its runtime ({})",
+                holdings(gets),
+                holdings(goes)
+            ),
+            Rule::QueueReclaim => format!(
+                "{for_whom}, of a queue below what it deserves ({}), from a queue above ({})",
+                holdings(gets),
+                holdings(goes)
+            ),
+            Rule::TreeOveruse => "evicted because its quota stayed above its runtime".to_owned(),
         }
     }
 
     /// What a quota holds of what a claimant asks for, before and after a plan is carried out, and what it is owed.
     fn holdings(&self, id: QuotaId, claimant: PodId, plan: &Plan) -> String {
         let quota = self.quotas.get(id);
-        let pool = self.quotas.pool(quota.policy.pool);
-        let charge_of = |pod: PodId| &self.shapes.get(self.pods.get(pod).shape).charge;
         let charged = |pod: PodId, resource: ResourceId| {
             let counts = self.pods.get(pod).quotas.contains(&id);
-            let amount = charge_of(pod).iter().find(|(r, _)| counts && *r == resource);
-            amount.map_or(0, |(_, amount)| i128::from(*amount))
+            if counts { self.charged(pod, resource) } else { 0 }
         };
         let show = |(resource, _): &(ResourceId, i64)| {
             let name = self.names.name(*resource);
             let before = quota.ledger.to_be_used(*resource);
             let gone: i128 = plan.victims.iter().map(|victim| charged(*victim, *resource)).sum();
             let after = before - gone + charged(claimant, *resource);
-            let owed = self.quotas.entitlement(id, *resource);
+            let owed = self.quotas.entitlement(id, *resource).unwrap_or(0);
             let [before, after, owed] = [before, after, owed].map(|amount| canonical(name, amount));
             format!("{name} from {before} to {after}, owed {owed}")
         };
-        let asked = charge_of(claimant).iter().filter(|(resource, _)| pool.governs(*resource));
+        let charge = self.charge_of(claimant);
+        let asked = charge.iter().filter(|(resource, _)| self.quotas.entitlement(id, *resource).is_some());
         format!("{}: {}", quota.key, asked.map(show).collect::<Vec<_>>().join(", "))
     }
 

@@ -30,6 +30,19 @@ pub const MEMORY: &str = "memory";
 /// `pods`: a node's capacity for pods. A pod uses one of it without asking.
 pub const PODS: &str = "pods";
 
+/// The later of two values for one name counts; sorted by name.
+fn by_name<T>(pairs: impl IntoIterator<Item = (Name, T)>) -> Vec<(Name, T)> {
+    let mut pairs: Vec<_> = pairs.into_iter().collect();
+    pairs.reverse();
+    pairs.sort_by(|a, b| a.0.cmp(&b.0));
+    pairs.dedup_by(|a, b| a.0 == b.0);
+    pairs
+}
+
+fn find<'a, T>(pairs: &'a [(Name, T)], name: &str) -> Option<&'a T> {
+    pairs.binary_search_by(|(n, _)| (**n).cmp(name)).ok().map(|i| &pairs[i].1)
+}
+
 /// Names with values, sorted by name, each name once.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Default)]
 pub struct Labels(Vec<(Name, Name)>);
@@ -37,7 +50,7 @@ pub struct Labels(Vec<(Name, Name)>);
 impl Labels {
     /// The value under `key`.
     pub fn get(&self, key: &str) -> Option<&Name> {
-        self.0.binary_search_by(|(k, _)| (**k).cmp(key)).ok().map(|i| &self.0[i].1)
+        find(&self.0, key)
     }
 
     /// All pairs, by key.
@@ -52,13 +65,8 @@ impl Labels {
 }
 
 impl FromIterator<(Name, Name)> for Labels {
-    /// Of two values for one key the later counts.
     fn from_iter<I: IntoIterator<Item = (Name, Name)>>(pairs: I) -> Self {
-        let mut pairs: Vec<_> = pairs.into_iter().collect();
-        pairs.reverse();
-        pairs.sort_by(|a, b| a.0.cmp(&b.0));
-        pairs.dedup_by(|a, b| a.0 == b.0);
-        Labels(pairs)
+        Labels(by_name(pairs))
     }
 }
 
@@ -69,7 +77,7 @@ pub struct Amounts(Vec<(Name, Amount)>);
 impl Amounts {
     /// The amount of `resource`, 0 where none is named.
     pub fn get(&self, resource: &str) -> Amount {
-        self.0.binary_search_by(|(k, _)| (**k).cmp(resource)).map_or(0, |i| self.0[i].1)
+        find(&self.0, resource).copied().unwrap_or(0)
     }
 
     /// All amounts, by name.
@@ -84,12 +92,8 @@ impl Amounts {
 }
 
 impl FromIterator<(Name, Amount)> for Amounts {
-    /// Of two amounts for one resource the later counts.
     fn from_iter<I: IntoIterator<Item = (Name, Amount)>>(pairs: I) -> Self {
-        let mut pairs: Vec<_> = pairs.into_iter().collect();
-        pairs.reverse();
-        pairs.sort_by(|a, b| a.0.cmp(&b.0));
-        pairs.dedup_by(|a, b| a.0 == b.0);
+        let mut pairs = by_name(pairs);
         pairs.retain(|(_, amount)| *amount != 0);
         Amounts(pairs)
     }
@@ -102,7 +106,7 @@ pub struct Limits(Vec<(Name, Amount)>);
 impl Limits {
     /// The amount of `resource`, if it is named.
     pub fn get(&self, resource: &str) -> Option<Amount> {
-        self.0.binary_search_by(|(k, _)| (**k).cmp(resource)).ok().map(|i| self.0[i].1)
+        find(&self.0, resource).copied()
     }
 
     /// All that is named, by name.
@@ -117,13 +121,8 @@ impl Limits {
 }
 
 impl FromIterator<(Name, Amount)> for Limits {
-    /// Of two amounts for one resource the later counts.
     fn from_iter<I: IntoIterator<Item = (Name, Amount)>>(pairs: I) -> Self {
-        let mut pairs: Vec<_> = pairs.into_iter().collect();
-        pairs.reverse();
-        pairs.sort_by(|a, b| a.0.cmp(&b.0));
-        pairs.dedup_by(|a, b| a.0 == b.0);
-        Limits(pairs)
+        Limits(by_name(pairs))
     }
 }
 
@@ -231,6 +230,17 @@ pub struct NodeFact {
     /// for a
     /// resource without a limit its allocatable. `None` on nodes without GPUs, which have no cap.
     pub cap: Option<Limits>,
+    /// The kinds of card that it has.
+    pub cards: Vec<NodeCard>,
+}
+
+/// A kind of accelerator card that a node has. There are as many as its resource is allocatable.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub struct NodeCard {
+    /// The name that quotas count it by, such as `NVIDIA-A100-80GB` or `NVIDIA-A100-80GB/mps-80g*1/8`.
+    pub name: Name,
+    /// The resource by which pods ask for it, such as `nvidia.com/gpu`.
+    pub resource: Name,
 }
 
 /// How many volumes of each driver may be attached to a node (its `CSINode`).
@@ -322,6 +332,8 @@ pub struct PodSpec {
     pub derived: Amounts,
     /// The pod has no GPU, and is subject to the caps of GPU nodes; how it is placed among them.
     pub capped: Option<CapStrategy>,
+    /// The kinds of card that will do, the preferred first. Empty: any.
+    pub cards: Vec<Name>,
 }
 
 /// How a pod without GPUs is placed among GPU nodes.
@@ -381,6 +393,18 @@ pub struct PodFact {
     pub ours: bool,
     /// The controller that made it, as `Kind/name`.
     pub owner: Option<Name>,
+    /// The quota of a quota tree that it names.
+    pub tree_quota: Option<Name>,
+    /// It counts against the min of its quota in a tree, and is never evicted.
+    pub non_preemptible: bool,
+    /// It is never evicted for another.
+    pub protected: bool,
+    /// The queue that it names. Its group's queue goes before, its namespace's comes after.
+    pub queue: Option<Name>,
+    /// The group of its namespace that it starts with.
+    pub group: Option<Name>,
+    /// Which task of its group it belongs to.
+    pub task: Option<Name>,
     /// Why its request cannot be read, if so: it waits with `InvalidRequest`.
     pub problem: Option<RequestProblem>,
 }
@@ -502,6 +526,77 @@ pub struct ElasticFact {
     pub fair: bool,
 }
 
+/// A quota of a quota tree. Its name is unique in the cluster, whatever its namespace.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct TreeFact {
+    pub key: QuotaKey,
+    /// The quota above it, by name. `None` right below the root of the default tree, and for the root of a tree.
+    pub parent: Option<Name>,
+    /// Which tree, by id; empty for the default tree.
+    pub tree: Name,
+    /// It is the root of a tree of its own, which has `total` to share.
+    pub is_root: bool,
+    /// Quotas may be below it, and pods may not name it.
+    pub is_parent: bool,
+    /// What it does not ask for, others may have (`allow-lent-resource`).
+    pub lends: bool,
+    pub min: Limits,
+    pub max: Limits,
+    /// By what the hungry share what is left; where it is empty or all zero, max.
+    pub weight: Limits,
+    /// What a tree's nodes hold; for its root.
+    pub total: Limits,
+    /// A root whose total is not taken out of the default tree.
+    pub ignores_default_tree: bool,
+    /// Namespaces whose pods it is charged for if they name no quota and have none of their own.
+    pub namespaces: Vec<Name>,
+}
+
+/// A queue. Its name is unique in the cluster.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct QueueFact {
+    pub key: QuotaKey,
+    pub created: Created,
+    /// The queue above it, by name. `None` right below the root.
+    pub parent: Option<Name>,
+    /// It starts nothing new.
+    pub closed: bool,
+    pub capability: Limits,
+    /// `None`: not given, so the guarantee is deserved. A resource that a given one leaves out is not reclaimed.
+    pub deserved: Option<Limits>,
+    pub guarantee: Limits,
+    /// How many of each kind of card it may hold; one that is not named is 0. `None`: as many as there are.
+    pub card_quota: Option<Limits>,
+    /// Whether others may take back what it holds beyond what it deserves.
+    pub reclaimable: bool,
+    /// The more important queue is served first.
+    pub priority: i32,
+}
+
+/// Pods that start together or not at all.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct GroupFact {
+    pub namespace: Name,
+    pub name: Name,
+    pub created: Created,
+    /// The queue that it names.
+    pub queue: Option<Name>,
+    /// So many must be able to run.
+    pub min_member: u32,
+    /// So many of each of these tasks must be able to run.
+    pub min_task_member: Vec<(Name, u32)>,
+    /// What it takes to start, for which its queue must have room before it is let in. Empty: it is let in.
+    pub min_resources: Amounts,
+    /// The cards that it takes in all, each with the kinds that will do, in order of preference.
+    pub card_request: Vec<(Vec<Name>, Amount)>,
+    /// Its pods may hold different kinds of card.
+    pub mixed_cards: bool,
+    /// Its object says that it was let into its queue.
+    pub admitted: bool,
+    /// Why it cannot be read, if so: its pods wait with `InvalidRequest`.
+    pub problem: Option<RequestProblem>,
+}
+
 /// One thing the engine is told.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Fact {
@@ -534,7 +629,20 @@ pub enum Fact {
         object: Name,
     },
     ElasticQuota(ElasticFact),
+    TreeQuota(TreeFact),
+    Queue(QueueFact),
+    /// A quota of any kind is gone.
     QuotaGone(QuotaKey),
+    Group(GroupFact),
+    GroupGone {
+        namespace: Name,
+        name: Name,
+    },
+    /// The queue of pods of a namespace that name none.
+    QueueOfNamespace {
+        namespace: Name,
+        queue: Option<Name>,
+    },
     /// A bind that was decided did not happen; the pod waits again.
     BindFailed {
         pod: PodKey,

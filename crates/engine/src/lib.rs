@@ -38,7 +38,7 @@ mod volumes;
 mod world;
 
 pub use decision::{Budget, Capacity, ClaimBinding, Decision, Decisions, Rule};
-pub use engine::{CapSettings, Engine, NodeReport, QuotaReport, Settings};
+pub use engine::{CapSettings, CardSettings, Engine, GroupReport, NodeReport, QuotaReport, Settings, TreeSettings};
 pub use fact::{Fact, Tick};
 pub use filter::Filter;
 pub use reason::{Code, Numbers, Reason};

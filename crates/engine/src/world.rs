@@ -1,14 +1,16 @@
 //! All that is known of the cluster, in the tables that decisions are made from.
 
+use std::borrow::Cow;
+
 use crate::budgets::Budgets;
 use crate::candidates::Kept;
-use crate::fact::{Name, PodVolume};
+use crate::fact::{Amount, Name, PodVolume};
 use crate::implied::Implied;
 use crate::nodes::{NodeId, Nodes};
-use crate::pods::{Place, PodId, Pods};
+use crate::pods::{Place, Pod, PodId, Pods};
 use crate::quota::Quotas;
 use crate::relations::{Around, Effects, Relations};
-use crate::resources::ResourceNames;
+use crate::resources::{ResourceId, ResourceNames};
 use crate::score::node_cap::CapWeights;
 use crate::shape::{Compiling, ShapeId, Shapes};
 use crate::statics::Statics;
@@ -29,9 +31,20 @@ pub(crate) struct World {
     pub implied: Implied,
     pub kept: Kept,
     pub quotas: Quotas,
+    /// The queues of namespaces.
+    pub queue_of_namespace: std::collections::BTreeMap<Name, Name>,
     pub cap_weights: CapWeights,
     /// The nodes that took the last pod that was asked about; kept for its memory alone.
     pub takers: Vec<crate::place::Taker>,
+}
+
+/// What a pod is charged where it is.
+pub(crate) fn charge_of<'a>(shapes: &'a Shapes, pod: &Pod) -> Cow<'a, [(ResourceId, Amount)]> {
+    let charge = &shapes.get(pod.shape).charge;
+    if pod.cards.is_empty() {
+        return Cow::Borrowed(charge);
+    }
+    Cow::Owned(charge.iter().chain(&pod.cards).copied().collect())
 }
 
 impl World {
@@ -61,7 +74,9 @@ impl World {
         let node = pod.node().expect("a pod enters a node");
         let shape = self.shapes.get(pod.shape);
         self.nodes.hold(node, &shape.demand, true);
-        self.quotas.charge(id, pod, &shape.charge, true, &self.names);
+        self.pods.get_mut(id).cards = self.nodes.cards_for(node, &shape.demand);
+        let pod = self.pods.get(id);
+        self.quotas.charge(id, pod, &charge_of(&self.shapes, pod), true, &self.names);
         if self.nodes.is_present(node) {
             self.bear(id, node, true, effects);
         }
@@ -73,7 +88,8 @@ impl World {
         let node = pod.node().expect("a pod leaves a node it is on");
         let shape = self.shapes.get(pod.shape);
         self.nodes.hold(node, &shape.demand, false);
-        self.quotas.charge(id, pod, &shape.charge, false, &self.names);
+        self.quotas.charge(id, pod, &charge_of(&self.shapes, pod), false, &self.names);
+        self.pods.get_mut(id).cards = Vec::new();
         if self.nodes.is_present(node) {
             self.bear(id, node, false, effects);
         }
@@ -121,7 +137,7 @@ impl World {
         self.pods.get_mut(id).running = running;
         let pod = self.pods.get(id);
         if pod.node().is_some() {
-            self.quotas.count_running(pod, &self.shapes.get(pod.shape).charge, running);
+            self.quotas.count_running(pod, &charge_of(&self.shapes, pod), running);
         }
     }
 
@@ -131,7 +147,34 @@ impl World {
         if pod.quotas.is_empty() {
             return Vec::new();
         }
-        self.quotas.refusals(&pod.quotas, &self.shapes.get(pod.shape).charge, &self.names)
+        self.quotas.refusals(&pod.quotas, &self.shapes.get(pod.shape).charge, pod.non_preemptible, &self.names)
+    }
+
+    /// What a pod is charged to its quotas where it is: what it asks for, what follows from it, and the cards there.
+    pub fn charge_of(&self, id: PodId) -> Cow<'_, [(ResourceId, Amount)]> {
+        charge_of(&self.shapes, self.pods.get(id))
+    }
+
+    /// Counts what a pod asks for if it asks for something now: it is on a node, or could be placed.
+    pub fn settle_request(&mut self, id: PodId) {
+        let pod = self.pods.get(id);
+        let asks = pod.node().is_some() || pod.is_candidate();
+        if asks != pod.counted {
+            self.count_request(id, asks);
+        }
+    }
+
+    /// Counts what a pod asks for no more, whatever comes next.
+    pub fn withdraw_request(&mut self, id: PodId) {
+        if self.pods.get(id).counted {
+            self.count_request(id, false);
+        }
+    }
+
+    fn count_request(&mut self, id: PodId, add: bool) {
+        let pod = self.pods.get(id);
+        self.quotas.count_request(pod, &self.shapes.get(pod.shape).charge, add);
+        self.pods.get_mut(id).counted = add;
     }
 
     /// Notes that a pod began to leave, or that it stays after all. The pod's own fields change in `set`.
@@ -142,7 +185,7 @@ impl World {
         let pod = self.pods.get(id);
         let (after, node) = (pod.is_leaving(), pod.node());
         if before != after && node.is_some() {
-            self.quotas.count_leaving(pod, &self.shapes.get(pod.shape).charge, after);
+            self.quotas.count_leaving(pod, &charge_of(&self.shapes, pod), after);
         }
         let Some(node) = node.filter(|node| before != after && self.nodes.is_present(*node)) else { return };
         let around =
@@ -167,14 +210,47 @@ impl World {
             for pod in &pods {
                 self.bear(*pod, node, false, effects);
             }
+            self.quotas.count_node(&self.nodes.all_allocatable(node), false);
         }
+        let cards = self.nodes.get(node).cards.clone();
         let outcome = change(&mut self.nodes, &mut self.names);
         self.topologies.node_changed(node, &self.nodes);
+        if self.nodes.is_present(node) {
+            self.quotas.count_node(&self.nodes.all_allocatable(node), true);
+        }
+        if self.nodes.get(node).cards != cards {
+            self.recount_cards(node);
+        }
         if self.nodes.is_present(node) {
             for pod in &pods {
                 self.bear(*pod, node, true, effects);
             }
         }
         outcome
+    }
+
+    /// Charges the pods on a node, and those that claim it, for the cards that it has now.
+    fn recount_cards(&mut self, node: NodeId) {
+        for (_, card) in &self.nodes.get(node).cards {
+            self.quotas.queues.note_card(*card);
+        }
+        let claims = |pod: &Pod| pod.place == Place::Waiting && pod.claim.is_some_and(|claim| claim.node == node);
+        let concerned = self.pods.iter().filter(|(_, pod)| pod.node() == Some(node) || claims(pod));
+        let concerned: Vec<PodId> = concerned.map(|(id, _)| id).collect();
+        for id in concerned {
+            let is_placed = self.pods.get(id).node().is_some();
+            for add in [false, true] {
+                if add {
+                    let demand = &self.shapes.get(self.pods.get(id).shape).demand;
+                    self.pods.get_mut(id).cards = self.nodes.cards_for(node, demand);
+                }
+                let pod = self.pods.get(id);
+                let charge = charge_of(&self.shapes, pod);
+                match is_placed {
+                    true => self.quotas.charge(id, pod, &charge, add, &self.names),
+                    false => self.quotas.count_claim(pod, &charge, add),
+                }
+            }
+        }
     }
 }

@@ -3,11 +3,13 @@
 //!
 //! The rules are written here once more, naively, over plain maps.
 
+mod cases;
+
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
+use cases::cases;
 use proptest::prelude::*;
-use proptest::test_runner::Config;
 use quotient_engine::fact::{
     Amounts, Created, ElasticFact, Limits, Name, NodeFact, Phase, PodFact, PodKey, PodSpec, QuotaKey,
 };
@@ -348,7 +350,7 @@ fn settle(engine: &mut Engine, model: &mut Model, seen: &mut Seen) -> Result<(),
                 Decision::Nominate { pod, node, .. } => {
                     model.pods.get_mut(&pod).expect("the engine nominates pods that exist").fact.nominated = node;
                 }
-                Decision::Hold { .. } | Decision::Mark { .. } => {}
+                Decision::Hold { .. } | Decision::Mark { .. } | Decision::Admit { .. } => {}
             }
         }
         // With one claimant in a cycle, and nothing bound in it, the state it was decided in is the one from before.
@@ -509,13 +511,8 @@ fn history() -> impl Strategy<Value = (bool, Vec<Step>)> {
         .prop_map(|(fair, (nodes, quotas), steps)| (fair, nodes.into_iter().chain(quotas).chain(steps).collect()))
 }
 
-fn config() -> Config {
-    let cases = std::env::var("PROPTEST_CASES").ok().and_then(|v| v.parse().ok()).unwrap_or(1_000);
-    Config { cases, max_shrink_iters: 4_000, failure_persistence: None, ..Config::default() }
-}
-
 proptest! {
-    #![proptest_config(config())]
+    #![proptest_config(cases(1_000))]
 
     #[test]
     fn elastic_quotas_keep_their_promises((fair, steps) in history()) {

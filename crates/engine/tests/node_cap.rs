@@ -4,6 +4,7 @@
 //! The histories are those of the general comparison, with caps put on nodes that have GPUs, and pods without GPUs made
 //! subject to them.
 
+mod cases;
 mod generate;
 mod history;
 mod naive;
@@ -11,17 +12,11 @@ mod naive;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use cases::cases;
 use history::{History, Step};
 use proptest::prelude::*;
-use proptest::test_runner::Config;
 use quotient_engine::fact::{CapStrategy, Limits, Name, NodeFact, PodFact, PodSpec};
 use quotient_engine::{Decision, Engine};
-
-/// As many cases as the environment asks for, or these.
-fn config(cases: u32) -> Config {
-    let cases = std::env::var("PROPTEST_CASES").ok().and_then(|v| v.parse().ok()).unwrap_or(cases);
-    Config { cases, max_shrink_iters: 20_000, failure_persistence: None, ..Config::default() }
-}
 
 /// Numbers that follow from a seed and from what they are for, so that a history with less in it keeps the others.
 fn draw(seed: u64, what: &impl std::fmt::Debug) -> u64 {
@@ -67,7 +62,7 @@ fn capped(history: impl Strategy<Value = History>) -> impl Strategy<Value = Hist
 }
 
 proptest! {
-    #![proptest_config(config(2_000))]
+    #![proptest_config(cases(2_000))]
 
     #[test]
     fn decides_as_the_rule_says(history in capped(generate::history(1_000_000_000, 1_000))) {
@@ -81,7 +76,7 @@ proptest! {
 }
 
 proptest! {
-    #![proptest_config(config(100))]
+    #![proptest_config(cases(100))]
 
     #[test]
     fn decides_as_the_rule_says_in_wide_clusters(history in capped(generate::wide_history())) {

@@ -2,22 +2,21 @@
 //!
 //! `PROPTEST_CASES` runs more histories than the default, which is meant to take well under a minute.
 
+mod cases;
 mod generate;
 mod history;
 mod naive;
 
-use proptest::prelude::*;
-use proptest::test_runner::Config;
-use quotient_engine::Engine;
+use std::sync::Arc;
 
-/// As many cases as the environment asks for, or these.
-fn config(cases: u32) -> Config {
-    let cases = std::env::var("PROPTEST_CASES").ok().and_then(|v| v.parse().ok()).unwrap_or(cases);
-    Config { cases, max_shrink_iters: 20_000, failure_persistence: None, ..Config::default() }
-}
+use cases::cases;
+use history::{History, Step};
+use proptest::prelude::*;
+use quotient_engine::fact::{Amounts, BudgetFact, CPU, Name, NodeFact, PODS, Phase, PodFact, PodSpec, Selector};
+use quotient_engine::{Decision, Engine};
 
 proptest! {
-    #![proptest_config(config(2_000))]
+    #![proptest_config(cases(2_000))]
 
     /// Every decision is the reference's; forks, slices, the order of the first facts, facts told twice and restarts
     /// change nothing.
@@ -34,7 +33,7 @@ proptest! {
 }
 
 proptest! {
-    #![proptest_config(config(100))]
+    #![proptest_config(cases(100))]
 
     /// The same where a key has so many values that the engine keeps no table of all of them.
     #[test]
@@ -44,7 +43,7 @@ proptest! {
 }
 
 proptest! {
-    #![proptest_config(config(200))]
+    #![proptest_config(cases(200))]
 
     /// A history that happens again goes the same way, byte for byte.
     #[test]
@@ -56,13 +55,43 @@ proptest! {
 }
 
 proptest! {
-    #![proptest_config(config(300))]
+    #![proptest_config(cases(300))]
 
     /// The reference does not depend on the order of facts or on what is told twice either: the rule can be kept.
     #[test]
     fn the_rule_can_be_kept(history in generate::history(1_000, 1_000)) {
         history::run::<history::Reference>(&history).map_err(TestCaseError::fail)?;
     }
+}
+
+/// A pod that ends by itself before its eviction is seen takes nothing of what a disruption budget allows.
+#[test]
+fn an_eviction_that_an_end_forestalls_spends_no_disruption() {
+    let amounts = |cpu: i64| [(Name::from(CPU), cpu), (Name::from(PODS), 9)].into_iter().collect::<Amounts>();
+    let node = NodeFact { name: "n".into(), allocatable: amounts(4), ready: true, ..NodeFact::default() };
+    let budget =
+        BudgetFact { selector: Some(Selector::default()), allowed: 1, namespace: "a".into(), name: "b".into() };
+    let pod = |name: &str, priority: i32| PodFact {
+        namespace: "a".into(),
+        name: name.into(),
+        spec: Arc::new(PodSpec { requests: [(Name::from(CPU), 2)].into_iter().collect(), ..PodSpec::default() }),
+        priority,
+        ours: true,
+        ..PodFact::default()
+    };
+    let running = |name: &str| Step::Pod(PodFact { node: Some("n".into()), phase: Phase::Running, ..pod(name, 0) });
+    let history = History {
+        reserve_after_ms: 1_000_000_000,
+        cluster: vec![Step::Node(node), Step::Budget(budget), running("p0"), running("p1"), Step::Pod(pod("p2", 1))],
+        shuffle: 0,
+        steps: vec![Step::End(0, Phase::Succeeded), Step::Decide, Step::Pod(pod("p3", 1))],
+    };
+    let decided = history::run::<Engine>(&history).expect("the engine decides as the rule says");
+    let evicted = decided.iter().flat_map(|decisions| &decisions.list).filter_map(|decision| match decision {
+        Decision::Evict { pod, violates_budget, .. } => Some((&*pod.name, *violates_budget)),
+        _ => None,
+    });
+    assert_eq!(evicted.collect::<Vec<_>>(), [("p0", false), ("p1", false)]);
 }
 
 /// Histories bring about what they are for: a generator that never evicts anybody proves nothing.

@@ -1,8 +1,11 @@
 //! Quantities against Kubernetes' own: `quantity-vectors/` holds what its library answers for
 //! thousands of texts and amounts. Where Quotient answers otherwise, it is one of [`Difference`].
 
+mod cases;
+
 use std::collections::BTreeMap;
 
+use cases::cases;
 use proptest::prelude::*;
 use quotient_engine::quantity::{Format, Quantity, QuantityError, canonical};
 
@@ -352,7 +355,7 @@ fn near_quantity() -> &'static str {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 2000, failure_persistence: None, ..ProptestConfig::default() })]
+    #![proptest_config(cases(2_000))]
 
     #[test]
     fn what_is_printed_reads_the_same(text in near_quantity()) {

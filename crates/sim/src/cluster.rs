@@ -360,6 +360,10 @@ impl Cluster {
                     }
                 });
             }
+            Decision::Admit { namespace, name } => {
+                let key = ObjectKey::pod_group(&namespace, &name);
+                self.server.amend(&key, |group| field::put(group, &["status", "phase"], json!("Inqueue")));
+            }
             Decision::Hold { pod, uid, reason } => self.hold(&pod, &uid, &reason),
         }
     }

@@ -152,11 +152,11 @@ impl From<&quotient_engine::QuotaReport> for QuotaReport {
             min,
             max,
             used,
-            used_running: _,
             entitlement,
             runtime,
             borrowed,
             lent,
+            ..
         } = quota;
         QuotaReport {
             object: key.to_string(),
@@ -230,7 +230,7 @@ impl NodeState {
 
 impl From<&NodeReport> for NodeState {
     fn from(node: &NodeReport) -> Self {
-        let NodeReport { name, allocatable, used, cap, cap_used } = node;
+        let NodeReport { name, allocatable, used, cap, cap_used, cards } = node;
         let quantity = |name: &str, amount: i128| (name.to_string(), canonical(name, amount));
         NodeState {
             name: name.to_string(),
@@ -238,7 +238,7 @@ impl From<&NodeReport> for NodeState {
             used: used.iter().map(|(name, amount)| quantity(name, *amount)).collect(),
             cap: cap.iter().map(|(name, amount)| quantity(name, *amount)).collect(),
             cap_used: cap_used.iter().map(|(name, amount)| quantity(name, *amount)).collect(),
-            ..NodeState::default()
+            cards: cards.iter().map(|(name, amount)| quantity(name, *amount)).collect(),
         }
     }
 }

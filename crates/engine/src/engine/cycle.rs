@@ -43,12 +43,12 @@ impl Engine {
         self.world.nodes.forget_idle();
         let mut looked_at = 0;
         loop {
-            for quota in std::mem::take(&mut self.world.quotas.changed) {
-                let quotas = &self.world.quotas;
-                self.queue.quota_changed(quota, |of| quotas.share(of));
-            }
+            self.take_in_quotas();
             let Some((group, pod)) = self.queue.first() else {
-                if self.look_at_debtors_again() || self.reserve(now, &mut decisions) {
+                if self.look_at_debtors_again()
+                    || self.revoke_overuse(now, &mut decisions)
+                    || self.reserve(now, &mut decisions)
+                {
                     continue;
                 }
                 break;
@@ -66,9 +66,25 @@ impl Engine {
         }
         self.mark(&mut decisions);
         self.tell(&mut decisions);
-        decisions.wake_at = self.wake_at();
+        decisions.wake_at = [self.wake_at(), self.next_revocation(now)].into_iter().flatten().min();
         debug_assert_eq!(self.check_invariants(), Ok(()));
         decisions
+    }
+
+    /// Brings what quotas may hold up to date, and the order of those who wait with it.
+    fn take_in_quotas(&mut self) {
+        let moved = self.world.quotas.refresh_runtimes();
+        if !moved.is_empty() {
+            self.changes += 1;
+            self.moved_pools.extend(moved);
+        }
+        for quota in std::mem::take(&mut self.world.quotas.changed) {
+            let quotas = &self.world.quotas;
+            if quotas.get(quota).tree().is_some() {
+                self.recheck_overuse.insert(quota);
+            }
+            self.queue.quota_changed(quota, |of| quotas.share(of));
+        }
     }
 
     /// What pods of a pool were given changes what the others there may claim. They are looked at again when nothing
@@ -76,7 +92,7 @@ impl Engine {
     /// each placement. Returns whether there is anybody to look at.
     fn look_at_debtors_again(&mut self) -> bool {
         let pools = std::mem::take(&mut self.moved_pools);
-        let quotas = self.world.quotas.iter().filter(|(_, quota)| pools.contains(&quota.policy.pool));
+        let quotas = self.world.quotas.iter().filter(|(_, quota)| pools.contains(&quota.pool));
         let quotas: Vec<QuotaId> = quotas.map(|(id, _)| id).collect();
         let woken = quotas.into_iter().map(|quota| self.queue.wake_quota(quota));
         woken.filter(|any| *any).count() > 0
@@ -84,7 +100,7 @@ impl Engine {
 
     fn note_moved_pools(&mut self, pod: PodId) {
         let quotas = self.world.pods.get(pod).quotas.iter();
-        self.moved_pools.extend(quotas.map(|quota| self.world.quotas.get(*quota).policy.pool));
+        self.moved_pools.extend(quotas.map(|quota| self.world.quotas.get(*quota).pool));
     }
 
     /// Selectors look at labels that they did not look at before: pods that were alike may differ now.
@@ -137,6 +153,9 @@ impl Engine {
     /// The turn of a pod whose own claim does not count at the moment.
     fn take_turn_unclaimed(&mut self, id: PodId, claim: Option<Claim>, decisions: &mut Decisions) -> Turn {
         let question = self.world.question(id);
+        if let Some((code, message)) = self.world.unruled(id) {
+            return Turn::Rests(explain::unruled(code, message));
+        }
         let refusals = self.world.refusals(id);
         let mut closed = None;
         if refusals.is_empty() {
@@ -293,7 +312,8 @@ impl Engine {
 
     /// Carries out a plan: the claimant holds the node, the victims go.
     fn claim(&mut self, id: PodId, plan: Plan, decisions: &mut Decisions) {
-        let rights = self.world.rights(id);
+        let charge = self.world.charge_of(id).into_owned();
+        let rights = self.world.rights(id, &charge);
         let right = |victim: &PodId| self.world.right(&rights, *victim).map(|right| right.rule);
         let rules: Vec<Rule> = plan
             .victims
@@ -377,7 +397,7 @@ impl Engine {
         let mut marks: BTreeMap<PodId, Vec<(Name, Capacity)>> = BTreeMap::new();
         for quota in std::mem::take(&mut self.world.quotas.unmarked) {
             let quotas = &self.world.quotas;
-            if quotas.get(quota).policy.fair {
+            if quotas.get(quota).marks_pods() {
                 pods.extend(quotas.get(quota).pods.iter().map(|senior| senior.pod));
             }
         }

@@ -58,6 +58,7 @@ impl Engine {
                 .map(|(r, _)| (world.names.name(*r).clone(), world.nodes.get(node).cap.held(*r)))
                 .filter(|(_, amount)| *amount != 0)
                 .collect(),
+            cards: Vec::new(),
         };
         world.nodes.by_name().map(report).collect()
     }

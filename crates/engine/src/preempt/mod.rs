@@ -16,7 +16,6 @@ use crate::preempt::missing::Short;
 use crate::preempt::right::Rights;
 use crate::quota::Shortage;
 use crate::relations::Effects;
-use crate::resources::ResourceId;
 use crate::world::World;
 
 /// What a search for victims comes to.
@@ -58,7 +57,8 @@ struct LedgerNeed {
 impl World {
     /// Looks for the cheapest victims for a claimant that no node takes, or that its quotas refuse.
     pub fn find_victims(&mut self, claimant: PodId, question: &Question) -> Outcome {
-        let rights = self.rights(claimant);
+        let charge = self.shapes.get(question.shape).charge.clone();
+        let rights = self.rights(claimant, &charge);
         let shape = self.shapes.get(question.shape);
         let amounts_only = shape.spec().ports.is_empty()
             && shape.spec().volumes.is_empty()
@@ -97,11 +97,11 @@ impl World {
                 budgets.push(at);
             }
         }
-        let charge = |r: ResourceId| shape.charge.iter().find(|(c, _)| *c == r).map_or(0, |(_, a)| i128::from(*a));
         let on_node = missing.iter().map(|(short, _)| short.given_by(&shape.demand));
-        let in_ledgers = shortages
-            .iter()
-            .map(|short| if self.quotas.is_charged(short.ledger, &pod.quotas) { charge(short.resource) } else { 0 });
+        let in_ledgers = shortages.iter().map(|short| match self.quotas.is_charged(short.ledger, &pod.quotas) {
+            true => self.charged(id, short.resource),
+            false => 0,
+        });
         Victim {
             id,
             key: pod.key(),
@@ -319,7 +319,7 @@ impl World {
 
     fn ledger_need(&self, rights: &Rights, allowances: &mut Allowances) -> LedgerNeed {
         let pod = self.pods.get(rights.claimant);
-        let shortages = self.quotas.shortages(&pod.quotas, &self.shapes.get(pod.shape).charge);
+        let shortages = self.quotas.shortages(&pod.quotas, &rights.charge, pod.non_preemptible);
         // Where few could help they are put together with those on a node, so that the cheapest set is found. Where
         // many
         // could, those on a node mostly do, and the others are gathered only if they do not.

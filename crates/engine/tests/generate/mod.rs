@@ -301,11 +301,9 @@ fn pod() -> impl Strategy<Value = PodFact> {
             gates: if node.is_some() { Vec::new() } else { gates },
             problem: problem.filter(|_| node.is_none()),
             node,
-            marks: Vec::new(),
-            victim_of: None,
-            leaving_since: None,
             ours,
             owner,
+            ..PodFact::default()
         },
     )
 }

@@ -259,7 +259,8 @@ impl<S: Subject> Run<S> {
                     }
                 }
                 Decision::Bind { pod, .. } => drop(self.said.remove(pod)),
-                Decision::Evict { .. } | Decision::Nominate { .. } | Decision::Mark { .. } => {}
+                Decision::Evict { .. } | Decision::Nominate { .. } | Decision::Mark { .. } | Decision::Admit { .. } => {
+                }
             }
         }
         for key in self.world.pods.keys() {
@@ -300,7 +301,7 @@ fn act(decision: &Decision) -> Option<Act> {
             Some(Act::Evict { pod, uid, node, claimant: claimant?, violates_budget })
         }
         Decision::Nominate { pod, uid, node } => Some(Act::Nominate { pod, uid, node }),
-        Decision::Hold { .. } | Decision::Mark { .. } => None,
+        Decision::Hold { .. } | Decision::Mark { .. } | Decision::Admit { .. } => None,
     }
 }
 
@@ -315,6 +316,7 @@ pub fn kind(decision: &Decision) -> &'static str {
         Decision::Nominate { node: None, .. } => "denominate",
         Decision::Hold { .. } => "hold",
         Decision::Mark { .. } => "mark",
+        Decision::Admit { .. } => "admit",
     }
 }
 
@@ -325,7 +327,7 @@ impl Effect {
             Decision::Bind { pod, uid, node, claims } => Some(Effect::Bind { pod, uid, node, claims }),
             Decision::Evict { pod, uid, claimant, .. } => Some(Effect::Evict { pod, uid, claimant }),
             Decision::Nominate { pod, uid, .. } => Some(Effect::Tell { pod, uid }),
-            Decision::Hold { .. } | Decision::Mark { .. } => None,
+            Decision::Hold { .. } | Decision::Mark { .. } | Decision::Admit { .. } => None,
         }
     }
 }

@@ -31,7 +31,7 @@ pub trait Subject {
 
 impl Subject for Engine {
     fn new(reserve_after_ms: u64) -> Self {
-        Engine::new(Settings { reserve_after_ms, caps: node_cap::settings() })
+        Engine::new(Settings { reserve_after_ms, caps: node_cap::settings(), ..Settings::default() })
     }
 
     fn observe(&mut self, now: Tick, fact: Fact) {

@@ -61,9 +61,10 @@ fn covers(budget: &BudgetFact, pod: &PodFact) -> bool {
 }
 
 /// How many more victims a budget selects than it allows to go now. Evictions that were decided and that its status
-/// cannot know of yet, because the pod is not seen to leave, use up what it allows.
+/// cannot know of yet, because the pod is neither seen to leave nor to have ended, use up what it allows.
 fn excess(world: &World, budget: &BudgetFact, set: &[&PodFact]) -> u64 {
-    let unseen = world.evicting.keys().map(|key| &world.pods[key]).filter(|pod| pod.leaving_since.is_none());
+    let on_their_way = |pod: &&PodFact| pod.leaving_since.is_none() && !pod.phase.is_over();
+    let unseen = world.evicting.keys().map(|key| &world.pods[key]).filter(on_their_way);
     let unseen = unseen.filter(|pod| covers(budget, pod)).count() as u64;
     let selected = set.iter().filter(|pod| covers(budget, pod)).count() as u64;
     selected.saturating_sub(u64::from(budget.allowed).saturating_sub(unseen))

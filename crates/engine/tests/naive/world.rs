@@ -138,7 +138,13 @@ impl World {
             Fact::StorageClassGone(name) => drop(self.classes.remove(&name)),
             Fact::Selector(s) => drop(self.selectors.insert((s.namespace.clone(), s.object.clone()), s)),
             Fact::SelectorGone { namespace, object } => drop(self.selectors.remove(&(namespace, object))),
-            Fact::ElasticQuota(_) | Fact::QuotaGone(_) => panic!("the reference knows no quotas yet: tell it none"),
+            Fact::ElasticQuota(_)
+            | Fact::TreeQuota(_)
+            | Fact::Queue(_)
+            | Fact::QuotaGone(_)
+            | Fact::Group(_)
+            | Fact::GroupGone { .. }
+            | Fact::QueueOfNamespace { .. } => panic!("the reference knows no quotas and groups: tell it none"),
             Fact::BindFailed { pod, uid } => {
                 if self.bound.get(&pod).is_some_and(|b| b.uid == uid) {
                     self.bound.remove(&pod);

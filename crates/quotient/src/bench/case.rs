@@ -418,7 +418,7 @@ impl Bench {
                     Decision::Bind { pod, node, .. } => outcome.bound.push((pod, node)),
                     Decision::Evict { pod, .. } => outcome.evicted.push(pod),
                     Decision::Hold { .. } => outcome.held += 1,
-                    Decision::Nominate { .. } | Decision::Mark { .. } => {}
+                    Decision::Nominate { .. } | Decision::Mark { .. } | Decision::Admit { .. } => {}
                 }
             }
             if !decisions.more {
