@@ -27,13 +27,13 @@ fn pods_are_bound_run_and_say_why_they_wait() {
             "spec": {"replicas": 6, "selector": {"matchLabels": {"app": "web"}},
                 "template": {"metadata": {"labels": {"app": "web"}}, "spec": template["spec"]}},
         }),
-        pod("first", "large", json!({"cpu": "3"})),
         json!({
             "apiVersion": "v1", "kind": "Pod", "metadata": {"name": "not-ours", "namespace": "first"},
             "spec": {"containers": [{"name": "c", "image": "i"}]},
         }),
     ]);
     stage.eventually("six pods run", || (stage.running("first").len() == 6).then_some(()));
+    stage.apply(&[pod("first", "large", json!({"cpu": "3"}))]);
     let why = stage.eventually("the large pod says why it waits", || stage.waits_for("first", "large"));
     assert!(why.contains("cpu"), "{why}");
     let told = |reason: &str, of: &str| {
@@ -45,7 +45,7 @@ fn pods_are_bound_run_and_say_why_they_wait() {
     });
     let other = stage.get("pod", "first", "not-ours").expect("it is there");
     assert!(other["spec"]["nodeName"].is_null(), "another scheduler's pod is left alone");
-    stage.kubectl(&["scale", "deployment", "web", "-n", "first", "--replicas=2"]);
+    stage.kubectl(&["scale", "deployment", "web", "-n", "first", "--replicas=1"]);
     stage.eventually("the large pod runs when there is room", || {
         stage.running("first").iter().any(|(name, _)| name == "large").then_some(())
     });

@@ -281,6 +281,8 @@ impl ControlPlane {
                 format!("--kubeconfig={kubeconfig}"),
                 format!("--config={}", self.programs.join("stages.yaml").display()),
                 "--manage-all-nodes=true".to_string(),
+                // Nodes live by their leases, as real ones do.
+                "--node-lease-duration-seconds=40".to_string(),
                 format!("--server-address=127.0.0.1:{}", free_port()?),
             ];
             self.kwok = Some(Program::start(&self.programs, "kwok", &arguments, &self.folder)?);
