@@ -84,6 +84,7 @@ fn help_says_what_there_is() {
     insta::assert_snapshot!("help-plan", folder.run(&["plan", "--help"]));
     insta::assert_snapshot!("help-test", folder.run(&["test", "--help"]));
     insta::assert_snapshot!("help-lint", folder.run(&["lint", "--help"]));
+    insta::assert_snapshot!("help-run", folder.run(&["run", "--help"]));
     insta::assert_snapshot!("help-bench", folder.run(&["bench", "--help"]));
 }
 
