@@ -183,7 +183,8 @@ impl Engine {
         let quotas = &self.world.quotas;
         for level in quotas.path(queue) {
             let Some(limit) = quotas.real_capability(level, resource) else { continue };
-            let used = quotas.get(level).ledger.taken(resource) + quotas.held_for_gangs(level, resource);
+            let ledger = &quotas.get(level).ledger;
+            let used = ledger.taken(resource) + ledger.kept.get(resource) - ledger.elastic.get(resource);
             let requested = i128::from(amount);
             if used + requested > limit {
                 let numbers = Numbers { resource: self.world.names.name(resource).clone(), used, requested, limit };

@@ -222,8 +222,7 @@ impl World {
     pub fn may_take(&self, rights: &Rights, victims: &[(PodId, Option<(QuotaId, Bound)>)]) -> bool {
         if rights.spares_gangs {
             let pods: Vec<PodId> = victims.iter().map(|(pod, _)| *pod).collect();
-            let mut gangs = pods.iter().filter_map(|pod| self.pods.get(*pod).gang);
-            if gangs.any(|gang| self.breaks(gang, &pods)) {
+            if self.breaks_a_gang(&pods) {
                 return false;
             }
         }
