@@ -190,8 +190,8 @@ impl World {
         self.shapes.get(self.pods.get(pod).shape).charge.iter().any(|(r, amount)| *r == resource && *amount > 0)
     }
 
-    /// Whether a set of victims leaves every quota it draws on with its due until the last one is taken: each must
-    /// find its quota still above it. The smallest are taken first, which is the order that allows most.
+    /// Whether a set of victims leaves every quota it draws on with its due until the last one is taken: in some order
+    /// each must find its quota still above it, in something that it gives.
     ///
     /// And none of them may be owed its place again once it is gone: where a fair share is claimed, a victim with which
     /// its quota would be within its own share, as that will be then, could claim the place back for ever.
@@ -204,14 +204,26 @@ impl World {
                 let shape = self.shapes.get(self.pods.get(pod).shape);
                 shape.charge.iter().find(|(r, _)| *r == resource).map_or(0, |(_, amount)| i128::from(*amount))
             };
-            let size = |pod: &PodId| rights.charge.iter().map(|(r, _)| charge(*pod, *r)).collect::<Vec<_>>();
-            let mut pods: Vec<PodId> =
+            let pods: Vec<PodId> =
                 victims.iter().filter(|(_, from)| *from == Some((*quota, *bound))).map(|(pod, _)| *pod).collect();
-            pods.sort_by_cached_key(size);
-            (0..pods.len()).all(|taken| {
-                let gone = |resource: ResourceId| pods[..taken].iter().map(|pod| charge(*pod, resource)).sum::<i128>();
-                self.over(rights, *quota, *bound, &gone).any(|resource| charge(pods[taken], resource) > 0)
-            }) && (*bound == Bound::Min || !self.is_owed_again(rights, *quota, &pods, victims))
+            // From the last one back: who can go last is no hindrance to the others, who find more before it than after.
+            let mut others = pods.clone();
+            while !others.is_empty() {
+                let count = others.len();
+                let sum = |resource: ResourceId| others.iter().map(|pod| charge(*pod, resource)).sum::<i128>();
+                let sums: Vec<(ResourceId, i128)> = rights.charge.iter().map(|(r, _)| (*r, sum(*r))).collect();
+                others.retain(|pod| {
+                    let before = |resource: ResourceId| {
+                        let all = sums.iter().find(|(r, _)| *r == resource).map_or(0, |(_, sum)| *sum);
+                        all - charge(*pod, resource)
+                    };
+                    !self.over(rights, *quota, *bound, &before).any(|resource| charge(*pod, resource) > 0)
+                });
+                if others.len() == count {
+                    return false;
+                }
+            }
+            *bound == Bound::Min || !self.is_owed_again(rights, *quota, &pods, victims)
         })
     }
 
