@@ -29,6 +29,7 @@ mod queue;
 mod quota;
 mod relations;
 mod resources;
+mod scan;
 mod score;
 mod select;
 mod shape;

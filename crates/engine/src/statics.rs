@@ -20,6 +20,8 @@ pub(crate) const CORDONED: u8 = 1;
 pub(crate) const TAINTED: u8 = 2;
 /// The pod's selector or affinity excludes the node.
 pub(crate) const EXCLUDED: u8 = 4;
+/// There is no such node.
+const ABSENT: u8 = 8;
 
 /// Nodes of one class are alike to the template: as many taints ask to be spared, and as much is preferred.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -43,6 +45,11 @@ impl Static {
         self.flags[node.at()]
     }
 
+    /// What closes each node, by number: 0 where it is there and none of these filters closes it.
+    pub fn all_flags(&self) -> &[u8] {
+        &self.flags
+    }
+
     /// The filter that closes the node, if one of these does.
     pub fn closed_by(&self, node: NodeId) -> Option<Filter> {
         match self.flags[node.at()] {
@@ -64,7 +71,7 @@ impl Static {
     fn judge(&mut self, node: NodeId, nodes: &Nodes) {
         let facts = nodes.get(node);
         let spec = &self.spec;
-        let mut flags = 0;
+        let mut flags = if facts.present { 0 } else { ABSENT };
         if unschedulable::closes(facts, &spec.tolerations) {
             flags |= CORDONED;
         }

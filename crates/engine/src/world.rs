@@ -31,7 +31,7 @@ pub(crate) struct World {
     pub quotas: Quotas,
     pub cap_weights: CapWeights,
     /// The nodes that took the last pod that was asked about; kept for its memory alone.
-    pub takers: Vec<crate::place::Taker>,
+    pub open: Vec<NodeId>,
 }
 
 impl World {
