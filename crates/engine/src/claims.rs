@@ -3,7 +3,7 @@
 use crate::fact::Name;
 use crate::nodes::NodeId;
 use crate::pods::PodId;
-use crate::world::World;
+use crate::world::{World, charge_of};
 
 /// Why room is kept.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -34,11 +34,19 @@ impl World {
     pub fn count_claim(&mut self, id: PodId, add: bool) {
         let pod = self.pods.get(id);
         let Some(claim) = pod.claim else { return };
+        if add {
+            let cards = self.nodes.cards_for(claim.node, &self.shapes.get(pod.shape).demand);
+            self.pods.get_mut(id).cards = cards;
+        }
+        let pod = self.pods.get(id);
         let shape = self.shapes.get(pod.shape);
         self.nodes.claim(claim.node, &shape.demand, add);
-        self.quotas.count_claim(pod, &shape.charge, add);
+        self.quotas.count_claim(pod, &charge_of(&self.shapes, pod), add);
         for port in &shape.spec().ports {
             self.nodes.use_port(claim.node, port, add);
+        }
+        if !add {
+            self.pods.get_mut(id).cards = Vec::new();
         }
     }
 }

@@ -1,14 +1,19 @@
 //! The engine: what it is told, what it decides.
 
 mod cycle;
+mod enqueue;
+mod gang_turn;
 mod observe;
+mod overuse;
 mod patience;
 mod report;
+mod ruling;
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use crate::claims::Claim;
 use crate::fact::{Amount, Name, PodKey, QuotaKey, Tick};
+use crate::gangs::GangId;
 use crate::lookup::LookupMap;
 use crate::pods::{Place, PodId};
 use crate::queue::{Queue, group_key};
@@ -149,6 +154,8 @@ pub struct QuotaReport {
     pub borrowed: Vec<(Name, i128)>,
     /// Of min, what others hold.
     pub lent: Vec<(Name, i128)>,
+    /// Of what it holds, what others who are owed it may claim back.
+    pub reclaimable: Vec<(Name, i128)>,
 }
 
 /// The decision core.
@@ -167,7 +174,7 @@ pub struct Engine {
     patience: BTreeSet<(Tick, PodId)>,
     /// Counts all changes; what was found hopeless is hopeless until then.
     changes: u64,
-    hopeless: LookupMap<(ShapeId, i32, Vec<QuotaId>), u64>,
+    hopeless: LookupMap<(ShapeId, i32, bool, Vec<QuotaId>), u64>,
     /// A search for victims passed over a pod that was only decided to be where it is.
     looked_past_assumed: bool,
     /// A pod rests because pods that leave make room for it.
@@ -177,12 +184,23 @@ pub struct Engine {
     remark: BTreeSet<PodId>,
     /// Pools in which somebody was given something since those who rest were last looked at.
     moved_pools: BTreeSet<PoolId>,
+    /// Since when quotas of trees hold more than their runtime.
+    overused_since: BTreeMap<QuotaId, Tick>,
+    /// Quotas of trees of which that may have changed.
+    recheck_overuse: BTreeSet<QuotaId>,
+    /// Something changed that may let a group into its queue.
+    admission_due: bool,
+    /// For gangs what `hopeless` is for pods.
+    hopeless_gangs: BTreeMap<GangId, u64>,
 }
 
 impl Engine {
     pub fn new(settings: Settings) -> Self {
         let mut world = World::default();
         world.cap_weights = CapWeights::new(&settings.caps, &mut world.names);
+        world.quotas.trees.scale_min = settings.tree.scale_min;
+        world.card_weight = settings.cards.node_order_weight.clamp(0, 1_000_000);
+        world.quotas.queues.unlimited_cpu_memory = settings.cards.unlimited_cpu_memory;
         Engine { settings, world, ..Engine::default() }
     }
 
@@ -194,6 +212,7 @@ impl Engine {
     /// Something changed that may let pods run that could not before.
     pub(super) fn stir(&mut self) {
         self.changes += 1;
+        self.admission_due = true;
         self.queue.wake_all();
     }
 

@@ -1,6 +1,7 @@
 //! Why a pod waits, in words and numbers.
 
 mod node_cap;
+mod verdicts;
 
 use crate::decision::Rule;
 use crate::fact::{Created, Name, PodKey, RequestProblem};
@@ -16,7 +17,9 @@ use crate::resources::{Demand, ResourceId};
 use crate::score::FULL;
 use crate::world::World;
 
-fn plain(code: Code, message: String, remedies: Vec<String>) -> Reason {
+pub use verdicts::NodeVerdict;
+
+pub(crate) fn plain(code: Code, message: String, remedies: Vec<String>) -> Reason {
     Reason { code, message, quota: None, numbers: None, closed: Vec::new(), remedies, details: Vec::new() }
 }
 
@@ -86,6 +89,17 @@ struct Nearest {
     large_enough: bool,
 }
 
+/// What rules the pod is not there, or takes no pods.
+pub(crate) fn unruled(code: Code, message: String) -> Reason {
+    let remedy = match code {
+        Code::QueueClosed => "open the queue, or use another one",
+        Code::QueueNotFound => "make the queue, or name one that exists",
+        Code::QueueNotLeaf => "name a queue without queues below it",
+        _ => "make the quota, or name one that exists",
+    };
+    plain(code, message, vec![remedy.to_owned()])
+}
+
 impl World {
     /// How much of what is asked for is missing on a node, in parts of what the node has.
     pub fn lack(&self, node: NodeId, missing: &[(ResourceId, i128)]) -> i128 {
@@ -99,14 +113,14 @@ impl World {
     /// A quota refuses the pod.
     pub fn refused(&self, refusal: &Refusal) -> Reason {
         let Refusal { code, quota, numbers, .. } = refusal;
+        let key = self.quotas.shown(*quota);
         let quota = self.quotas.get(*quota);
         let Numbers { resource, used, requested, limit } = numbers;
         let show = |amount: i128| canonical(resource, amount);
         let (used, requested, bound, short) = (show(*used), show(*requested), show(*limit), show(numbers.short_by()));
-        let key = &quota.key;
         let (message, remedies) = match code {
             Code::PoolExhausted => {
-                let group = &self.quotas.pool(quota.policy.pool).group;
+                let group = &self.quotas.pool(quota.pool).group;
                 let message = format!(
                     "the quotas of {group} together may hold {bound} {resource}, which is the sum of their mins: \
                      {used} are held and {requested} are asked for, {short} too many"
@@ -115,6 +129,44 @@ impl World {
                 let remedies = vec![
                     format!("wait until pods under these quotas free {short} {resource}"),
                     format!("raise the mins of the pool to {needed} {resource} in all, if the nodes have as much"),
+                ];
+                (message, remedies)
+            }
+            Code::RuntimeExceeded => {
+                let message = format!(
+                    "{key} may hold {bound} {resource} now, which is its runtime: {used} are held and {requested} are \
+                     asked for, {short} too many"
+                );
+                let needed = canonical(resource, numbers.limit + numbers.short_by());
+                let remedies = vec![
+                    format!(
+                        "wait until pods under {key} free {short} {resource}, or other quotas of the tree need less"
+                    ),
+                    format!("raise the min of {key} to {needed} {resource}, and its max if it is lower"),
+                ];
+                (message, remedies)
+            }
+            Code::NonPreemptibleMinExceeded => {
+                let message = format!(
+                    "pods of {key} that are never evicted may hold its min, {bound} {resource}: {used} are held and \
+                     {requested} are asked for, {short} too many"
+                );
+                let needed = canonical(resource, numbers.limit + numbers.short_by());
+                let remedies = vec![
+                    "let the pod be evicted: then it may borrow".to_owned(),
+                    format!("raise the min of {key} to {needed} {resource}"),
+                ];
+                (message, remedies)
+            }
+            Code::CardQuotaExceeded => {
+                let message = format!(
+                    "{key} may hold {bound} cards {resource}: {used} are held and {requested} are asked for, {short} \
+                     too many"
+                );
+                let needed = canonical(resource, numbers.limit + numbers.short_by());
+                let remedies = vec![
+                    format!("wait until pods under {key} free {short} {resource}, or accept another card"),
+                    format!("raise the card quota of {key} to {needed} {resource}"),
                 ];
                 (message, remedies)
             }
@@ -132,7 +184,7 @@ impl World {
             }
         };
         let mut reason = plain(*code, message, remedies);
-        reason.quota = Some(Name::from(key.to_string()));
+        reason.quota = Some(Name::from(key));
         reason.numbers = Some(numbers.clone());
         reason
     }
@@ -180,24 +232,22 @@ impl World {
     /// What a quota holds of what a claimant asks for, before and after a plan is carried out, and what it is owed.
     fn holdings(&self, id: QuotaId, claimant: PodId, plan: &Plan) -> String {
         let quota = self.quotas.get(id);
-        let pool = self.quotas.pool(quota.policy.pool);
-        let charge_of = |pod: PodId| &self.shapes.get(self.pods.get(pod).shape).charge;
         let charged = |pod: PodId, resource: ResourceId| {
             let counts = self.pods.get(pod).quotas.contains(&id);
-            let amount = charge_of(pod).iter().find(|(r, _)| counts && *r == resource);
-            amount.map_or(0, |(_, amount)| i128::from(*amount))
+            if counts { self.charged(pod, resource) } else { 0 }
         };
         let show = |(resource, _): &(ResourceId, i64)| {
             let name = self.names.name(*resource);
             let before = quota.ledger.to_be_used(*resource);
             let gone: i128 = plan.victims.iter().map(|victim| charged(*victim, *resource)).sum();
             let after = before - gone + charged(claimant, *resource);
-            let owed = self.quotas.entitlement(id, *resource);
+            let owed = self.quotas.entitlement(id, *resource).unwrap_or(0);
             let [before, after, owed] = [before, after, owed].map(|amount| canonical(name, amount));
             format!("{name} from {before} to {after}, owed {owed}")
         };
-        let asked = charge_of(claimant).iter().filter(|(resource, _)| pool.governs(*resource));
-        format!("{}: {}", quota.key, asked.map(show).collect::<Vec<_>>().join(", "))
+        let charge = self.charge_of(claimant);
+        let asked = charge.iter().filter(|(resource, _)| self.quotas.entitlement(id, *resource).is_some());
+        format!("{}: {}", self.quotas.shown(id), asked.map(show).collect::<Vec<_>>().join(", "))
     }
 
     /// No node takes the pod.
@@ -250,7 +300,9 @@ impl World {
         }
         let filters = counts.iter().map(|(filter, _)| *filter).filter(|f| !(cap_decides && *f == Filter::NodeCap));
         remedies.extend(filters.filter_map(remedy).map(str::to_owned));
-        let mut reason = plain(Code::NoFittingNode, message, remedies);
+        let names_cards = !self.shapes.get(question.shape).spec().cards.is_empty();
+        let code = if names_cards { Code::CardUnavailable } else { Code::NoFittingNode };
+        let mut reason = plain(code, message, remedies);
         reason.numbers = numbers;
         reason.closed = counts;
         if cap_decides { self.cap_exceeded(&capped, demand, reason) } else { reason }
@@ -331,6 +383,7 @@ fn remedy(filter: Filter) -> Option<&'static str> {
         Filter::NodeUnschedulable => Some("uncordon a node"),
         Filter::TaintToleration => Some("tolerate the taint, or remove it from a node"),
         Filter::NodeAffinity => Some("loosen the pod's node selector or affinity, or label a node to match"),
+        Filter::Cards => Some("accept another kind of card, or add nodes with the one that is wanted"),
         Filter::NodePorts => Some("use another host port, or none"),
         Filter::NodeResourcesFit => None,
         Filter::NodeCap => Some("raise the cap on pods without GPUs, or add a node without GPUs"),

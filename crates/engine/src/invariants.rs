@@ -5,6 +5,9 @@ use std::collections::BTreeMap;
 use crate::engine::Engine;
 use crate::nodes::{Node, NodeId};
 use crate::pods::{Place, PodId};
+use crate::quota::amounts::Sums;
+use crate::quota::elastic::PoolId;
+use crate::quota::{Ledger, QuotaId};
 
 impl Engine {
     /// Checks what must always hold; the first thing that does not is the error.
@@ -96,57 +99,59 @@ impl Engine {
         Err(format!("pod {key} is queued and no candidate, or a candidate and not queued"))
     }
 
-    /// What quotas hold equals a recount over their pods, and so do the sums of the pools.
+    /// What quotas hold equals a recount over their pods and those of the quotas below, and so do the sums of the
+    /// pools.
     fn check_quotas(&self) -> Result<(), String> {
         let world = &self.world;
-        let mut pools: BTreeMap<u32, crate::quota::Ledger> = BTreeMap::new();
-        for (id, quota) in world.quotas.iter() {
-            let mut counted = crate::quota::Ledger::default();
-            let mut pods = 0;
-            for (_, pod) in world.pods.iter().filter(|(_, pod)| pod.quotas.contains(&id)) {
-                let charge = &world.shapes.get(pod.shape).charge;
-                if pod.node().is_some() {
-                    pods += 1;
-                    counted.used.charge(charge, true);
-                    if pod.running {
-                        counted.running.charge(charge, true);
-                    }
-                    if pod.is_leaving() {
-                        counted.leaving.charge(charge, true);
-                    }
-                } else if pod.claim.is_some() {
-                    counted.claimed.charge(charge, true);
+        let mut ledgers: BTreeMap<QuotaId, Ledger> = BTreeMap::new();
+        let mut pods: BTreeMap<QuotaId, usize> = BTreeMap::new();
+        for (id, pod) in world.pods.iter() {
+            let charge = world.charge_of(id);
+            let asked = &world.shapes.get(pod.shape).charge;
+            for quota in &pod.quotas {
+                *pods.entry(*quota).or_default() += usize::from(pod.node().is_some());
+                let asks = pod.counted && world.quotas.get(*quota).elastic().is_none();
+                for level in world.quotas.path(*quota) {
+                    let counted = ledgers.entry(level).or_default();
+                    let mut count = |counts: bool, sums: fn(&mut Ledger) -> &mut Sums, charge: &[_]| {
+                        if counts {
+                            sums(counted).charge(charge, true);
+                        }
+                    };
+                    let placed = pod.node().is_some();
+                    count(placed, |ledger| &mut ledger.used, &charge);
+                    count(placed && pod.running, |ledger| &mut ledger.running, &charge);
+                    count(placed && pod.is_leaving(), |ledger| &mut ledger.leaving, &charge);
+                    count(placed && pod.non_preemptible, |ledger| &mut ledger.fixed, &charge);
+                    count(!placed && pod.claim.is_some(), |ledger| &mut ledger.claimed, &charge);
+                    count(asks, |ledger| &mut ledger.asked, asked);
+                    let fixed = asks && pod.non_preemptible && world.quotas.get(*quota).tree().is_some();
+                    count(fixed, |ledger| &mut ledger.fixed_asked, asked);
                 }
             }
+        }
+        let mut pools: BTreeMap<PoolId, Ledger> = BTreeMap::new();
+        for (id, quota) in world.quotas.iter() {
+            let counted = ledgers.remove(&id).unwrap_or_default();
             compare_ledgers(&quota.key.to_string(), &quota.ledger, &counted)?;
+            let pods = pods.get(&id).copied().unwrap_or(0);
             if pods != quota.pods.len() {
                 return Err(format!("{}: {} pods by seniority, but {pods} on nodes", quota.key, quota.pods.len()));
             }
-            let pool = pools.entry(quota.policy.pool.0).or_default();
-            for (from, to) in [
-                (&counted.used, &mut pool.used),
-                (&counted.running, &mut pool.running),
-                (&counted.leaving, &mut pool.leaving),
-                (&counted.claimed, &mut pool.claimed),
-            ] {
-                from.nonzero().for_each(|(resource, amount)| to.add(resource, amount));
+            if quota.elastic().is_some() {
+                pools.entry(quota.pool).or_default().count(&counted, true);
             }
         }
         for (id, counted) in pools {
-            let pool = world.quotas.pool(crate::quota::elastic::PoolId(id));
+            let pool = world.quotas.pool(id);
             compare_ledgers(&format!("the pool of {}", pool.group), &pool.ledger, &counted)?;
         }
         Ok(())
     }
 }
 
-fn compare_ledgers(whose: &str, kept: &crate::quota::Ledger, counted: &crate::quota::Ledger) -> Result<(), String> {
-    for (what, kept, counted) in [
-        ("used", &kept.used, &counted.used),
-        ("running", &kept.running, &counted.running),
-        ("leaving", &kept.leaving, &counted.leaving),
-        ("claimed", &kept.claimed, &counted.claimed),
-    ] {
+fn compare_ledgers(whose: &str, kept: &Ledger, counted: &Ledger) -> Result<(), String> {
+    for ((what, kept), (_, counted)) in kept.sums().into_iter().zip(counted.sums()) {
         let (kept, counted): (Vec<_>, Vec<_>) = (kept.nonzero().collect(), counted.nonzero().collect());
         if kept != counted {
             return Err(format!("{whose}: {what} is {kept:?}, but a recount gives {counted:?}"));

@@ -42,6 +42,8 @@ pub(crate) struct Node {
     pub attach_limits: Vec<(Name, u32)>,
     /// What pods without GPUs may hold here, and hold.
     pub cap: Cap,
+    /// Its kinds of card: the resource by which they are asked for, and the name by which they are counted.
+    pub cards: Vec<(ResourceId, ResourceId)>,
     /// Amounts held by pods and claims, exactly, by resource number.
     held: Vec<i128>,
     claimed: Vec<i128>,
@@ -196,6 +198,7 @@ impl Nodes {
             disks: BTreeMap::new(),
             attach_limits: Vec::new(),
             cap: Cap::default(),
+            cards: Vec::new(),
             held: Vec::new(),
             claimed: Vec::new(),
             assumed: [0; 2],
@@ -248,14 +251,19 @@ impl Nodes {
     /// Takes in a node object. Returns whether labels, taints, cordon or presence changed.
     pub fn observe(&mut self, fact: NodeFact, names: &mut ResourceNames) -> (NodeId, bool) {
         let id = self.number(&fact.name);
+        let mut cards: Vec<(ResourceId, ResourceId)> =
+            fact.cards.iter().map(|card| (names.intern(&card.resource), names.intern(&card.name))).collect();
+        cards.sort_unstable();
         let node = &mut self.list[id.at()];
         let kind_changed = !node.present
+            || node.cards != cards
             || node.labels != fact.labels
             || node.taints != fact.taints
             || node.unschedulable != fact.unschedulable;
         let came = !node.present;
         node.present = true;
         node.labels = fact.labels;
+        node.cards = cards;
         node.taints = fact.taints;
         node.unschedulable = fact.unschedulable;
         if came {
@@ -280,6 +288,25 @@ impl Nodes {
         }
         self.touch(id);
         (id, kind_changed)
+    }
+
+    /// Whether more is held and claimed on a node than it has.
+    pub fn is_overfull(&self, id: NodeId) -> bool {
+        self.free.iter().any(|column| column[id.at()] < 0)
+    }
+
+    /// The cards that a pod of this size holds on a node, by name.
+    pub fn cards_for(&self, id: NodeId, demand: &Demand) -> Vec<(ResourceId, Amount)> {
+        let cards = self.list[id.at()].cards.iter().map(|(resource, card)| (*card, demand.get(*resource)));
+        cards.filter(|(_, amount)| *amount > 0).collect()
+    }
+
+    /// What a node has of everything, cards by name too.
+    pub fn all_allocatable(&self, id: NodeId) -> Vec<(ResourceId, Amount)> {
+        let resources = (0..self.allocatable.len()).map(|i| ResourceId(i as u16));
+        let amounts = resources.map(|resource| (resource, self.allocatable(resource, id)));
+        let cards = self.list[id.at()].cards.iter().map(|(resource, card)| (*card, self.allocatable(*resource, id)));
+        amounts.chain(cards).filter(|(_, amount)| *amount != 0).collect()
     }
 
     fn change_kind(&mut self, id: NodeId) {

@@ -3,14 +3,17 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
+use crate::cards::Look;
 use crate::claims::{Claim, SleepingClaim};
 use crate::decision::Capacity;
-use crate::fact::{Created, Labels, Name, PodKey, RequestProblem, Tick};
+use crate::fact::{Amount, Created, Labels, Name, PodKey, RequestProblem, Tick};
+use crate::gangs::GangId;
 use crate::lookup::LookupMap;
 use crate::nodes::NodeId;
 use crate::queue::GroupId;
 use crate::quota::QuotaId;
-use crate::reason::Reason;
+use crate::reason::{Code, Reason};
+use crate::resources::ResourceId;
 use crate::shape::ShapeId;
 
 /// A pod's number. Numbers are reused after a pod has gone.
@@ -66,6 +69,27 @@ pub(crate) struct Pod {
     pub nominated: Option<Name>,
     /// The quotas it answers to, by key.
     pub quotas: Vec<QuotaId>,
+    /// The same, without those that say nothing.
+    pub quota: QuotaOf,
+    /// Why it has no place under a quota: what it names is not there, or takes no pods.
+    pub unruled: Option<(Code, Name)>,
+    /// The quota of a tree that it names, the queue, the group, and its task in it.
+    pub tree_quota: Option<Name>,
+    pub queue: Option<Name>,
+    pub group_name: Option<Name>,
+    pub task: Option<Name>,
+    /// It is never evicted, and counts against its quota's min.
+    pub non_preemptible: bool,
+    /// It is never evicted.
+    pub protected: bool,
+    /// The cards that it is charged for, where it is or has a claim.
+    pub cards: Vec<(ResourceId, Amount)>,
+    /// What it asks for is counted.
+    pub counted: bool,
+    /// What it is taken to be while it is looked at.
+    pub look: Option<Look>,
+    /// The gang that it belongs to.
+    pub gang: Option<GangId>,
     /// Whether it runs, as its phase says.
     pub running: bool,
     /// How it was marked, by API group.
@@ -87,6 +111,11 @@ impl Pod {
             Place::Assumed(node) | Place::Placed(node) => Some(node),
             Place::Waiting => None,
         }
+    }
+
+    /// The shape under which it is looked at.
+    pub fn asked_shape(&self) -> ShapeId {
+        self.look.as_ref().map_or(self.shape, |look| look.shape)
     }
 
     /// Whether it is on its way out: its deletion was seen, or its eviction decided.
@@ -124,7 +153,7 @@ pub(crate) enum QuotaOf {
 }
 
 impl QuotaOf {
-    fn new(quotas: &[QuotaId]) -> Self {
+    pub fn new(quotas: &[QuotaId]) -> Self {
         match quotas {
             [] => QuotaOf::None,
             [one] => QuotaOf::One(*one),
@@ -143,6 +172,8 @@ pub(crate) struct Pods {
     on_node: Vec<Vec<Resident>>,
     /// All pods, by namespace.
     by_namespace: BTreeMap<Name, BTreeSet<PodId>>,
+    /// The pods that name a quota of a tree, by its name.
+    by_tree_quota: BTreeMap<Name, BTreeSet<PodId>>,
     stamps: u64,
     /// How many are decided onto a node and not yet seen there.
     assumed: usize,
@@ -179,7 +210,33 @@ impl Pods {
         };
         self.by_namespace.entry(key.namespace.clone()).or_default().insert(id);
         self.ids.insert(key, id);
+        self.list_tree_quota(id, true);
         id
+    }
+
+    fn list_tree_quota(&mut self, id: PodId, add: bool) {
+        let Some(name) = self.get(id).tree_quota.clone() else { return };
+        let pods = self.by_tree_quota.entry(name.clone()).or_default();
+        if add {
+            pods.insert(id);
+        } else {
+            pods.remove(&id);
+        }
+        if pods.is_empty() {
+            self.by_tree_quota.remove(&name);
+        }
+    }
+
+    /// Takes in which quota of a tree a pod names.
+    pub fn set_tree_quota(&mut self, id: PodId, name: Option<Name>) {
+        self.list_tree_quota(id, false);
+        self.get_mut(id).tree_quota = name;
+        self.list_tree_quota(id, true);
+    }
+
+    /// The pods that name a quota of a tree.
+    pub fn naming_tree_quota(&self, name: &Name) -> Vec<PodId> {
+        self.by_tree_quota.get(name).into_iter().flatten().copied().collect()
     }
 
     /// The pods of a namespace.
@@ -188,6 +245,7 @@ impl Pods {
     }
 
     pub fn remove(&mut self, id: PodId) -> Pod {
+        self.list_tree_quota(id, false);
         let pod = self.list[id.0 as usize].take().expect("a pod is removed once");
         self.ids.remove(&pod.key());
         if let Some(pods) = self.by_namespace.get_mut(&pod.namespace) {
@@ -210,7 +268,7 @@ impl Pods {
         pod.stamp = stamp;
         let node = pod.node().expect("a pod enters a node");
         let Pod { priority, created, shape, .. } = *pod;
-        let (leaving, quota) = (pod.is_leaving(), QuotaOf::new(&pod.quotas));
+        let (leaving, quota) = (pod.is_leaving(), pod.quota);
         let resident = Resident { id, priority, created, leaving, shape, quota };
         if self.on_node.len() <= node.at() {
             self.on_node.resize(node.at() + 1, Vec::new());

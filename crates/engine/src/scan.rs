@@ -204,7 +204,8 @@ impl World {
         let affinities = || takers.iter().map(|t| t.affinity);
         let (least_affine, most_affine) = (affinities().min().unwrap_or(0), affinities().max().unwrap_or(0));
         let of_class = |class: &StaticClass| {
-            weight::TAINTS * score::normal::fewer_is_better(class.spared, most_spared)
+            self.card_weight * class.card * (score::FULL / 100)
+                + weight::TAINTS * score::normal::fewer_is_better(class.spared, most_spared)
                 + weight::PREFERRED_NODES * score::normal::more_is_better(class.preference, most_preferred)
         };
         let of_class: Vec<i64> = classes.iter().map(of_class).collect();

@@ -1,14 +1,18 @@
 //! All that is known of the cluster, in the tables that decisions are made from.
 
+use std::borrow::Cow;
+use std::collections::BTreeMap;
+
 use crate::budgets::Budgets;
 use crate::candidates::Kept;
-use crate::fact::{Name, PodVolume};
+use crate::fact::{Amount, Name, PodVolume};
+use crate::gangs::Gangs;
 use crate::implied::Implied;
 use crate::nodes::{NodeId, Nodes};
-use crate::pods::{Place, PodId, Pods};
+use crate::pods::{Place, Pod, PodId, Pods};
 use crate::quota::Quotas;
 use crate::relations::{Around, Effects, Relations};
-use crate::resources::ResourceNames;
+use crate::resources::{ResourceId, ResourceNames};
 use crate::score::node_cap::CapWeights;
 use crate::shape::{Compiling, ShapeId, Shapes};
 use crate::statics::Statics;
@@ -29,9 +33,27 @@ pub(crate) struct World {
     pub implied: Implied,
     pub kept: Kept,
     pub quotas: Quotas,
+    pub gangs: Gangs,
+    /// The kinds of card that nodes have, by the resource by which they are asked for, with how many nodes have them.
+    pub card_kinds: BTreeMap<ResourceId, BTreeMap<ResourceId, u32>>,
+    /// The shapes that shapes have when their pods may take some cards only.
+    pub variants: BTreeMap<ShapeId, Vec<((Vec<ResourceId>, bool), ShapeId)>>,
+    /// The queues of namespaces.
+    pub queue_of_namespace: BTreeMap<Name, Name>,
     pub cap_weights: CapWeights,
+    /// What the order of preference among cards weighs.
+    pub card_weight: i64,
     /// The nodes that took the last pod that was asked about; kept for its memory alone.
     pub open: Vec<NodeId>,
+}
+
+/// What a pod is charged where it is.
+pub(crate) fn charge_of<'a>(shapes: &'a Shapes, pod: &Pod) -> Cow<'a, [(ResourceId, Amount)]> {
+    let charge = &shapes.get(pod.shape).charge;
+    if pod.cards.is_empty() {
+        return Cow::Borrowed(charge);
+    }
+    Cow::Owned(charge.iter().chain(&pod.cards).copied().collect())
 }
 
 impl World {
@@ -54,6 +76,31 @@ impl World {
         self.shapes.intern(spec, namespace, labels, implied, &mut tables)
     }
 
+    /// A shape that differs from another in its spec alone, for one more user.
+    pub fn shape_like(&mut self, base: ShapeId, spec: crate::fact::PodSpec, namespace: &Name) -> ShapeId {
+        let mut tables = Compiling {
+            names: &mut self.names,
+            nodes: &self.nodes,
+            pods: &self.pods,
+            topologies: &mut self.topologies,
+            relations: &mut self.relations,
+        };
+        self.shapes.intern_like(base, spec, namespace, &mut tables)
+    }
+
+    /// One user of a shape less. Returns whether a shape is forgotten with it.
+    pub fn release_shape(&mut self, shape: ShapeId) -> bool {
+        if !self.shapes.release(shape, &mut self.relations) {
+            return false;
+        }
+        // Its number may be given to another shape; what was found of it must not be taken for the other's.
+        self.kept.forget(shape);
+        for (_, variant) in self.variants.remove(&shape).unwrap_or_default() {
+            self.release_shape(variant);
+        }
+        true
+    }
+
     /// Puts a pod onto a node.
     pub fn enter(&mut self, id: PodId, place: Place, effects: &mut Effects) {
         self.pods.enter(id, place);
@@ -61,7 +108,10 @@ impl World {
         let node = pod.node().expect("a pod enters a node");
         let shape = self.shapes.get(pod.shape);
         self.nodes.hold(node, &shape.demand, true);
-        self.quotas.charge(id, pod, &shape.charge, true, &self.names);
+        self.pods.get_mut(id).cards = self.nodes.cards_for(node, &shape.demand);
+        let pod = self.pods.get(id);
+        self.quotas.charge(id, pod, &charge_of(&self.shapes, pod), true, &self.names);
+        self.gangs.changed.extend(pod.gang);
         if self.nodes.is_present(node) {
             self.bear(id, node, true, effects);
         }
@@ -73,7 +123,9 @@ impl World {
         let node = pod.node().expect("a pod leaves a node it is on");
         let shape = self.shapes.get(pod.shape);
         self.nodes.hold(node, &shape.demand, false);
-        self.quotas.charge(id, pod, &shape.charge, false, &self.names);
+        self.quotas.charge(id, pod, &charge_of(&self.shapes, pod), false, &self.names);
+        self.gangs.changed.extend(pod.gang);
+        self.pods.get_mut(id).cards = Vec::new();
         if self.nodes.is_present(node) {
             self.bear(id, node, false, effects);
         }
@@ -152,7 +204,7 @@ impl World {
         self.pods.get_mut(id).running = running;
         let pod = self.pods.get(id);
         if pod.node().is_some() {
-            self.quotas.count_running(pod, &self.shapes.get(pod.shape).charge, running);
+            self.quotas.count_running(pod, &charge_of(&self.shapes, pod), running);
         }
     }
 
@@ -162,7 +214,34 @@ impl World {
         if pod.quotas.is_empty() {
             return Vec::new();
         }
-        self.quotas.refusals(&pod.quotas, &self.shapes.get(pod.shape).charge, &self.names)
+        self.quotas.refusals(&pod.quotas, &self.asked_charge(id), pod.non_preemptible, &self.names)
+    }
+
+    /// What a pod is charged to its quotas where it is: what it asks for, what follows from it, and the cards there.
+    pub fn charge_of(&self, id: PodId) -> Cow<'_, [(ResourceId, Amount)]> {
+        charge_of(&self.shapes, self.pods.get(id))
+    }
+
+    /// Counts what a pod asks for if it asks for something now: it is on a node, or could be placed.
+    pub fn settle_request(&mut self, id: PodId) {
+        let pod = self.pods.get(id);
+        let asks = pod.node().is_some() || pod.is_candidate();
+        if asks != pod.counted {
+            self.count_request(id, asks);
+        }
+    }
+
+    /// Counts what a pod asks for no more, whatever comes next.
+    pub fn withdraw_request(&mut self, id: PodId) {
+        if self.pods.get(id).counted {
+            self.count_request(id, false);
+        }
+    }
+
+    fn count_request(&mut self, id: PodId, add: bool) {
+        let pod = self.pods.get(id);
+        self.quotas.count_request(pod, &self.shapes.get(pod.shape).charge, add);
+        self.pods.get_mut(id).counted = add;
     }
 
     /// Notes that a pod began to leave, or that it stays after all. The pod's own fields change in `set`.
@@ -172,8 +251,9 @@ impl World {
         self.pods.note_leaving(id);
         let pod = self.pods.get(id);
         let (after, node) = (pod.is_leaving(), pod.node());
+        self.gangs.changed.extend(pod.gang);
         if before != after && node.is_some() {
-            self.quotas.count_leaving(pod, &self.shapes.get(pod.shape).charge, after);
+            self.quotas.count_leaving(pod, &charge_of(&self.shapes, pod), after);
         }
         let Some(node) = node.filter(|node| before != after && self.nodes.is_present(*node)) else { return };
         let around =
@@ -198,14 +278,62 @@ impl World {
             for pod in &pods {
                 self.bear(*pod, node, false, effects);
             }
+            self.quotas.count_node(&self.nodes.all_allocatable(node), false);
+            self.count_cards(node, false);
         }
+        let cards = self.nodes.get(node).cards.clone();
         let outcome = change(&mut self.nodes, &mut self.names);
         self.topologies.node_changed(node, &self.nodes);
+        if self.nodes.is_present(node) {
+            self.quotas.count_node(&self.nodes.all_allocatable(node), true);
+            self.count_cards(node, true);
+        }
+        if self.nodes.get(node).cards != cards {
+            self.recount_cards(node);
+        }
         if self.nodes.is_present(node) {
             for pod in &pods {
                 self.bear(*pod, node, true, effects);
             }
         }
         outcome
+    }
+
+    /// Counts the kinds of card of a node (or no longer).
+    fn count_cards(&mut self, node: NodeId, add: bool) {
+        for (resource, card) in &self.nodes.get(node).cards {
+            self.quotas.queues.note_card(*card);
+            let kinds = self.card_kinds.entry(*resource).or_default();
+            let nodes = kinds.entry(*card).or_default();
+            *nodes = if add { *nodes + 1 } else { *nodes - 1 };
+            if *nodes == 0 {
+                kinds.remove(card);
+            }
+            if kinds.is_empty() {
+                self.card_kinds.remove(resource);
+            }
+        }
+    }
+
+    /// Charges the pods on a node, and those that claim it, for the cards that it has now.
+    fn recount_cards(&mut self, node: NodeId) {
+        let claims = |pod: &Pod| pod.place == Place::Waiting && pod.claim.is_some_and(|claim| claim.node == node);
+        let concerned = self.pods.iter().filter(|(_, pod)| pod.node() == Some(node) || claims(pod));
+        let concerned: Vec<PodId> = concerned.map(|(id, _)| id).collect();
+        for id in concerned {
+            let is_placed = self.pods.get(id).node().is_some();
+            for add in [false, true] {
+                if add {
+                    let demand = &self.shapes.get(self.pods.get(id).shape).demand;
+                    self.pods.get_mut(id).cards = self.nodes.cards_for(node, demand);
+                }
+                let pod = self.pods.get(id);
+                let charge = charge_of(&self.shapes, pod);
+                match is_placed {
+                    true => self.quotas.charge(id, pod, &charge, add, &self.names),
+                    false => self.quotas.count_claim(pod, &charge, add),
+                }
+            }
+        }
     }
 }

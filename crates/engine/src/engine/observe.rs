@@ -3,7 +3,7 @@
 use crate::claims::{Claim, ClaimKind, SleepingClaim};
 use crate::engine::Engine;
 use crate::fact::{Fact, Name, Phase, PodFact, PodKey, Tick};
-use crate::pods::{Place, Pod, PodId};
+use crate::pods::{Place, Pod, PodId, QuotaOf};
 use crate::relations::Effects;
 use crate::shape::ShapeId;
 use std::sync::Arc;
@@ -19,20 +19,28 @@ impl Engine {
             Fact::EvictFailed { pod, uid } => return self.evict_failed(&pod, &uid),
             Fact::ElasticQuota(fact) => {
                 let moved = self.world.quotas.observe_elastic(fact, &mut self.world.names);
-                self.assign_quotas(&moved);
+                self.reassign_namespaces(moved.iter());
                 true
             }
-            Fact::QuotaGone(key) => match self.world.quotas.find(&key) {
-                Some(quota) => {
-                    let moved = self.world.quotas.release_namespaces(quota);
-                    self.assign_quotas(&moved);
-                    self.world.quotas.forget(quota);
-                    true
-                }
-                None => false,
-            },
-            Fact::TreeQuota(_) | Fact::Queue(_) | Fact::Group(_) => false,
-            Fact::GroupGone { .. } | Fact::QueueOfNamespace { .. } => false,
+            Fact::TreeQuota(fact) => {
+                let reassigned = self.world.quotas.observe_tree(fact, &mut self.world.names);
+                self.reassign(&reassigned);
+                true
+            }
+            Fact::Queue(fact) => {
+                self.observe_queue(fact);
+                true
+            }
+            Fact::QuotaGone(key) => self.quota_gone(&key),
+            Fact::QueueOfNamespace { namespace, queue } => {
+                self.set_queue_of_namespace(namespace, queue);
+                true
+            }
+            Fact::Group(fact) => {
+                self.observe_group(fact);
+                true
+            }
+            Fact::GroupGone { namespace, name } => self.group_gone(&namespace, &name),
             Fact::Node(fact) => {
                 let node = self.world.nodes.number(&fact.name);
                 self.world.change_node(node, &mut effects, |nodes, names| nodes.observe(fact, names));
@@ -111,19 +119,6 @@ impl Engine {
         }
     }
 
-    /// Lets the pods of some namespaces answer to the quotas that govern these now.
-    fn assign_quotas(&mut self, namespaces: &[Name]) {
-        for namespace in namespaces {
-            let quotas = self.world.quotas.of_namespace(namespace).to_vec();
-            for id in self.world.pods.of_namespace(namespace) {
-                if self.world.pods.get(id).quotas != quotas {
-                    self.change_pod(id, |engine| engine.world.pods.get_mut(id).quotas = quotas.clone());
-                    self.remark.insert(id);
-                }
-            }
-        }
-    }
-
     fn observe_pod(&mut self, now: Tick, fact: PodFact) {
         let key = fact.key();
         self.world.relations.mention_namespace(&key.namespace);
@@ -145,7 +140,6 @@ impl Engine {
         let shape = self.world.shape(&fact.spec, &fact.namespace, &fact.labels, fact.owner.as_ref());
         let node = fact.node.clone();
         let nominated = fact.nominated.clone();
-        let quotas = self.world.quotas.of_namespace(&fact.namespace).to_vec();
         let id = self.world.pods.insert(Pod {
             namespace: fact.namespace,
             name: fact.name,
@@ -167,13 +161,28 @@ impl Engine {
             asleep: None,
             victim_of: fact.victim_of,
             nominated,
-            quotas,
+            quotas: Vec::new(),
+            quota: QuotaOf::None,
+            unruled: None,
+            tree_quota: fact.tree_quota,
+            queue: fact.queue,
+            group_name: fact.group,
+            task: fact.task,
+            non_preemptible: fact.non_preemptible,
+            protected: fact.protected,
+            cards: Vec::new(),
+            counted: false,
+            look: None,
+            gang: None,
             running: fact.phase == Phase::Running,
             marks: fact.marks,
             first_seen: now,
             group: None,
             reason: None,
         });
+        self.world.join_gang(id);
+        let ruling = self.world.ruling(id);
+        self.world.set_ruling(id, ruling);
         self.note_leaving_for(id, true);
         if !self.world.pods.get(id).marks.is_empty() {
             self.remark.insert(id); // Nobody may have taken the mark off when its quota went.
@@ -191,6 +200,7 @@ impl Engine {
                 self.enqueue(id);
             }
         }
+        self.world.settle_request(id);
     }
 
     /// Puts a pod onto the node that its object names.
@@ -213,6 +223,12 @@ impl Engine {
             || pod.gates != fact.gates
             || pod.ours != fact.ours
             || pod.problem != fact.problem;
+        let ruling_changed = pod.tree_quota != fact.tree_quota
+            || pod.queue != fact.queue
+            || pod.group_name != fact.group
+            || pod.task != fact.task
+            || pod.non_preemptible != fact.non_preemptible
+            || pod.protected != fact.protected;
         let leaving_changed = pod.leaving_since != fact.leaving_since || pod.victim_of != fact.victim_of;
         let nomination_changed = pod.nominated != fact.nominated;
         if pod.marks != fact.marks {
@@ -226,7 +242,7 @@ impl Engine {
         }
         let pod = self.world.pods.get(id);
         let was_waiting = pod.place == Place::Waiting;
-        if kind_changed || turn_changed {
+        if kind_changed || turn_changed || ruling_changed {
             self.change_pod(id, |engine| {
                 // While it was not queued, services and namespaces may have changed without regard to it.
                 if kind_changed || was_waiting {
@@ -242,6 +258,15 @@ impl Engine {
                 pod.gates = fact.gates.clone();
                 pod.ours = fact.ours;
                 pod.problem = fact.problem.clone();
+                pod.queue = fact.queue.clone();
+                pod.group_name = fact.group.clone();
+                pod.task = fact.task.clone();
+                pod.non_preemptible = fact.non_preemptible;
+                pod.protected = fact.protected;
+                engine.world.pods.set_tree_quota(id, fact.tree_quota.clone());
+                engine.world.join_gang(id);
+                let ruling = engine.world.ruling(id);
+                engine.world.set_ruling(id, ruling);
             });
         }
         if leaving_changed {
@@ -312,10 +337,12 @@ impl Engine {
                 Place::Placed(_) => {}
             }
         }
+        self.world.settle_request(id);
     }
 
     /// Runs a change of what a pod is, with the pod taken out of where it counts before and put back after.
-    fn change_pod(&mut self, id: PodId, change: impl FnOnce(&mut Self)) {
+    pub(super) fn change_pod(&mut self, id: PodId, change: impl FnOnce(&mut Self)) {
+        self.world.withdraw_request(id);
         let place = self.world.pods.get(id).place;
         let mut effects = Effects::default();
         match place {
@@ -333,6 +360,7 @@ impl Engine {
             }
             _ => self.world.enter(id, place, &mut effects),
         }
+        self.world.settle_request(id);
         self.wake(effects);
         self.stir();
     }
@@ -343,9 +371,7 @@ impl Engine {
     }
 
     fn release_shape(&mut self, shape: ShapeId) {
-        if self.world.shapes.release(shape, &mut self.world.relations) {
-            // Its number may be given to another shape; what was found of it must not be taken for the other's.
-            self.world.kept.forget(shape);
+        if self.world.release_shape(shape) {
             self.changes += 1;
         }
     }
@@ -400,6 +426,7 @@ impl Engine {
 
     fn pod_gone(&mut self, key: &PodKey) {
         let Some(id) = self.world.pods.find(key) else { return };
+        self.world.withdraw_request(id);
         self.note_leaving_for(id, false);
         self.remark.remove(&id);
         self.world.budgets.unseen.retain(|unseen| *unseen != id);
@@ -418,6 +445,7 @@ impl Engine {
                 self.stir();
             }
         }
+        self.world.leave_gang(id);
         let pod = self.world.pods.remove(id);
         self.release_shape(pod.shape);
     }

@@ -8,8 +8,8 @@ use crate::budgets::BudgetKey;
 use crate::fact::{Created, PodKey};
 use crate::pods::PodId;
 use crate::preempt::cost::Cost;
-use crate::preempt::right::Bound;
 use crate::quota::QuotaId;
+use crate::quota::standing::Bound;
 
 /// A pod that may go.
 #[derive(Debug, Clone)]

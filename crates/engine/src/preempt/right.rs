@@ -7,19 +7,12 @@ use crate::fact::Amount;
 use crate::lookup::LookupMap;
 use crate::nodes::NodeId;
 use crate::pods::{Place, PodId, QuotaOf, Resident};
-use crate::quota::elastic::Standing;
 use crate::quota::fraction::mul_div;
+use crate::quota::standing::{Bound, Standing};
 use crate::quota::{QuotaId, Seniority, seniority};
 use crate::relations::Effects;
 use crate::resources::ResourceId;
 use crate::world::World;
-
-/// How far a quota may be drawn on.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Bound {
-    Min,
-    FairShare,
-}
 
 /// A right to evict a pod.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -34,7 +27,8 @@ pub(crate) struct Right {
 pub(crate) struct Rights {
     pub claimant: PodId,
     pub priority: i32,
-    charge: Vec<(ResourceId, Amount)>,
+    pub charge: Vec<(ResourceId, Amount)>,
+    /// The claimant's quotas, without queues that say nothing.
     own: Vec<(QuotaId, Standing)>,
     /// For quotas that were asked about: where their seniority passes min, among pods that are not leaving. Worked out
     /// when it is first needed, since a search looks at pods of few quotas.
@@ -43,6 +37,8 @@ pub(crate) struct Rights {
     pub drawable: Vec<QuotaId>,
     /// The same by number, for a search that asks of every pod.
     is_drawable: Vec<bool>,
+    /// No gang may fall below its minimum.
+    pub spares_gangs: bool,
 }
 
 impl Rights {
@@ -58,7 +54,7 @@ impl Rights {
             && match resident.quota {
                 QuotaOf::None => lower && self.own.is_empty(),
                 QuotaOf::One(quota) => match self.own.iter().find(|(own, _)| *own == quota) {
-                    Some((_, standing)) => lower && *standing != Standing::WithinMin,
+                    Some((_, standing)) => lower && standing.preempts_own,
                     None => self.is_drawable.get(quota.0 as usize).is_some_and(|drawable| *drawable),
                 },
                 QuotaOf::Several => !self.own.is_empty(),
@@ -67,29 +63,31 @@ impl Rights {
 }
 
 impl World {
-    /// What a waiting pod may do to others.
-    pub fn rights(&self, claimant: PodId) -> Rights {
+    /// What a waiting pod may do to others. `charge` is what it will be charged.
+    pub fn rights(&self, claimant: PodId, charge: &[(ResourceId, Amount)]) -> Rights {
         let pod = self.pods.get(claimant);
-        let charge = self.shapes.get(pod.shape).charge.clone();
-        let own: Vec<(QuotaId, Standing)> =
-            pod.quotas.iter().map(|quota| (*quota, self.quotas.standing(*quota, &charge))).collect();
+        let own = pod.quotas.iter().filter(|quota| !self.quotas.get(**quota).is_plain());
+        let own: Vec<(QuotaId, Standing)> = own.map(|quota| (*quota, self.quotas.standing(*quota, charge))).collect();
         let mut rights = Rights {
             claimant,
             priority: pod.priority,
-            charge,
+            charge: charge.to_vec(),
             own,
             first_over: RefCell::default(),
             drawable: Vec::new(),
             is_drawable: Vec::new(),
+            spares_gangs: false,
         };
-        if !rights.own.is_empty() {
+        if rights.own.iter().any(|(_, standing)| standing.entitled.is_some()) {
             for (id, quota) in self.quotas.iter() {
-                let claims = |(own, standing): &(QuotaId, Standing)| {
-                    *standing != Standing::Beyond && self.quotas.get(*own).policy.pool == quota.policy.pool
+                let claims = |(own, standing): &&(QuotaId, Standing)| {
+                    standing.entitled.is_some() && self.quotas.get(*own).pool == quota.pool
                 };
-                if rights.own.iter().any(claims)
+                if !quota.pods.is_empty()
+                    && !quota.is_plain()
                     && rights.own.iter().all(|(own, _)| *own != id)
-                    && self.is_concerned(&rights, id)
+                    && let Some(own) = rights.own.iter().find(claims)
+                    && self.over(own, id, Bound::Min, &|_| 0).next().is_some()
                 {
                     rights.drawable.push(id);
                 }
@@ -104,90 +102,116 @@ impl World {
         rights
     }
 
-    /// Whether a quota has pods, and holds more than its min of something the claimant asks for.
-    fn is_concerned(&self, rights: &Rights, id: QuotaId) -> bool {
-        !self.quotas.get(id).pods.is_empty() && self.is_over(rights, id, Bound::Min, &|_| 0)
+    /// The claimant's standing in the pool of a quota, if it has one there.
+    fn own_in_pool<'a>(&self, rights: &'a Rights, id: QuotaId) -> Option<&'a (QuotaId, Standing)> {
+        let pool = self.quotas.get(id).pool;
+        rights.own.iter().find(|(own, _)| self.quotas.get(*own).pool == pool)
     }
 
-    /// Whether a quota holds more than its due of something the claimant asks for, after `taken` of it are gone.
-    fn is_over(&self, rights: &Rights, id: QuotaId, bound: Bound, taken: &dyn Fn(ResourceId) -> i128) -> bool {
-        self.over(rights, id, bound, taken).next().is_some()
+    /// Whether a quota holds more than its due of something the claimant asks for.
+    fn is_over(&self, rights: &Rights, id: QuotaId, bound: Bound) -> bool {
+        let everything;
+        let own = match self.own_in_pool(rights, id) {
+            Some(own) => own,
+            None => {
+                // Another pool than the claimant's: all it asks for is looked at.
+                let compared = rights.charge.iter().map(|(resource, _)| *resource);
+                let compared = compared.filter(|r| self.quotas.entitlement(id, *r).is_some()).collect();
+                everything = (id, Standing { entitled: None, compared, preempts_own: false });
+                &everything
+            }
+        };
+        self.over(own, id, bound, &|_| 0).next().is_some()
     }
 
+    /// What a quota holds more of than its due, of what the claimant stands for, after `taken` of it are gone.
     fn over<'a>(
         &'a self,
-        rights: &'a Rights,
+        (_, standing): &'a (QuotaId, Standing),
         id: QuotaId,
         bound: Bound,
         taken: &'a dyn Fn(ResourceId) -> i128,
     ) -> impl Iterator<Item = ResourceId> + 'a {
-        let quota = self.quotas.get(id);
-        let pool = self.quotas.pool(quota.policy.pool);
-        let asked = rights.charge.iter().map(|(resource, _)| *resource).filter(|r| pool.governs(*r));
-        asked.filter(move |r| {
-            let held = quota.ledger.used.get(*r) - quota.ledger.leaving.get(*r) - taken(*r);
-            held > match bound {
-                Bound::Min => quota.policy.min(*r),
-                Bound::FairShare => self.quotas.entitlement(id, *r),
-            }
-        })
+        let ledger = &self.quotas.get(id).ledger;
+        standing
+            .compared
+            .iter()
+            .copied()
+            .filter(move |r| self.quotas.due(id, *r, bound).is_some_and(|due| ledger.stays(*r) - taken(*r) > due))
     }
 
     /// Whether a pod is within its quota's min by seniority.
     pub fn is_within(&self, rights: &Rights, victim: PodId, quota: QuotaId) -> bool {
         let mut known = rights.first_over.borrow_mut();
         let first = known.or_insert_with(quota, || {
-            let asked = rights.own.iter().any(|(own, _)| *own == quota) || self.is_concerned(rights, quota);
+            let asked = rights.own.iter().any(|(own, _)| *own == quota) || self.is_over(rights, quota, Bound::Min);
             let first = || self.quotas.first_over(quota, &self.pods, &self.shapes, |pod| !pod.is_leaving());
             asked.then(first).flatten().cloned()
         });
-        first.as_ref().is_none_or(|first| {
-            let pod = self.pods.get(victim);
-            seniority(victim, pod, &self.shapes.get(pod.shape).charge, &self.names) < *first
-        })
+        first
+            .as_ref()
+            .is_none_or(|first| seniority(victim, self.pods.get(victim), &self.charge_of(victim), &self.names) < *first)
     }
 
     /// The right of the claimant to evict a pod, if it has one.
     pub fn right(&self, rights: &Rights, victim: PodId) -> Option<Right> {
         let pod = self.pods.get(victim);
+        if pod.protected {
+            return None;
+        }
         let lower = pod.priority < rights.priority;
+        let binding = || pod.quotas.iter().filter(|quota| !self.quotas.get(**quota).is_plain());
         if rights.own.is_empty() {
-            return (pod.quotas.is_empty() && lower).then_some(Right { rule: Rule::Priority, from: None });
+            return (binding().next().is_none() && lower).then_some(Right { rule: Rule::Priority, from: None });
         }
         // Under a quota that both answer to, only the less important make room, whatever another pool says.
         if !lower && rights.own.iter().any(|(own, _)| pod.quotas.contains(own)) {
             return None;
         }
-        let right = rights.own.iter().find_map(|(own, standing)| {
-            if pod.quotas.contains(own) {
+        let right = rights.own.iter().find_map(|own| {
+            let (quota, standing) = own;
+            if pod.quotas.contains(quota) {
                 let right = Right { rule: Rule::OwnQuota, from: None };
-                return (lower && *standing != Standing::WithinMin).then_some(right);
+                return (lower && standing.preempts_own).then_some(right);
             }
-            let pool = self.quotas.get(*own).policy.pool;
-            let from = *pod.quotas.iter().find(|quota| self.quotas.get(**quota).policy.pool == pool)?;
-            let (rule, bound) = match standing {
-                Standing::WithinMin => (Rule::ElasticReclaim, Bound::Min),
-                Standing::WithinFairShare => (Rule::ElasticFairShare, Bound::FairShare),
-                Standing::Beyond => return None,
-            };
+            let pool = self.quotas.get(*quota).pool;
+            let from = *binding().find(|quota| self.quotas.get(**quota).pool == pool)?;
+            let entitled = standing.entitled.as_ref()?;
             let charged = |resource: ResourceId| self.charges(victim, resource);
-            let gives = self.over(rights, from, bound, &|_| 0).any(charged);
-            gives.then_some(Right { rule, from: Some((from, bound)) })
+            let gives = self.over(own, from, entitled.bound, &|_| 0).any(charged)
+                && self.may_draw(rights, own, from, &[], victim);
+            gives.then_some(Right { rule: entitled.rule, from: Some((from, entitled.bound)) })
         })?;
         let protects = |quota: &QuotaId| {
             let own = rights.own.iter().any(|(own, _)| own == quota);
-            let fair = self.quotas.get(*quota).policy.fair;
-            !own && if fair {
+            !own && if self.quotas.get(*quota).marks_pods() {
                 self.is_within(rights, victim, *quota)
             } else {
-                !self.is_over(rights, *quota, Bound::Min, &|_| 0)
+                !self.is_over(rights, *quota, Bound::Min)
             }
         };
-        (!pod.quotas.iter().any(protects)).then_some(right)
+        (!binding().any(protects)).then_some(right)
+    }
+
+    /// Whether one more pod may be taken from a queue after others are: what those above it, and the guarantees, ask.
+    fn may_draw(&self, rights: &Rights, own: &(QuotaId, Standing), from: QuotaId, gone: &[PodId], next: PodId) -> bool {
+        let (quota, standing) = own;
+        if self.quotas.get(from).queue().is_none() {
+            return true;
+        }
+        let before = |resource: ResourceId| gone.iter().map(|pod| self.charged(*pod, resource)).sum::<i128>();
+        let after = |resource: ResourceId| before(resource) + self.charged(next, resource);
+        self.quotas.draws_through((*quota, &rights.charge), from, &standing.compared, &before)
+            && self.quotas.keeps_guarantee(*quota, from, &after)
     }
 
     fn charges(&self, pod: PodId, resource: ResourceId) -> bool {
-        self.shapes.get(self.pods.get(pod).shape).charge.iter().any(|(r, amount)| *r == resource && *amount > 0)
+        self.charged(pod, resource) > 0
+    }
+
+    /// What a pod is charged of a resource.
+    pub fn charged(&self, pod: PodId, resource: ResourceId) -> i128 {
+        crate::quota::amount_of(&self.charge_of(pod), resource).unwrap_or(0)
     }
 
     /// Whether a set of victims leaves every quota it draws on with its due until the last one is taken: in some order
@@ -196,35 +220,56 @@ impl World {
     /// And none of them may be owed its place again once it is gone: where a fair share is claimed, a victim with which
     /// its quota would be within its own share, as that will be then, could claim the place back for ever.
     pub fn may_take(&self, rights: &Rights, victims: &[(PodId, Option<(QuotaId, Bound)>)]) -> bool {
+        if rights.spares_gangs {
+            let pods: Vec<PodId> = victims.iter().map(|(pod, _)| *pod).collect();
+            let mut gangs = pods.iter().filter_map(|pod| self.pods.get(*pod).gang);
+            if gangs.any(|gang| self.breaks(gang, &pods)) {
+                return false;
+            }
+        }
         let mut drawn: Vec<(QuotaId, Bound)> = victims.iter().filter_map(|(_, from)| *from).collect();
         drawn.sort_unstable_by_key(|(quota, _)| *quota);
         drawn.dedup();
         drawn.iter().all(|(quota, bound)| {
-            let charge = |pod: PodId, resource: ResourceId| {
-                let shape = self.shapes.get(self.pods.get(pod).shape);
-                shape.charge.iter().find(|(r, _)| *r == resource).map_or(0, |(_, amount)| i128::from(*amount))
-            };
+            let Some(own) = self.own_in_pool(rights, *quota) else { return false };
             let pods: Vec<PodId> =
                 victims.iter().filter(|(_, from)| *from == Some((*quota, *bound))).map(|(pod, _)| *pod).collect();
-            // From the last one back: who can go last is no hindrance to the others, who find more before it than after.
-            let mut others = pods.clone();
-            while !others.is_empty() {
-                let count = others.len();
-                let sum = |resource: ResourceId| others.iter().map(|pod| charge(*pod, resource)).sum::<i128>();
-                let sums: Vec<(ResourceId, i128)> = rights.charge.iter().map(|(r, _)| (*r, sum(*r))).collect();
-                others.retain(|pod| {
-                    let before = |resource: ResourceId| {
-                        let all = sums.iter().find(|(r, _)| *r == resource).map_or(0, |(_, sum)| *sum);
-                        all - charge(*pod, resource)
-                    };
-                    !self.over(rights, *quota, *bound, &before).any(|resource| charge(*pod, resource) > 0)
-                });
-                if others.len() == count {
-                    return false;
-                }
-            }
-            *bound == Bound::Min || !self.is_owed_again(rights, *quota, &pods, victims)
+            self.is_some_order_right(rights, own, (*quota, *bound), &pods)
+                && (*bound != Bound::FairShare || !self.is_owed_again(rights, *quota, &pods, victims))
         })
+    }
+
+    /// Whether pods of one quota can be taken in some order in which each may be.
+    ///
+    /// It is found from the last one back: whoever can go last is no hindrance to the others, which find more there
+    /// before it than after, so that it does not matter which of several is put last.
+    fn is_some_order_right(
+        &self,
+        rights: &Rights,
+        own: &(QuotaId, Standing),
+        (quota, bound): (QuotaId, Bound),
+        pods: &[PodId],
+    ) -> bool {
+        let mut unordered = pods.to_vec();
+        while !unordered.is_empty() {
+            let sum = |resource: ResourceId| unordered.iter().map(|pod| self.charged(*pod, resource)).sum::<i128>();
+            let sums: Vec<(ResourceId, i128)> = own.1.compared.iter().map(|r| (*r, sum(*r))).collect();
+            let all = unordered.clone();
+            unordered.retain(|pod| {
+                let before = |resource: ResourceId| {
+                    let all = sums.iter().find(|(r, _)| *r == resource).map_or(0, |(_, sum)| *sum);
+                    all - self.charged(*pod, resource)
+                };
+                let finds_enough =
+                    self.over(own, quota, bound, &before).any(|resource| self.charged(*pod, resource) > 0);
+                let others = || all.iter().copied().filter(|other| other != pod).collect::<Vec<PodId>>();
+                !(finds_enough && self.may_draw(rights, own, quota, &others(), *pod))
+            });
+            if unordered.len() == all.len() {
+                return false;
+            }
+        }
+        true
     }
 
     /// Whether one of these pods of a fair quota could come back within the quota's share, once all victims are gone
@@ -237,24 +282,23 @@ impl World {
         pods: &[PodId],
         victims: &[(PodId, Option<(QuotaId, Bound)>)],
     ) -> bool {
-        let policy = &self.quotas.get(id).policy;
-        let pool = self.quotas.pool(policy.pool);
-        let amount = |charge: &[(ResourceId, Amount)], r: ResourceId| {
-            charge.iter().find(|(c, _)| *c == r).map_or(0, |(_, amount)| i128::from(*amount))
-        };
-        let charge_of = |pod: PodId| &self.shapes.get(self.pods.get(pod).shape).charge;
-        let members = self.quotas.iter().filter(|(_, quota)| quota.policy.pool == policy.pool);
+        let quota = self.quotas.get(id);
+        let Some(policy) = quota.elastic() else { return false };
+        let pool = self.quotas.pool(quota.pool);
+        let amount = |charge: &[(ResourceId, Amount)], r: ResourceId| crate::quota::amount_of(charge, r).unwrap_or(0);
+        let members = self.quotas.iter().filter(|(_, member)| member.pool == quota.pool);
         let members: Vec<QuotaId> = members.map(|(member, _)| member).collect();
         let used_then = |member: QuotaId, r: ResourceId| {
             let ledger = &self.quotas.get(member).ledger;
             let gone = victims.iter().filter(|(pod, _)| self.pods.get(*pod).quotas.contains(&member));
-            let gone: i128 = gone.map(|(pod, _)| amount(charge_of(*pod), r)).sum();
+            let gone: i128 = gone.map(|(pod, _)| self.charged(*pod, r)).sum();
             let comes = rights.own.iter().any(|(own, _)| *own == member);
-            ledger.used.get(r) - ledger.leaving.get(r) - gone + if comes { amount(&rights.charge, r) } else { 0 }
+            ledger.stays(r) - gone + if comes { amount(&rights.charge, r) } else { 0 }
         };
+        let min_of = |member: QuotaId, r: ResourceId| self.quotas.get(member).elastic().map_or(0, |e| e.min(r));
         let share_then = |r: ResourceId| {
             let total = pool.min.get(r);
-            let unused = members.iter().map(|m| (self.quotas.get(*m).policy.min(r) - used_then(*m, r)).max(0)).sum();
+            let unused = members.iter().map(|m| (min_of(*m, r) - used_then(*m, r)).max(0)).sum();
             policy.min(r) + if total > 0 { mul_div(unused, policy.min(r), total) } else { 0 }
         };
         let governed: Vec<ResourceId> = pool.governed().collect();
@@ -262,7 +306,7 @@ impl World {
             governed.iter().map(|r| (*r, share_then(*r) - used_then(id, *r))).collect();
         pods.iter().any(|pod| {
             bounds.iter().all(|(r, room)| {
-                let asked = amount(charge_of(*pod), *r);
+                let asked = self.charged(*pod, *r);
                 asked == 0 || asked <= *room
             })
         })
@@ -275,7 +319,10 @@ impl World {
         let lifted = self.lift(&gone);
         let mut effects = Effects::tentative();
         self.enter(claimant, Place::Placed(node), &mut effects);
-        let could = victims.iter().any(|victim| self.right(&self.rights(*victim), claimant).is_some());
+        let could = victims.iter().any(|victim| {
+            let charge = self.shapes.get(self.pods.get(*victim).shape).charge.clone();
+            self.right(&self.rights(*victim, &charge), claimant).is_some()
+        });
         self.leave(claimant, Place::Waiting, &mut effects);
         self.put_back(lifted);
         could

@@ -8,7 +8,7 @@ use crate::fact::{Amount, Limits, Name};
 use crate::quota::amounts::Sums;
 use crate::quota::fraction::mul_div;
 use crate::quota::share::Share;
-use crate::quota::{Ledger, LedgerId, QuotaId, Quotas, Refusal, Shortage};
+use crate::quota::{Ledger, LedgerId, QuotaId, Quotas, Refusal, Shortage, amount_of, compile};
 use crate::reason::{Code, Numbers};
 use crate::resources::{ResourceId, ResourceNames};
 
@@ -18,7 +18,6 @@ pub(crate) struct PoolId(pub u32);
 /// What an elastic quota says.
 #[derive(Debug, Clone)]
 pub(crate) struct Elastic {
-    pub pool: PoolId,
     pub fair: bool,
     pub namespaces: Vec<Name>,
     pub min: Vec<(ResourceId, Amount)>,
@@ -26,29 +25,21 @@ pub(crate) struct Elastic {
 }
 
 impl Elastic {
-    pub fn empty(pool: PoolId, fair: bool) -> Self {
-        Elastic { pool, fair, namespaces: Vec::new(), min: Vec::new(), max: Vec::new() }
+    pub fn empty(fair: bool) -> Self {
+        Elastic { fair, namespaces: Vec::new(), min: Vec::new(), max: Vec::new() }
     }
 
-    pub fn new(
-        pool: PoolId,
-        fair: bool,
-        namespaces: Vec<Name>,
-        min: &Limits,
-        max: &Limits,
-        names: &mut ResourceNames,
-    ) -> Self {
-        let mut compile = |limits: &Limits| limits.iter().map(|(name, amount)| (names.intern(name), *amount)).collect();
-        Elastic { pool, fair, namespaces, min: compile(min), max: compile(max) }
+    pub fn new(fair: bool, namespaces: Vec<Name>, min: &Limits, max: &Limits, names: &mut ResourceNames) -> Self {
+        Elastic { fair, namespaces, min: compile(min, names), max: compile(max, names) }
     }
 
     /// The min of a resource; 0 where it names none.
     pub fn min(&self, resource: ResourceId) -> i128 {
-        self.min.iter().find(|(r, _)| *r == resource).map_or(0, |(_, amount)| i128::from(*amount))
+        amount_of(&self.min, resource).unwrap_or(0)
     }
 
     fn max(&self, resource: ResourceId) -> Option<i128> {
-        self.max.iter().find(|(r, _)| *r == resource).map(|(_, amount)| i128::from(*amount))
+        amount_of(&self.max, resource)
     }
 
     /// The largest of used / min over what min names.
@@ -58,10 +49,12 @@ impl Elastic {
     }
 }
 
-/// The quotas of one API group, added up.
+/// The quotas of one API group, or of one tree, added up.
 #[derive(Debug, Clone)]
 pub(crate) struct Pool {
     pub group: Name,
+    /// Which tree; empty for all else.
+    pub tree: Name,
     pub ledger: Ledger,
     /// Σ min, by resource.
     pub min: Sums,
@@ -72,8 +65,16 @@ pub(crate) struct Pool {
 }
 
 impl Pool {
-    pub fn new(group: Name) -> Self {
-        Pool { group, ledger: Ledger::default(), min: Sums::default(), named: Sums::default(), unused: Sums::default() }
+    pub fn new(group: Name, tree: Name) -> Self {
+        let (min, named, unused) = (Sums::default(), Sums::default(), Sums::default());
+        Pool { group, tree, ledger: Ledger::default(), min, named, unused }
+    }
+
+    /// Counts what a quota names in min (or no longer).
+    pub fn count_named(&mut self, min: &[(ResourceId, Amount)], add: bool) {
+        for (resource, _) in min {
+            self.named.add(*resource, if add { 1 } else { -1 });
+        }
     }
 
     pub fn governs(&self, resource: ResourceId) -> bool {
@@ -94,62 +95,18 @@ impl Pool {
             let unused = (i128::from(*min) - ledger.used.get(*resource)).max(0);
             self.unused.add(*resource, sign * unused);
         }
-        let sums = [
-            (&ledger.used, &mut self.ledger.used),
-            (&ledger.running, &mut self.ledger.running),
-            (&ledger.leaving, &mut self.ledger.leaving),
-            (&ledger.claimed, &mut self.ledger.claimed),
-        ];
-        for (from, to) in sums {
-            for (resource, amount) in from.nonzero() {
-                to.add(resource, sign * amount);
-            }
-        }
+        self.ledger.count(ledger, add);
     }
-}
-
-/// How a claimant stands in one of its quotas.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Standing {
-    /// With what it asks for, its quota stays within min.
-    WithinMin,
-    /// Beyond min, but within its fair share of what others leave unused.
-    WithinFairShare,
-    Beyond,
 }
 
 impl Quotas {
     /// ⌊unused of the pool × min / Σ min⌋: what a quota of a fair pool is owed beyond min.
     pub fn guaranteed_over_quota(&self, id: QuotaId, resource: ResourceId) -> i128 {
-        let policy = &self.get(id).policy;
-        let pool = self.pool(policy.pool);
-        let total = pool.min.get(resource);
-        if !policy.fair || total <= 0 {
-            return 0;
-        }
-        mul_div(pool.unused.get(resource), policy.min(resource).max(0), total)
-    }
-
-    /// What a quota is entitled to of a governed resource.
-    pub fn entitlement(&self, id: QuotaId, resource: ResourceId) -> i128 {
-        self.get(id).policy.min(resource) + self.guaranteed_over_quota(id, resource)
-    }
-
-    /// How a pod with this charge stands in a quota, by the governed resources it asks for.
-    pub fn standing(&self, id: QuotaId, charge: &[(ResourceId, Amount)]) -> Standing {
         let quota = self.get(id);
-        let pool = self.pool(quota.policy.pool);
-        let within = |bound: &dyn Fn(ResourceId) -> i128| {
-            let mut governed = charge.iter().filter(|(resource, _)| pool.governs(*resource));
-            governed.all(|(r, amount)| quota.ledger.taken(*r) + i128::from(*amount) <= bound(*r))
-        };
-        if within(&|resource| quota.policy.min(resource)) {
-            Standing::WithinMin
-        } else if quota.policy.fair && within(&|resource| self.entitlement(id, resource)) {
-            Standing::WithinFairShare
-        } else {
-            Standing::Beyond
-        }
+        let Some(elastic) = quota.elastic().filter(|elastic| elastic.fair) else { return 0 };
+        let pool = self.pool(quota.pool);
+        let total = pool.min.get(resource);
+        if total <= 0 { 0 } else { mul_div(pool.unused.get(resource), elastic.min(resource).max(0), total) }
     }
 
     pub(super) fn refused_by(
@@ -159,7 +116,8 @@ impl Quotas {
         names: &ResourceNames,
     ) -> Vec<Refusal> {
         let quota = self.get(id);
-        let pool = self.pool(quota.policy.pool);
+        let pool = self.pool(quota.pool);
+        let Some(elastic) = quota.elastic() else { return Vec::new() };
         let mut refusals = Vec::new();
         let mut refuse = |code: Code, resource: ResourceId, used: i128, requested: Amount, limit: i128| {
             let requested = i128::from(requested);
@@ -169,7 +127,7 @@ impl Quotas {
             }
         };
         for (resource, amount) in charge {
-            if let Some(max) = quota.policy.max(*resource) {
+            if let Some(max) = elastic.max(*resource) {
                 refuse(Code::QuotaMaxExceeded, *resource, quota.ledger.taken(*resource), *amount, max);
             }
         }
@@ -184,7 +142,8 @@ impl Quotas {
 
     pub(super) fn short_in(&self, id: QuotaId, charge: &[(ResourceId, Amount)]) -> Vec<Shortage> {
         let quota = self.get(id);
-        let pool = self.pool(quota.policy.pool);
+        let pool = self.pool(quota.pool);
+        let Some(elastic) = quota.elastic() else { return Vec::new() };
         let mut shortages = Vec::new();
         let mut note = |ledger: LedgerId, resource: ResourceId, amount: i128| {
             if amount > 0 {
@@ -193,12 +152,12 @@ impl Quotas {
         };
         for (resource, amount) in charge {
             let amount = i128::from(*amount);
-            if let Some(max) = quota.policy.max(*resource) {
+            if let Some(max) = elastic.max(*resource) {
                 note(LedgerId::Quota(id), *resource, quota.ledger.to_be_used(*resource) + amount - max);
             }
             if pool.governs(*resource) {
                 let over = pool.ledger.to_be_used(*resource) + amount - pool.min.get(*resource);
-                note(LedgerId::Pool(quota.policy.pool), *resource, over);
+                note(LedgerId::Pool(quota.pool), *resource, over);
             }
         }
         shortages

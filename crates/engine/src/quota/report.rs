@@ -5,12 +5,13 @@ use crate::engine::QuotaReport;
 use crate::fact::Name;
 use crate::pods::Pods;
 use crate::quota::fraction::mul_div;
-use crate::quota::{QuotaId, Quotas, Seniority};
+use crate::quota::standing::Bound;
+use crate::quota::{Policy, QuotaId, Quotas, Seniority};
 use crate::resources::{ResourceId, ResourceNames};
 use crate::shape::Shapes;
 
 impl Quotas {
-    /// The first pod, by seniority, with which the pods of a quota pass its min, among those that count.
+    /// The first pod, by seniority, with which the pods of a quota pass what it is owed, among those that count.
     pub fn first_over(
         &self,
         id: QuotaId,
@@ -18,21 +19,19 @@ impl Quotas {
         shapes: &Shapes,
         counts: impl Fn(&crate::pods::Pod) -> bool,
     ) -> Option<&Seniority> {
-        let quota = self.get(id);
-        let pool = self.pool(quota.policy.pool);
-        let governed: Vec<(ResourceId, i128)> = pool.governed().map(|r| (r, quota.policy.min(r))).collect();
-        let mut sums = vec![0i128; governed.len()];
-        for senior in &quota.pods {
+        let limits = self.within_up_to(id);
+        let mut sums = vec![0i128; limits.len()];
+        for senior in &self.get(id).pods {
             let pod = pods.get(senior.pod);
             if !counts(pod) {
                 continue;
             }
-            for (resource, amount) in &shapes.get(pod.shape).charge {
-                if let Some(at) = governed.iter().position(|(r, _)| r == resource) {
+            for (resource, amount) in shapes.get(pod.shape).charge.iter().chain(&pod.cards) {
+                if let Some(at) = limits.iter().position(|(r, _)| r == resource) {
                     sums[at] += i128::from(*amount);
                 }
             }
-            if sums.iter().zip(&governed).any(|(sum, (_, min))| sum > min) {
+            if sums.iter().zip(&limits).any(|(sum, (_, limit))| sum > limit) {
                 return Some(senior);
             }
         }
@@ -42,7 +41,7 @@ impl Quotas {
     /// Whether each running pod of a fair quota is within it.
     pub fn marks(&self, id: QuotaId, pods: &Pods, shapes: &Shapes) -> Vec<(crate::pods::PodId, Capacity)> {
         let quota = self.get(id);
-        if !quota.policy.fair {
+        if !quota.marks_pods() {
             return Vec::new();
         }
         let first_over = self.first_over(id, pods, shapes, |pod| pod.running);
@@ -55,43 +54,81 @@ impl Quotas {
 
     pub fn report(&self, id: QuotaId, names: &ResourceNames) -> QuotaReport {
         let quota = self.get(id);
-        let policy = &quota.policy;
-        let pool = self.pool(policy.pool);
+        let ledger = &quota.ledger;
         let mut resources: Vec<(Name, ResourceId)> =
             (0..names.len()).map(|i| ResourceId(i as u16)).map(|r| (names.name(r).clone(), r)).collect();
         resources.sort();
-        let named = |limits: &[(ResourceId, i64)]| {
-            let mut named: Vec<(Name, i128)> =
-                limits.iter().map(|(r, amount)| (names.name(*r).clone(), i128::from(*amount))).collect();
+        let named = |limits: &mut dyn Iterator<Item = (ResourceId, i128)>| {
+            let mut named: Vec<(Name, i128)> = limits.map(|(r, amount)| (names.name(r).clone(), amount)).collect();
             named.sort();
             named
         };
-        let is_named = |r: ResourceId| policy.min.iter().chain(&policy.max).any(|(n, _)| *n == r);
+        let listed = |limits: &[(ResourceId, i64)]| named(&mut limits.iter().map(|(r, a)| (*r, i128::from(*a))));
+        let (min, max): (&[_], Vec<_>) = match &quota.policy {
+            Policy::Elastic(elastic) => (&elastic.min, elastic.max.clone()),
+            Policy::Tree(tree) => (&tree.min, tree.max.clone()),
+            Policy::Queue(queue) => {
+                let cards = queue.cards.iter().flatten();
+                (&queue.guarantee, queue.capability.iter().chain(cards).copied().collect())
+            }
+        };
+        let is_named = |r: ResourceId| min.iter().chain(&max).any(|(n, _)| *n == r);
         // Every pod is one of `pods`; that is worth saying only where the quota speaks of it.
         let shown = |r: ResourceId| r != crate::resources::PODS_ID || is_named(r);
         let amounts = |of: &dyn Fn(ResourceId) -> i128| {
             let all = resources.iter().filter(|(_, r)| shown(*r)).map(|(name, r)| (name.clone(), of(*r)));
             all.filter(|(_, amount)| *amount != 0).collect::<Vec<_>>()
         };
-        let governed = |r: ResourceId, amount: i128| if pool.governs(r) { amount } else { 0 };
-        let over = |r: ResourceId| governed(r, (quota.ledger.used.get(r) - policy.min(r)).max(0));
-        let pool_over = |r: ResourceId| (pool.ledger.used.get(r) - (pool.min.get(r) - pool.unused.get(r))).max(0);
-        QuotaReport {
+        let entitlement = |r: ResourceId| self.entitlement(id, r);
+        let mut report = QuotaReport {
             key: quota.key.clone(),
-            policy: if policy.fair { "elastic-fair" } else { "elastic" },
-            min: named(&policy.min),
-            max: named(&policy.max),
-            used: amounts(&|r| quota.ledger.used.get(r)),
-            used_running: amounts(&|r| quota.ledger.running.get(r)),
-            entitlement: amounts(&|r| governed(r, self.entitlement(id, r))),
-            borrowed: amounts(&over),
-            // What is borrowed in the pool comes from those who leave some of their min unused, in proportion to it.
-            lent: amounts(&|r| {
-                let mine = governed(r, (policy.min(r) - quota.ledger.used.get(r)).max(0));
-                let unused = pool.unused.get(r);
-                if unused == 0 { 0 } else { mul_div(mine, pool_over(r).min(unused), unused) }
+            parent: quota.parent.map(|parent| self.get(parent).key.clone()),
+            min: listed(min),
+            max: listed(&max),
+            used: amounts(&|r| ledger.used.get(r)),
+            used_running: amounts(&|r| ledger.running.get(r)),
+            entitlement: amounts(&|r| entitlement(r).unwrap_or(0)),
+            // A fair share protects from others' fair shares, and not from those who are within their min.
+            reclaimable: amounts(&|r| {
+                let kept = entitlement(r).and_then(|_| self.due(id, r, Bound::Min));
+                kept.map_or(0, |kept| (ledger.used.get(r) - kept).max(0))
             }),
             ..QuotaReport::default()
+        };
+        match &quota.policy {
+            Policy::Elastic(policy) => {
+                let pool = self.pool(quota.pool);
+                let governed = |r: ResourceId, amount: i128| if pool.governs(r) { amount } else { 0 };
+                let over = |r: ResourceId| (pool.ledger.used.get(r) - (pool.min.get(r) - pool.unused.get(r))).max(0);
+                report.policy = if policy.fair { "elastic-fair" } else { "elastic" };
+                report.borrowed = amounts(&|r| governed(r, (ledger.used.get(r) - policy.min(r)).max(0)));
+                // What is borrowed in the pool comes from those who leave some of their min unused, in proportion.
+                report.lent = amounts(&|r| {
+                    let mine = governed(r, (policy.min(r) - ledger.used.get(r)).max(0));
+                    let unused = pool.unused.get(r);
+                    if unused == 0 { 0 } else { mul_div(mine, over(r).min(unused), unused) }
+                });
+            }
+            Policy::Tree(tree) => {
+                report.policy = "tree";
+                report.tree = Some(tree.fact.tree.clone()).filter(|tree| !tree.is_empty());
+                let limited = |r: ResourceId, amount: i128| if tree.runtime(r).is_some() { amount } else { 0 };
+                report.runtime = named(&mut tree.runtimes());
+                report.requested = amounts(&|r| tree.request(ledger, r));
+                report.child_requested = amounts(&|r| tree.child_request(ledger, r));
+                report.non_preemptible_used = amounts(&|r| ledger.fixed.get(r));
+                report.non_preemptible_requested = amounts(&|r| ledger.fixed_asked.get(r));
+                report.borrowed = amounts(&|r| limited(r, (ledger.used.get(r) - tree.min(r)).max(0)));
+                // What it is not allowed of its min, others may have.
+                report.lent = amounts(&|r| tree.runtime(r).map_or(0, |runtime| (tree.min(r) - runtime).max(0)));
+            }
+            Policy::Queue(_) => {
+                report.policy = "queue";
+                report.requested = amounts(&|r| ledger.asked.get(r));
+                report.borrowed = amounts(&|r| entitlement(r).map_or(0, |owed| (ledger.used.get(r) - owed).max(0)));
+                report.lent = amounts(&|r| entitlement(r).map_or(0, |owed| (owed - ledger.used.get(r)).max(0)));
+            }
         }
+        report
     }
 }

@@ -6,25 +6,37 @@ use std::cmp::Ordering;
 /// other.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Share {
+    /// How important the quota is; the more important is served first, whatever it has.
+    priority: i32,
     held: i128,
     owed: i128,
 }
 
 impl Share {
     /// What pods without a quota have, and quotas that are owed nothing and hold nothing.
-    pub const EVEN: Share = Share { held: 1, owed: 1 };
+    pub const EVEN: Share = Share { priority: 0, held: 1, owed: 1 };
 
     pub fn of(held: i128, owed: i128) -> Share {
         match (held, owed) {
             (..=0, ..=0) => Share::EVEN,
-            (_, ..=0) => Share { held: 1, owed: 0 },
-            (held, owed) => Share { held: held.max(0), owed },
+            (_, ..=0) => Share { priority: 0, held: 1, owed: 0 },
+            (held, owed) => Share { priority: 0, held: held.max(0), owed },
         }
+    }
+
+    pub fn with_priority(self, priority: i32) -> Share {
+        Share { priority, ..self }
     }
 }
 
 impl Ord for Share {
     fn cmp(&self, other: &Self) -> Ordering {
+        other.priority.cmp(&self.priority).then_with(|| self.compare(other))
+    }
+}
+
+impl Share {
+    fn compare(&self, other: &Self) -> Ordering {
         compare((self.held, self.owed), (other.held, other.owed))
     }
 }
