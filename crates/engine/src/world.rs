@@ -44,7 +44,7 @@ pub(crate) struct World {
     /// What the order of preference among cards weighs.
     pub card_weight: i64,
     /// The nodes that took the last pod that was asked about; kept for its memory alone.
-    pub takers: Vec<crate::place::Taker>,
+    pub open: Vec<NodeId>,
 }
 
 /// What a pod is charged where it is.
