@@ -53,8 +53,8 @@ pub struct Translation {
     pub elsewhere: Vec<(ObjectKey, Vec<Problem>)>,
 }
 
-/// Turns objects into facts. It remembers nothing about objects but equal parts it can share, and the quotas of pools and
-/// trees: what one of them means depends on which others there are.
+/// Turns objects into facts. It remembers nothing about objects but equal parts it can share, and the quotas of pools
+/// and trees: what one of them means depends on which others there are.
 #[derive(Debug, Clone, Default)]
 pub struct Translator {
     settings: TranslatorSettings,

@@ -94,7 +94,8 @@ fn a_volume_that_goes_before_its_pod_stays_attached_nowhere() {
     assert_eq!(decided(cluster, steps), ["bind p1"]);
 }
 
-/// A claim that names a volume attaches it, though it is not bound yet: a driver without a volume to spare is not asked.
+/// A claim that names a volume attaches it, though it is not bound yet: a driver without a volume to spare is not
+/// asked.
 #[test]
 fn a_claim_attaches_the_volume_that_it_names() {
     let mut cluster = storage(false);
