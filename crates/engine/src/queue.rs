@@ -17,8 +17,8 @@ use crate::lookup::LookupMap;
 use crate::pods::{Pod, PodId};
 use crate::quota::QuotaId;
 use crate::quota::share::Share;
-use crate::reason::Reason;
 use crate::reason::Code;
+use crate::reason::Reason;
 use crate::shape::ShapeId;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -36,6 +36,8 @@ pub(crate) struct GroupKey {
     /// Such pods are held to the min of their quota, which others are not.
     pub non_preemptible: bool,
     pub quotas: Vec<QuotaId>,
+    /// Why it has no quota though it names one.
+    pub unruled: Option<(Code, Name)>,
     /// Pods of a gang are alike to no others: they wait for each other.
     pub gang: Option<GangId>,
     /// A pod that holds a claim is a group of its own.
