@@ -17,8 +17,7 @@ use crate::lookup::LookupMap;
 use crate::pods::{Pod, PodId};
 use crate::quota::QuotaId;
 use crate::quota::share::Share;
-use crate::reason::Code;
-use crate::reason::Reason;
+use crate::reason::{Code, Reason};
 use crate::shape::ShapeId;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -33,10 +32,8 @@ pub(crate) struct GroupKey {
     pub labels: Vec<(Name, Name)>,
     pub priority: i32,
     pub never_preempts: bool,
-    /// Such pods are held to the min of their quota, which others are not.
     pub non_preemptible: bool,
     pub quotas: Vec<QuotaId>,
-    /// Why it has no quota though it names one.
     pub unruled: Option<(Code, Name)>,
     /// Pods of a gang are alike to no others: they wait for each other.
     pub gang: Option<GangId>,
@@ -365,8 +362,8 @@ pub(crate) fn group_key(id: PodId, pod: &Pod, seen_keys: &[Name]) -> GroupKey {
         priority: pod.priority,
         never_preempts: pod.never_preempts,
         non_preemptible: pod.non_preemptible,
-        quotas: pod.quotas.clone(),
         unruled: pod.unruled.clone(),
+        quotas: pod.quotas.clone(),
         gang: pod.gang,
         claimant: pod.claim.is_some().then_some(id),
     }

@@ -76,6 +76,8 @@ pub(crate) struct Queues {
     by_name: BTreeMap<Name, QuotaId>,
     /// The queues that name a parent, by its name.
     naming: BTreeMap<Name, BTreeSet<QuotaId>>,
+    /// Σ guarantee of the queues that have no other above them.
+    guaranteed_top: Sums,
     /// By resource number: whether it is a kind of card.
     is_card: Vec<bool>,
     /// Pods with cards are not held to cpu and memory.
@@ -197,8 +199,11 @@ impl Quotas {
 
     /// Counts a queue with its parent (or no longer).
     fn count_child(&mut self, id: QuotaId, add: bool) {
-        let Some(parent) = self.get(id).parent else { return };
         let guarantee = self.queue(id).guarantee.clone();
+        let Some(parent) = self.get(id).parent else {
+            self.queues.guaranteed_top.charge(&guarantee, add);
+            return;
+        };
         let parent = self.queue_mut(parent);
         parent.guaranteed_below.charge(&guarantee, add);
         parent.children = if add { parent.children + 1 } else { parent.children - 1 };
@@ -254,14 +259,18 @@ impl Quotas {
             _ => None,
         };
         let capability = [named, amount_of(&queue.capability, resource)].into_iter().flatten().min();
-        let Some(parent) = self.get(id).parent else { return capability };
-        let all = self.queue(parent).guaranteed_below.get(resource);
-        let own = queue.guarantee(resource);
+        let parent = self.get(id).parent;
+        if parent.is_none() && *queue.fact.key.name == *ROOT_QUEUE {
+            return capability;
+        }
+        let all = parent.map_or(&self.queues.guaranteed_top, |parent| &self.queue(parent).guaranteed_below);
+        let (all, own) = (all.get(resource), queue.guarantee(resource));
         if all - own <= 0 {
             return capability;
         }
-        let above = self.real_capability(parent, resource).unwrap_or_else(|| self.total.get(resource));
-        let is_top = self.get(parent).parent.is_none();
+        let above = parent.and_then(|parent| self.real_capability(parent, resource));
+        let above = above.unwrap_or_else(|| self.total.get(resource));
+        let is_top = parent.is_none_or(|parent| self.get(parent).parent.is_none());
         let left = if is_top { (above - (all - own)).max(0) } else { (above - all).max(0) + own };
         Some(capability.map_or(left, |capability| capability.min(left)))
     }

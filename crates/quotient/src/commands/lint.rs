@@ -6,6 +6,7 @@ use anyhow::Result;
 use quotient_api::elastic::takeover::takeover;
 use quotient_api::elastic::traps::traps;
 use quotient_api::tree::roots::plan;
+use quotient_api::volcano;
 use quotient_api::{
     Configuration, Document, ObjectKey, Operation, Place, Problem, Request, Translator, TranslatorSettings, View,
     admit, key_of, tree,
@@ -266,7 +267,9 @@ impl Linter {
     fn finish(mut self) -> Answer {
         let ordered: Vec<&Value> = self.order.iter().filter_map(|key| self.store.get(key)).map(AsRef::as_ref).collect();
         let nodes = self.store.list("", "Node", None);
-        for (key, problem) in traps(&ordered, &nodes, self.whole_gpu_gb) {
+        let mut trapped = traps(&ordered, &nodes, self.whole_gpu_gb);
+        trapped.extend(volcano::traps::traps(&ordered, &nodes));
+        for (key, problem) in trapped {
             if let Some(place) = self.places.get(&key).cloned() {
                 let problem = problem.of_object(&key).in_file(place.to_string());
                 self.findings.push(Finding::new(Severity::Warning, problem));
