@@ -229,7 +229,7 @@ impl<'a> Place<'a> {
             at.note(format!("is-root is \"true\": expected {ROOT} above the root of a tree"));
             return None;
         }
-        if above == own_name {
+        if is_new && above == own_name {
             at.note("a quota cannot be its own parent");
             return None;
         }
@@ -239,7 +239,10 @@ impl<'a> Place<'a> {
             }
             return None;
         };
-        if is_new && (!is_parent(quota) || BUILT_IN.contains(&above)) {
+        if !is_new {
+            return Some(quota);
+        }
+        if !is_parent(quota) || BUILT_IN.contains(&above) {
             let key = key_of(quota).map_or_else(|_| above.to_string(), |key| key.to_string());
             at.note(format!("{key} is no parent: expected a quota with the label {}: \"true\"", keys::IS_PARENT));
         }
