@@ -6,6 +6,7 @@
 
 mod elastic;
 mod schema;
+mod tree;
 mod volcano;
 
 use serde_json::{Value, json};
@@ -40,6 +41,7 @@ struct Column {
 /// All definitions, by group and kind.
 pub fn definitions() -> Vec<Value> {
     let mut all = elastic::definitions();
+    all.extend(tree::definitions());
     all.extend(volcano::definitions());
     all.sort_by_key(|definition| (definition.kind.group, definition.kind.kind));
     all.into_iter().map(Definition::into_object).collect()

@@ -15,6 +15,7 @@ use crate::intern::Interner;
 use crate::object::ObjectKey;
 use crate::selector::labels;
 use crate::time::parse_timestamp;
+use crate::tree;
 use crate::volcano::membership::membership;
 
 /// The scheduler of pods that name none.
@@ -47,6 +48,7 @@ pub(crate) fn pod(
 ) -> PodFact {
     let (metadata, spec, status) = (root.field("metadata"), root.field("spec"), root.field("status"));
     let namespace = interner.name(key.namespace.as_deref().unwrap_or_default());
+    let is_kept = !tree::quota::flag(&metadata.field("labels").field(tree::keys::PREEMPTIBLE), true);
     let labels = labels(&metadata.field("labels"), interner);
     let own = affinity::Own { namespace: &namespace, labels: &labels };
     let mut pod_spec = pod_spec(&spec, &key.name, &own, whole_gpu_gb, interner);
@@ -68,6 +70,8 @@ pub(crate) fn pod(
         victim_of: victim_of(&status),
         leaving_since: timestamp(&metadata.field("deletionTimestamp")),
         ours: ours(scheduler),
+        tree_quota: labels.get(tree::keys::QUOTA_NAME).filter(|name| !name.is_empty()).cloned(),
+        non_preemptible: is_kept,
         owner: owner(&metadata).map(|owner| interner.name(&owner)),
         spec: interner.spec(pod_spec),
         name: key.name.clone(),
@@ -79,7 +83,7 @@ pub(crate) fn pod(
         queue: membership.queue,
         group: membership.group,
         task: membership.task,
-        protected: membership.protected,
+        protected: is_kept || membership.protected,
         // Last, when everything was looked at.
         problem: notes
             .first_of_spec()
@@ -132,6 +136,7 @@ fn placement(spec: &Cursor<'_, '_>, name: &str, own: &affinity::Own<'_>, interne
         derived: Amounts::default(),
         capped: None,
         cards: Vec::new(),
+        any_card: false,
     }
 }
 

@@ -13,6 +13,7 @@ use crate::intern::Interner;
 use crate::object::{ObjectKey, key_of};
 use crate::problem::Problem;
 use crate::selector::{label_selector, labels, map_selector};
+use crate::tree::{self, forest};
 use crate::volcano::{self, group, queue};
 use crate::{budget, node, pod, volume};
 
@@ -51,13 +52,14 @@ pub struct Translation {
     pub elsewhere: Vec<(ObjectKey, Vec<Problem>)>,
 }
 
-/// Turns objects into facts. It remembers nothing about objects but equal parts it can share, and the elastic quotas:
-/// what one of them means depends on which others there are.
-#[derive(Debug, Default)]
+/// Turns objects into facts. It remembers nothing about objects but equal parts it can share, and the quotas of pools and
+/// trees: what one of them means depends on which others there are.
+#[derive(Debug, Clone, Default)]
 pub struct Translator {
     settings: TranslatorSettings,
     interner: Interner,
     pools: pools::Pools,
+    forest: forest::Forest,
     caps: Caps,
 }
 
@@ -65,7 +67,7 @@ impl Translator {
     /// A translator with these settings.
     pub fn new(settings: TranslatorSettings) -> Self {
         let caps = Caps::new(settings.cross_quota.clone());
-        Translator { settings, interner: Interner::default(), pools: pools::Pools::default(), caps }
+        Translator { settings, caps, ..Translator::default() }
     }
 
     /// What there is to tell about an object that was seen, new or changed. Objects of kinds that mean
@@ -81,6 +83,10 @@ impl Translator {
             let declared = elastic::declared(&root, &key, &mut self.interner);
             return translation(&key, self.pools.seen(&key, declared, problems(notes, &key)));
         }
+        if tree::is_tree(&key) {
+            let declared = tree::quota::fact(&root, &key, &mut self.interner);
+            return translation(&key, self.forest.seen(&key, declared, problems(notes, &key)));
+        }
         let mut facts: Vec<Fact> = self.seen(&key, &root, &notes).into_iter().collect();
         facts.extend(self.queue_of_namespace(&key, Some(&root)));
         Translation { facts, problems: problems(notes, &key), ..Translation::default() }
@@ -90,6 +96,9 @@ impl Translator {
     pub fn remove(&mut self, key: &ObjectKey) -> Translation {
         if elastic::is_elastic(key) {
             return translation(key, self.pools.gone(key));
+        }
+        if tree::is_tree(key) {
+            return translation(key, self.forest.gone(key));
         }
         let mut facts: Vec<Fact> = self.gone(key).into_iter().collect();
         facts.extend(self.queue_of_namespace(key, None));
@@ -110,7 +119,7 @@ impl Translator {
     }
 
     fn seen(&mut self, key: &ObjectKey, root: &Cursor<'_, '_>, notes: &Notes) -> Option<Fact> {
-        let Translator { settings, interner, pools: _, caps } = self;
+        let Translator { settings, interner, caps, .. } = self;
         let name = &key.name;
         let fact = match (key.group, key.kind) {
             ("", "Pod") => {
@@ -180,7 +189,7 @@ fn problems(notes: Notes, key: &ObjectKey) -> Vec<Problem> {
     notes.into_vec().into_iter().map(|note| Problem::from(note).of_object(key)).collect()
 }
 
-/// What a change of the elastic quota `key` means.
+/// What a change of the quota `key` means.
 fn translation(key: &ObjectKey, outcome: pools::Outcome) -> Translation {
     let pools::Outcome { facts, mut problems } = outcome;
     Translation { facts, problems: problems.remove(key).unwrap_or_default(), elsewhere: problems.into_iter().collect() }

@@ -17,7 +17,7 @@ use std::time::Duration;
 use quotient_api::gpu_memory::GPU_MEMORY;
 use quotient_api::{
     Configuration, ObjectKey, Problem, Translation, Translator, TranslatorSettings, elastic, kinds, preemption_message,
-    time, volcano,
+    time, tree, volcano,
 };
 use quotient_engine::fact::{Name, PodKey};
 use quotient_engine::{Budget, ClaimBinding, Code, Decision, Engine, Fact, Reason, Tick};
@@ -67,8 +67,9 @@ pub struct Setup {
     pub scheduler_names: Option<Vec<String>>,
 }
 
-/// Objects in memory, with everything that makes them a cluster.
-#[derive(Debug)]
+/// Objects in memory, with everything that makes them a cluster. A clone goes its own way: it is how to ask what would
+/// happen if.
+#[derive(Debug, Clone)]
 pub struct Cluster {
     setup: Setup,
     server: Server,
@@ -132,6 +133,7 @@ impl Cluster {
         let mut happened = std::mem::take(&mut self.happened);
         happened.rejected = self.server.take_rejected();
         happened.problems.extend(self.server.take_warnings());
+        happened.problems.extend(self.controllers.take_problems());
         happened.bound.sort();
         happened.evicted.sort();
         happened.rejected.sort();
@@ -140,7 +142,13 @@ impl Cluster {
 
     /// Makes or replaces an object.
     pub fn apply(&mut self, object: Value) -> Result<ObjectKey, Refusal> {
-        self.server.apply(object)
+        let key = self.server.apply(object)?;
+        // A tree is there as soon as its profile is, so that quotas below it can be applied next.
+        if tree::is_profile(&key) {
+            self.pass_changes_to_controllers();
+            self.controllers.keep_roots(&mut self.server);
+        }
+        Ok(key)
     }
 
     /// Takes an object out.
@@ -392,7 +400,27 @@ impl Cluster {
                 }
             });
         }
-        changed | self.write_queue_status(&all)
+        changed | self.write_tree_status(&all) | self.write_queue_status(&all)
+    }
+
+    /// The same for quotas of trees.
+    fn write_tree_status(&mut self, reports: &[quotient_engine::QuotaReport]) -> bool {
+        let quotas: Vec<ObjectKey> =
+            self.store().of_kind(tree::GROUP, tree::QUOTA, None).map(|(key, _)| key.clone()).collect();
+        if quotas.is_empty() {
+            return false;
+        }
+        let held = tree::status::held(reports);
+        let reports: BTreeMap<ObjectKey, &quotient_engine::QuotaReport> =
+            reports.iter().filter_map(|report| Some((elastic::object_key(&report.key)?, report))).collect();
+        let now = time::format_timestamp(self.now_us());
+        let mut changed = false;
+        for key in quotas.iter().filter(|key| &*key.name != tree::ROOT) {
+            let report = reports.get(key).copied();
+            let held = report.and_then(|report| held.get(&report.key));
+            changed |= self.server.amend(key, |quota| tree::status::write(quota, report, held, &now));
+        }
+        changed
     }
 
     /// The pod's key, if it is still the one that was decided about.
@@ -524,7 +552,7 @@ impl Cluster {
     }
 
     /// All quotas with their keys, by namespace and name.
-    pub(crate) fn keyed_quotas(&self) -> Vec<(ObjectKey, QuotaReport)> {
+    pub fn keyed_quotas(&self) -> Vec<(ObjectKey, QuotaReport)> {
         let reports = self.engine.quotas();
         let names = QuotaNames::of(&reports);
         let mut quotas: Vec<(ObjectKey, QuotaReport)> = reports

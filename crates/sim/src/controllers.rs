@@ -12,6 +12,7 @@ mod gang;
 mod job;
 mod matching;
 mod node;
+mod profile;
 mod queue;
 mod replicaset;
 mod statefulset;
@@ -22,7 +23,7 @@ pub mod volume;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use quotient_api::{Configuration, ObjectKey, Translator, TranslatorSettings, elastic, kinds, volcano};
+use quotient_api::{Configuration, ObjectKey, Problem, Translator, TranslatorSettings, elastic, kinds, volcano};
 use quotient_engine::Fact;
 use serde_json::Value;
 
@@ -32,7 +33,7 @@ use crate::server::{Refusal, Server, controlled_by};
 use crate::store::{Change, Store};
 
 /// The controllers of one cluster, and what they still have to look at.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub struct Controllers {
     queue: BTreeSet<ObjectKey>,
     /// Objects that were refused something: they try again when the cluster next settles.
@@ -47,6 +48,11 @@ pub struct Controllers {
     runs_volcano_jobs: bool,
     /// Reads selectors, requests and affinity as the engine is told them.
     translator: Translator,
+    /// The roots of quota trees have to be compared with their profiles.
+    roots_due: bool,
+    /// What the controllers found wrong with each object, and what of that was not told yet.
+    problems: BTreeMap<ObjectKey, Vec<Problem>>,
+    untold: Vec<Problem>,
 }
 
 impl Default for Controllers {
@@ -59,6 +65,9 @@ impl Default for Controllers {
             deleted: BTreeSet::new(),
             runs_volcano_jobs: true,
             translator: Translator::new(TranslatorSettings::default()),
+            roots_due: false,
+            problems: BTreeMap::new(),
+            untold: Vec::new(),
         }
     }
 }
@@ -90,6 +99,7 @@ impl Controllers {
             }
             self.queue.extend(controller);
         }
+        self.roots_due |= profile::is_concerned(change, object.map(AsRef::as_ref), &self.problems);
         let namespace = key.namespace.as_deref();
         let mut concerns = |group: &'static str, kind: &'static str, namespace: Option<&str>| {
             self.queue.extend(store.of_kind(group, kind, namespace).map(|(key, _)| key.clone()));
@@ -114,7 +124,7 @@ impl Controllers {
 
     /// Whether somebody has to look at something.
     pub fn have_work(&self) -> bool {
-        !self.queue.is_empty()
+        !self.queue.is_empty() || self.roots_due
     }
 
     /// Lets those try again who were refused something.
@@ -126,6 +136,28 @@ impl Controllers {
     pub fn run(&mut self, server: &mut Server) {
         for key in std::mem::take(&mut self.queue) {
             self.reconcile(server, &key);
+        }
+        self.keep_roots(server);
+    }
+
+    /// Brings the roots of quota trees up to date, if something changed that they follow.
+    pub fn keep_roots(&mut self, server: &mut Server) {
+        if std::mem::take(&mut self.roots_due) {
+            profile::reconcile(self, server);
+        }
+    }
+
+    /// What was found wrong since this was last asked.
+    pub fn take_problems(&mut self) -> Vec<Problem> {
+        std::mem::take(&mut self.untold)
+    }
+
+    /// Keeps what is wrong with an object; what was said of it before is not said again.
+    fn note_problems(&mut self, key: &ObjectKey, problems: Vec<Problem>) {
+        let known = self.problems.remove(key).unwrap_or_default();
+        self.untold.extend(problems.iter().filter(|problem| !known.contains(problem)).cloned());
+        if !problems.is_empty() {
+            self.problems.insert(key.clone(), problems);
         }
     }
 
