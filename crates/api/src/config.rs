@@ -10,6 +10,7 @@ use crate::cursor::{Cursor, Notes};
 use crate::problem::Problem;
 use crate::read;
 use crate::time::parse_duration;
+use crate::translate::TranslatorSettings;
 use crate::volcano_conf::{self, VolcanoConf};
 
 /// The settings. What is left out has its default.
@@ -101,6 +102,13 @@ const KEYS: [&str; 7] = [
 const OBJECT_KEYS: [&str; 3] = ["apiVersion", "kind", "metadata"];
 
 impl Configuration {
+    /// How objects are translated by it. `scheduler_names`: which pods are ours; `None` is every pod.
+    pub fn translator_settings(&self, scheduler_names: Option<Vec<String>>) -> TranslatorSettings {
+        let whole_gpu_gb = self.nvidia_gpu_resource_memory_gb;
+        let cross_quota = self.cross_quota.clone();
+        TranslatorSettings { scheduler_names, whole_gpu_gb, cross_quota, ..TranslatorSettings::default() }
+    }
+
     /// Reads the body of a configuration; `apiVersion`, `kind` and `metadata` may be there or not. The
     /// configuration of a Volcano scheduler is read as it stands, in its ConfigMap or without it. All problems are
     /// given at once.

@@ -10,6 +10,7 @@ use crate::cursor::{Cursor, Notes};
 use crate::elastic::{self, pools};
 use crate::gpu_memory::WHOLE_GPU_GB;
 use crate::intern::Interner;
+use crate::kinds::{KINDS, Kind};
 use crate::object::{ObjectKey, key_of};
 use crate::problem::Problem;
 use crate::selector::{label_selector, labels, map_selector};
@@ -184,6 +185,21 @@ impl Translator {
     }
 }
 
+/// The kinds of which the engine is told: what a live cluster has to be watched for.
+pub fn told_kinds() -> impl Iterator<Item = &'static Kind> {
+    KINDS.iter().filter(|kind| {
+        let elastic =
+            elastic::is_fair(kind.group).is_some() && matches!(kind.kind, elastic::PLAIN | elastic::COMPOSITE);
+        let other = matches!(
+            (kind.group, kind.kind),
+            ("", "Pod" | "Node" | "Namespace" | "PersistentVolume" | "PersistentVolumeClaim")
+                | ("storage.k8s.io", "StorageClass" | "CSINode")
+                | ("policy", "PodDisruptionBudget")
+        );
+        elastic || other || selects_pods((kind.group, kind.kind))
+    })
+}
+
 /// What was noted, as problems of the object.
 fn problems(notes: Notes, key: &ObjectKey) -> Vec<Problem> {
     notes.into_vec().into_iter().map(|note| Problem::from(note).of_object(key)).collect()
@@ -203,4 +219,24 @@ fn selects_pods((group, kind): (&str, &str)) -> bool {
 /// The namespace and `Kind/name` of an object that names a set of pods.
 fn selector_key(key: &ObjectKey) -> (Name, Name) {
     (key.namespace.clone().unwrap_or_default(), format!("{}/{}", key.kind, key.name).into())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    #[test]
+    fn a_kind_that_gives_facts_is_one_that_is_watched() {
+        let told: Vec<&Kind> = told_kinds().collect();
+        for kind in KINDS {
+            // Enough for every kind to be worth a fact.
+            let object = json!({
+                "apiVersion": kind.api_version(), "kind": kind.kind, "metadata": {"name": "x", "namespace": "y"},
+                "spec": {"namespaces": ["y"], "selector": {"matchLabels": {"a": "b"}, "a": "b"}},
+            });
+            let facts = Translator::default().upsert(&object).facts;
+            assert_eq!(told.contains(&kind), !facts.is_empty(), "{}/{}: {facts:?}", kind.group, kind.kind);
+        }
+    }
 }
