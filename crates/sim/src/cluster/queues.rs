@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use quotient_api::volcano::status::{Ended, group_status, queue_status};
 use quotient_api::volcano::{DEFAULT_QUEUE, GROUP_NAMES, POD_GROUP, QUEUE, QUEUE_NAME, SCHEDULING, group::GroupPhase};
 use quotient_api::{ObjectKey, elastic, time};
-use quotient_engine::{GroupReport, QuotaReport};
+use quotient_engine::QuotaReport;
 use serde_json::Value;
 
 use super::Cluster;
@@ -26,7 +26,7 @@ impl Cluster {
         let ended = self.ended_by_group();
         let now = time::format_timestamp(self.now_us());
         let mut changed = false;
-        for report in self.group_reports() {
+        for report in self.engine.groups() {
             let key = ObjectKey::pod_group(&report.namespace, &report.name);
             let Some(group) = self.store().get(&key) else { continue };
             let ended = ended.get(&key).copied().unwrap_or_default();
@@ -37,11 +37,6 @@ impl Cluster {
             }
         }
         changed
-    }
-
-    /// How each group stands. The engine does not keep groups yet.
-    fn group_reports(&self) -> Vec<GroupReport> {
-        Vec::new()
     }
 
     /// The pods of each group that have ended.
