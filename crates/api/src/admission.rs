@@ -14,11 +14,17 @@ mod classes;
 mod elastic;
 mod metadata;
 mod pod;
+mod pod_group;
 mod pod_overhead;
 mod pod_priority;
 mod pod_resources;
 mod pod_update;
+mod queue;
 mod storage;
+mod tree_pod;
+mod tree_profile;
+mod tree_quota;
+mod volcano_job;
 mod workload;
 
 use std::cell::RefCell;
@@ -29,6 +35,7 @@ use crate::cursor::{Cursor, Notes};
 use crate::gpu_memory::WHOLE_GPU_GB;
 use crate::object::{ObjectKey, key_of};
 use crate::problem::Problem;
+use crate::tree;
 
 /// What is asked for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -131,9 +138,10 @@ static RULES: &[Rules] = &[
             pod_priority::set_priority,
             pod_overhead::set_overhead,
             pod::add_tolerations,
+            tree_pod::keep_on_tree,
         ],
-        on_update: &[pod_update::keep_what_was_set, pod_resources::set_requests],
-        checks: &[pod::check, pod_update::check],
+        on_update: &[pod_update::keep_what_was_set, pod_resources::set_requests, tree_pod::keep_affinity],
+        checks: &[pod::check, pod_update::check, tree_pod::check],
         on_delete: &[],
     },
     Rules {
@@ -168,6 +176,32 @@ static RULES: &[Rules] = &[
     checked("n8s.nebuly.ai", "ElasticQuota", &[elastic::check_plain]),
     checked("nos.nebuly.com", "CompositeElasticQuota", &[elastic::check_composite]),
     checked("n8s.nebuly.ai", "CompositeElasticQuota", &[elastic::check_composite]),
+    Rules {
+        group: tree::GROUP,
+        kind: tree::QUOTA,
+        on_create: &[tree_quota::fill_in],
+        on_update: &[tree_quota::fill_in],
+        checks: &[tree_quota::check],
+        on_delete: &[tree_quota::check_delete],
+    },
+    checked(tree::PROFILE_GROUP, tree::PROFILE, &[tree_profile::check]),
+    Rules {
+        group: "scheduling.volcano.sh",
+        kind: "Queue",
+        on_create: &[],
+        on_update: &[],
+        checks: &[queue::check],
+        on_delete: &[queue::check_delete],
+    },
+    checked("scheduling.volcano.sh", "PodGroup", &[pod_group::check]),
+    Rules {
+        group: "batch.volcano.sh",
+        kind: "Job",
+        on_create: &[volcano_job::set_defaults],
+        on_update: &[volcano_job::set_defaults],
+        checks: &[volcano_job::check],
+        on_delete: &[],
+    },
 ];
 
 /// Applies defaults and checks, in that order. The object comes back as it is to be stored.
@@ -210,7 +244,7 @@ pub fn admit(request: Request<'_>, view: &dyn View) -> Result<Admitted, Rejectio
 }
 
 /// The map under `name` in `value`, made where there is none. `None` where something else stands there.
-fn object_in<'a>(value: &'a mut Value, name: &str) -> Option<&'a mut serde_json::Map<String, Value>> {
+pub(crate) fn object_in<'a>(value: &'a mut Value, name: &str) -> Option<&'a mut serde_json::Map<String, Value>> {
     let entry = value.as_object_mut()?.entry(name).or_insert(Value::Null);
     if entry.is_null() {
         *entry = Value::Object(serde_json::Map::new());

@@ -26,6 +26,8 @@ pub struct Configuration {
     pub cards: Option<CardSettings>,
     /// The caps on what pods without GPUs hold on GPU nodes.
     pub cross_quota: Option<CrossQuota>,
+    /// Whether jobs of several tasks get their pods from here. Where Volcano's own controller runs, they must not.
+    pub runs_volcano_jobs: bool,
     /// What was read and has no effect: no mistake, but worth telling.
     pub idle: Vec<Problem>,
 }
@@ -57,6 +59,7 @@ impl Default for Configuration {
             tree: None,
             cards: None,
             cross_quota: None,
+            runs_volcano_jobs: true,
             idle: Vec::new(),
         }
     }
@@ -85,7 +88,15 @@ impl Configuration {
 }
 
 /// The keys of a configuration.
-const KEYS: [&str; 6] = ["schedulerNames", "reserveAfter", "nvidiaGPUResourceMemoryGB", "tree", "cards", "crossQuota"];
+const KEYS: [&str; 7] = [
+    "schedulerNames",
+    "reserveAfter",
+    "nvidiaGPUResourceMemoryGB",
+    "tree",
+    "cards",
+    "crossQuota",
+    "volcanoJobController",
+];
 
 /// The keys that every object has.
 const OBJECT_KEYS: [&str; 3] = ["apiVersion", "kind", "metadata"];
@@ -136,8 +147,8 @@ impl Configuration {
 
     fn read_volcano(root: &Cursor<'_, '_>) -> Configuration {
         let mut idle = Vec::new();
-        let VolcanoConf { cross_quota } = volcano_conf::read_conf(root, &mut idle);
-        Configuration { cross_quota, idle, ..Configuration::default() }
+        let VolcanoConf { cross_quota, cards } = volcano_conf::read_conf(root, &mut idle);
+        Configuration { cross_quota, cards, idle, ..Configuration::default() }
     }
 
     fn read_cursor(root: &Cursor<'_, '_>) -> Configuration {
@@ -167,6 +178,7 @@ impl Configuration {
             tree: tree(&root.field("tree")),
             cards: cards(&root.field("cards")),
             cross_quota,
+            runs_volcano_jobs: root.field("volcanoJobController").bool().unwrap_or(defaults.runs_volcano_jobs),
             idle,
         }
     }
@@ -227,6 +239,7 @@ mod tests {
             "tree": {"revokeAfter": "2m", "scaleMin": true},
             "cards": {"cardUnlimitedCpuMemory": false, "nodeOrderWeight": 1},
             "crossQuota": {"quota.cpu": "32", "crossQuotaWeight": 10},
+            "volcanoJobController": false,
         });
         let expected = Configuration {
             scheduler_names: vec!["a".into(), "b".into()],
@@ -238,6 +251,7 @@ mod tests {
                 &Cursor::root(&value["crossQuota"], &Notes::default()),
                 &mut Vec::new(),
             )),
+            runs_volcano_jobs: false,
             idle: vec![Problem::new("crossquota has no effect without gpu-resource-names")],
         };
         assert_eq!(Configuration::from_value(&value), Ok(expected));
@@ -276,10 +290,42 @@ tiers:
         assert_eq!(read.cross_quota, same.cross_quota);
         assert!(read.cross_quota.is_some() && same.idle.is_empty());
         let idle: Vec<String> = read.idle.iter().map(ToString::to_string).collect();
-        assert_eq!(idle, ["plugins without effect here, where only crossquota is read: priority, gang, nodeorder"]);
+        assert_eq!(
+            idle,
+            [
+                "plugins without effect here, where only crossquota and capacity-card are read: priority, gang, nodeorder"
+            ]
+        );
         let map = json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "volcano-scheduler-configmap"},
             "data": {"volcano-scheduler.conf": CONF}});
         assert_eq!(Configuration::from_value(&map), Ok(read));
+    }
+
+    #[test]
+    fn the_arguments_of_capacity_card_are_read_quoted_or_not() {
+        let conf =
+            |arguments: &str| yaml(&format!("tiers: [{{plugins: [{{name: capacity-card, arguments: {arguments}}}]}}]"));
+        let read = |arguments: &str| Configuration::from_value(&conf(arguments)).map(|read| read.cards);
+        let cards = |unlimited: Option<bool>, weight: Option<i64>| {
+            Ok(Some(CardSettings { card_unlimited_cpu_memory: unlimited, node_order_weight: weight }))
+        };
+        assert_eq!(read("{cardUnlimitedCpuMemory: true}"), cards(Some(true), None));
+        assert_eq!(read("{cardUnlimitedCpuMemory: \"false\", nodeOrderWeight: \"2\"}"), cards(Some(false), Some(2)));
+        assert_eq!(read("{nodeOrderWeight: 3}"), cards(None, Some(3)));
+        assert_eq!(
+            Configuration::from_value(&yaml("tiers: [{plugins: [{name: capacity-card}]}]")).map(|c| c.cards),
+            cards(None, None)
+        );
+        let place = "tiers[0].plugins[0].arguments";
+        assert_eq!(
+            lines(&conf("{cardUnlimitedCpuMemory: yes please}")),
+            [format!("{place}.cardUnlimitedCpuMemory: \"yes please\": expected true or false")]
+        );
+        assert_eq!(
+            lines(&conf("{nodeOrderWeight: heavy}")),
+            [format!("{place}.nodeOrderWeight: \"heavy\": expected a whole number")]
+        );
+        assert_eq!(lines(&conf("{cardUnlimited: true}")).len(), 1);
     }
 
     #[test]
@@ -310,7 +356,7 @@ tiers:
             "crossQuota": "none",
         });
         let expected = [
-            r#"reserveAfer: "5m": is not a key that is known: expected one of schedulerNames, reserveAfter, nvidiaGPUResourceMemoryGB, tree, cards, crossQuota"#,
+            r#"reserveAfer: "5m": is not a key that is known: expected one of schedulerNames, reserveAfter, nvidiaGPUResourceMemoryGB, tree, cards, crossQuota, volcanoJobController"#,
             r#"kind: "Pod": expected QuotientConfiguration"#,
             r#"schedulerNames: []: expected at least one name, and none that is empty"#,
             r#"crossQuota: "none": expected a map"#,

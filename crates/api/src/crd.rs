@@ -6,6 +6,8 @@
 
 mod elastic;
 mod schema;
+mod tree;
+mod volcano;
 
 use serde_json::{Value, json};
 
@@ -20,8 +22,10 @@ struct Definition {
     description: &'static str,
     /// The schema of `spec`.
     spec: Value,
-    /// The schema of `status`, which is a subresource.
+    /// The schema of `status`.
     status: Value,
+    /// Whether the status is written apart from the object.
+    has_status_subresource: bool,
     columns: Vec<Column>,
 }
 
@@ -37,6 +41,8 @@ struct Column {
 /// All definitions, by group and kind.
 pub fn definitions() -> Vec<Value> {
     let mut all = elastic::definitions();
+    all.extend(tree::definitions());
+    all.extend(volcano::definitions());
     all.sort_by_key(|definition| (definition.kind.group, definition.kind.kind));
     all.into_iter().map(Definition::into_object).collect()
 }
@@ -46,7 +52,8 @@ const PROTECTED: [&str; 2] = [".k8s.io", ".kubernetes.io"];
 
 impl Definition {
     fn into_object(self) -> Value {
-        let Definition { kind, singular, short_names, description, spec, status, columns } = self;
+        let Definition { kind, singular, short_names, description, spec, status, has_status_subresource, columns } =
+            self;
         let mut metadata = json!({"name": format!("{}.{}", kind.plural, kind.group)});
         if PROTECTED.iter().any(|suffix| kind.group.ends_with(suffix)) {
             metadata["annotations"] =
@@ -68,7 +75,7 @@ impl Definition {
                         "status": status,
                     },
                 }},
-                "subresources": {"status": {}},
+                "subresources": if has_status_subresource { json!({"status": {}}) } else { json!({}) },
                 "additionalPrinterColumns": printer_columns(&columns),
             })
         };

@@ -123,6 +123,12 @@ impl<'v, 'p> Cursor<'v, 'p> {
         self.notes.push(Note { field: path.to_string(), value: None, message: format!("missing: {message}") });
     }
 
+    /// Notes something about the field `name` of what stands here, whether it is there or not.
+    pub fn note_at(&self, name: &str, message: String) {
+        let path = Path::Field(&self.path, name);
+        self.notes.push(Note { field: path.to_string(), value: None, message });
+    }
+
     /// The field `name` of the map that stands here.
     pub fn field<'s>(&'s self, name: &'s str) -> Cursor<'v, 's> {
         let value = match self.value {

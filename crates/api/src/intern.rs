@@ -27,6 +27,14 @@ struct Shared<T: ?Sized + Eq + Hash> {
     max: usize,
 }
 
+// Deriving it would ask for values that can be cloned themselves, which texts cannot.
+impl<T: ?Sized + Eq + Hash> Clone for Shared<T> {
+    fn clone(&self) -> Self {
+        let Shared { values, sweep_at, max } = self;
+        Shared { values: values.clone(), sweep_at: *sweep_at, max: *max }
+    }
+}
+
 impl<T: ?Sized + Eq + Hash> Shared<T> {
     fn new(max: usize) -> Self {
         Shared { values: HashSet::new(), sweep_at: SWEEP_AT_LEAST, max }
@@ -45,7 +53,7 @@ impl<T: ?Sized + Eq + Hash> Shared<T> {
 }
 
 /// Gives one shared value for all that are equal.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub(crate) struct Interner {
     names: Shared<str>,
     specs: Shared<PodSpec>,

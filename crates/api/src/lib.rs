@@ -8,6 +8,7 @@
 
 pub mod admission;
 mod budget;
+pub mod conditions;
 pub mod config;
 pub mod crd;
 pub mod crossquota;
@@ -24,6 +25,8 @@ pub mod read;
 mod selector;
 pub mod time;
 pub mod translate;
+pub mod tree;
+pub mod volcano;
 mod volcano_conf;
 mod volume;
 mod yaml;

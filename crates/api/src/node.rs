@@ -7,6 +7,7 @@ use crate::cursor::Cursor;
 use crate::intern::Interner;
 use crate::pod::affinity::effect;
 use crate::selector::{labels, names};
+use crate::volcano::discovery;
 
 /// What there is to tell about a node. What cannot be read is left out, and the rest counts.
 pub(crate) fn node(root: &Cursor<'_, '_>, name: &Name, interner: &mut Interner, caps: &mut Caps) -> NodeFact {
@@ -15,7 +16,7 @@ pub(crate) fn node(root: &Cursor<'_, '_>, name: &Name, interner: &mut Interner, 
     let capacity = status.field("capacity");
     let allocatable = amounts(if allocatable.exists() { &allocatable } else { &capacity }, interner);
     NodeFact {
-        cards: Vec::new(),
+        cards: discovery::cards(&metadata.field("labels"), &allocatable, interner),
         name: interner.name(name),
         labels: labels(&metadata.field("labels"), interner),
         taints: spec.field("taints").items().filter_map(|at| taint(&at, interner)).collect(),

@@ -15,6 +15,8 @@ use crate::intern::Interner;
 use crate::object::ObjectKey;
 use crate::selector::labels;
 use crate::time::parse_timestamp;
+use crate::tree;
+use crate::volcano::membership::membership;
 
 /// The scheduler of pods that name none.
 pub(crate) const DEFAULT_SCHEDULER: &str = "default-scheduler";
@@ -46,9 +48,12 @@ pub(crate) fn pod(
 ) -> PodFact {
     let (metadata, spec, status) = (root.field("metadata"), root.field("spec"), root.field("status"));
     let namespace = interner.name(key.namespace.as_deref().unwrap_or_default());
+    let is_kept = !tree::quota::flag(&metadata.field("labels").field(tree::keys::PREEMPTIBLE), true);
     let labels = labels(&metadata.field("labels"), interner);
     let own = affinity::Own { namespace: &namespace, labels: &labels };
     let mut pod_spec = pod_spec(&spec, &key.name, &own, whole_gpu_gb, interner);
+    let membership = membership(&metadata, &pod_spec.requests, interner);
+    pod_spec.cards = membership.cards;
     pod_spec.capped = caps.of_pod(&pod_spec.requests, &labels, &metadata.field("annotations"));
     let node = spec.field("nodeName").non_empty_str().map(|name| interner.name(name));
     let phase = phase(&status.field("phase"), node.is_some());
@@ -65,6 +70,8 @@ pub(crate) fn pod(
         victim_of: victim_of(&status),
         leaving_since: timestamp(&metadata.field("deletionTimestamp")),
         ours: ours(scheduler),
+        tree_quota: labels.get(tree::keys::QUOTA_NAME).filter(|name| !name.is_empty()).cloned(),
+        non_preemptible: is_kept,
         owner: owner(&metadata).map(|owner| interner.name(&owner)),
         spec: interner.spec(pod_spec),
         name: key.name.clone(),
@@ -73,10 +80,15 @@ pub(crate) fn pod(
         phase,
         node,
         gates,
+        queue: membership.queue,
+        group: membership.group,
+        task: membership.task,
+        protected: is_kept || membership.protected,
         // Last, when everything was looked at.
         problem: notes
             .first_of_spec()
-            .map(|note| RequestProblem { message: note_message(&note).into(), field: note.field.into() }),
+            .map(|note| RequestProblem { message: note_message(&note).into(), field: note.field.into() })
+            .or(membership.problem),
         ..PodFact::default()
     }
 }
@@ -124,6 +136,7 @@ fn placement(spec: &Cursor<'_, '_>, name: &str, own: &affinity::Own<'_>, interne
         derived: Amounts::default(),
         capped: None,
         cards: Vec::new(),
+        any_card: false,
     }
 }
 

@@ -14,6 +14,8 @@ use crate::kinds::{KINDS, Kind};
 use crate::object::{ObjectKey, key_of};
 use crate::problem::Problem;
 use crate::selector::{label_selector, labels, map_selector};
+use crate::tree::{self, forest};
+use crate::volcano::{self, group, queue};
 use crate::{budget, node, pod, volume};
 
 /// What can be set about the translation.
@@ -51,13 +53,14 @@ pub struct Translation {
     pub elsewhere: Vec<(ObjectKey, Vec<Problem>)>,
 }
 
-/// Turns objects into facts. It remembers nothing about objects but equal parts it can share, and the elastic quotas:
-/// what one of them means depends on which others there are.
-#[derive(Debug, Default)]
+/// Turns objects into facts. It remembers nothing about objects but equal parts it can share, and the quotas of pools and
+/// trees: what one of them means depends on which others there are.
+#[derive(Debug, Clone, Default)]
 pub struct Translator {
     settings: TranslatorSettings,
     interner: Interner,
     pools: pools::Pools,
+    forest: forest::Forest,
     caps: Caps,
 }
 
@@ -65,7 +68,7 @@ impl Translator {
     /// A translator with these settings.
     pub fn new(settings: TranslatorSettings) -> Self {
         let caps = Caps::new(settings.cross_quota.clone());
-        Translator { settings, interner: Interner::default(), pools: pools::Pools::default(), caps }
+        Translator { settings, caps, ..Translator::default() }
     }
 
     /// What there is to tell about an object that was seen, new or changed. Objects of kinds that mean
@@ -81,7 +84,12 @@ impl Translator {
             let declared = elastic::declared(&root, &key, &mut self.interner);
             return translation(&key, self.pools.seen(&key, declared, problems(notes, &key)));
         }
-        let facts = self.seen(&key, &root, &notes).into_iter().collect();
+        if tree::is_tree(&key) {
+            let declared = tree::quota::fact(&root, &key, &mut self.interner);
+            return translation(&key, self.forest.seen(&key, declared, problems(notes, &key)));
+        }
+        let mut facts: Vec<Fact> = self.seen(&key, &root, &notes).into_iter().collect();
+        facts.extend(self.queue_of_namespace(&key, Some(&root)));
         Translation { facts, problems: problems(notes, &key), ..Translation::default() }
     }
 
@@ -90,11 +98,29 @@ impl Translator {
         if elastic::is_elastic(key) {
             return translation(key, self.pools.gone(key));
         }
-        Translation { facts: self.gone(key).into_iter().collect(), ..Translation::default() }
+        if tree::is_tree(key) {
+            return translation(key, self.forest.gone(key));
+        }
+        let mut facts: Vec<Fact> = self.gone(key).into_iter().collect();
+        facts.extend(self.queue_of_namespace(key, None));
+        Translation { facts, ..Translation::default() }
+    }
+
+    /// The queue of the pods of a namespace, where the object is one.
+    fn queue_of_namespace(&mut self, key: &ObjectKey, namespace: Option<&Cursor<'_, '_>>) -> Option<Fact> {
+        if (key.group, key.kind) != ("", "Namespace") {
+            return None;
+        }
+        let queue = namespace.and_then(|root| {
+            let metadata = root.field("metadata");
+            metadata.field("annotations").field(volcano::QUEUE_NAME).non_empty_str()
+        });
+        let queue = queue.map(|queue| self.interner.name(queue));
+        Some(Fact::QueueOfNamespace { namespace: self.interner.name(&key.name), queue })
     }
 
     fn seen(&mut self, key: &ObjectKey, root: &Cursor<'_, '_>, notes: &Notes) -> Option<Fact> {
-        let Translator { settings, interner, pools: _, caps } = self;
+        let Translator { settings, interner, caps, .. } = self;
         let name = &key.name;
         let fact = match (key.group, key.kind) {
             ("", "Pod") => {
@@ -113,6 +139,8 @@ impl Translator {
             ("storage.k8s.io", "StorageClass") => Fact::StorageClass(volume::storage_class(root, name, interner)),
             ("storage.k8s.io", "CSINode") => Fact::AttachLimits(node::attach_limits(root, name, interner)),
             ("policy", "PodDisruptionBudget") => Fact::Budget(budget::budget(root, key, interner)),
+            (volcano::SCHEDULING, volcano::QUEUE) => Fact::Queue(queue::queue(root, key, interner)?),
+            (volcano::SCHEDULING, volcano::POD_GROUP) => Fact::Group(group::group(root, notes, key, interner)),
             kind if selects_pods(kind) && settings.default_topology => {
                 let spec = root.field("spec");
                 let at = spec.field("selector");
@@ -144,6 +172,9 @@ impl Translator {
             ("storage.k8s.io", "StorageClass") => Fact::StorageClassGone(name),
             ("storage.k8s.io", "CSINode") => Fact::AttachLimitsGone(name),
             ("policy", "PodDisruptionBudget") => Fact::BudgetGone { namespace: namespace(), name },
+            (volcano::SCHEDULING, volcano::QUEUE) if *name == *volcano::ROOT_QUEUE => return None,
+            (volcano::SCHEDULING, volcano::QUEUE) => Fact::QuotaGone(pools::quota_key(key)),
+            (volcano::SCHEDULING, volcano::POD_GROUP) => Fact::GroupGone { namespace: namespace(), name },
             kind if selects_pods(kind) && self.settings.default_topology => {
                 let (namespace, object) = selector_key(key);
                 Fact::SelectorGone { namespace, object }
@@ -174,7 +205,7 @@ fn problems(notes: Notes, key: &ObjectKey) -> Vec<Problem> {
     notes.into_vec().into_iter().map(|note| Problem::from(note).of_object(key)).collect()
 }
 
-/// What a change of the elastic quota `key` means.
+/// What a change of the quota `key` means.
 fn translation(key: &ObjectKey, outcome: pools::Outcome) -> Translation {
     let pools::Outcome { facts, mut problems } = outcome;
     Translation { facts, problems: problems.remove(key).unwrap_or_default(), elsewhere: problems.into_iter().collect() }

@@ -2,6 +2,7 @@
 
 use serde_json::Value;
 
+use crate::config::CardSettings;
 use crate::crossquota::CrossQuota;
 use crate::cursor::Cursor;
 use crate::problem::Problem;
@@ -11,6 +12,7 @@ use crate::read;
 #[derive(Debug, Default)]
 pub(crate) struct VolcanoConf {
     pub cross_quota: Option<CrossQuota>,
+    pub cards: Option<CardSettings>,
 }
 
 /// The keys that only such a configuration has.
@@ -52,6 +54,8 @@ pub(crate) fn read_conf(root: &Cursor<'_, '_>, idle: &mut Vec<Problem>) -> Volca
                 // Every plugin that means something here has its line.
                 Some("crossquota") if conf.cross_quota.is_some() => name.note("is given twice"),
                 Some("crossquota") => conf.cross_quota = Some(CrossQuota::read(&plugin.field("arguments"), idle)),
+                Some("capacity-card") if conf.cards.is_some() => name.note("is given twice"),
+                Some("capacity-card") => conf.cards = Some(cards(&plugin.field("arguments"))),
                 Some(other) => ignored.push(other),
                 None => plugin.note_missing("name", "expected the name of a plugin"),
             }
@@ -59,7 +63,40 @@ pub(crate) fn read_conf(root: &Cursor<'_, '_>, idle: &mut Vec<Problem>) -> Volca
     }
     if !ignored.is_empty() {
         let plugins = ignored.join(", ");
-        idle.push(Problem::new(format!("plugins without effect here, where only crossquota is read: {plugins}")));
+        idle.push(Problem::new(format!(
+            "plugins without effect here, where only crossquota and capacity-card are read: {plugins}"
+        )));
     }
     conf
+}
+
+/// The arguments of `capacity-card`. Numbers and truth values may be quoted or not.
+fn cards(at: &Cursor<'_, '_>) -> CardSettings {
+    let unlimited = at.field("cardUnlimitedCpuMemory");
+    let weight = at.field("nodeOrderWeight");
+    for (key, value) in at.entries() {
+        if !["cardUnlimitedCpuMemory", "nodeOrderWeight"].contains(&key) {
+            value.note("is not an argument that is known: expected cardUnlimitedCpuMemory or nodeOrderWeight");
+        }
+    }
+    let card_unlimited_cpu_memory = match unlimited.value() {
+        Some(Value::String(text)) if text == "true" => Some(true),
+        Some(Value::String(text)) if text == "false" => Some(false),
+        Some(Value::String(_)) => {
+            unlimited.note("expected true or false");
+            None
+        }
+        _ => unlimited.bool(),
+    };
+    let node_order_weight = match weight.value() {
+        Some(Value::String(text)) => {
+            let number = text.parse().ok();
+            if number.is_none() {
+                weight.note("expected a whole number");
+            }
+            number
+        }
+        _ => weight.int(),
+    };
+    CardSettings { card_unlimited_cpu_memory, node_order_weight }
 }

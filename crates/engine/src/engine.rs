@@ -1,6 +1,8 @@
 //! The engine: what it is told, what it decides.
 
 mod cycle;
+mod enqueue;
+mod gang_turn;
 mod observe;
 mod overuse;
 mod patience;
@@ -11,6 +13,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use crate::claims::Claim;
 use crate::fact::{Amount, Name, PodKey, QuotaKey, Tick};
+use crate::gangs::GangId;
 use crate::lookup::LookupMap;
 use crate::pods::{Place, PodId};
 use crate::queue::{Queue, group_key};
@@ -151,6 +154,8 @@ pub struct QuotaReport {
     pub borrowed: Vec<(Name, i128)>,
     /// Of min, what others hold.
     pub lent: Vec<(Name, i128)>,
+    /// Of what it holds, what others who are owed it may claim back.
+    pub reclaimable: Vec<(Name, i128)>,
 }
 
 /// The decision core.
@@ -169,7 +174,7 @@ pub struct Engine {
     patience: BTreeSet<(Tick, PodId)>,
     /// Counts all changes; what was found hopeless is hopeless until then.
     changes: u64,
-    hopeless: LookupMap<(ShapeId, i32, Vec<QuotaId>), u64>,
+    hopeless: LookupMap<(ShapeId, i32, bool, Vec<QuotaId>), u64>,
     /// A search for victims passed over a pod that was only decided to be where it is.
     looked_past_assumed: bool,
     /// A pod rests because pods that leave make room for it.
@@ -183,6 +188,10 @@ pub struct Engine {
     overused_since: BTreeMap<QuotaId, Tick>,
     /// Quotas of trees of which that may have changed.
     recheck_overuse: BTreeSet<QuotaId>,
+    /// Something changed that may let a group into its queue.
+    admission_due: bool,
+    /// For gangs what `hopeless` is for pods.
+    hopeless_gangs: BTreeMap<GangId, u64>,
 }
 
 impl Engine {
@@ -190,6 +199,7 @@ impl Engine {
         let mut world = World::default();
         world.cap_weights = CapWeights::new(&settings.caps, &mut world.names);
         world.quotas.trees.scale_min = settings.tree.scale_min;
+        world.card_weight = settings.cards.node_order_weight.clamp(0, 1_000_000);
         world.quotas.queues.unlimited_cpu_memory = settings.cards.unlimited_cpu_memory;
         Engine { settings, world, ..Engine::default() }
     }
@@ -202,6 +212,7 @@ impl Engine {
     /// Something changed that may let pods run that could not before.
     pub(super) fn stir(&mut self) {
         self.changes += 1;
+        self.admission_due = true;
         self.queue.wake_all();
     }
 

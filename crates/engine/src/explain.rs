@@ -1,6 +1,7 @@
 //! Why a pod waits, in words and numbers.
 
 mod node_cap;
+mod verdicts;
 
 use crate::decision::Rule;
 use crate::fact::{Created, Name, PodKey, RequestProblem};
@@ -16,7 +17,9 @@ use crate::resources::{Demand, ResourceId};
 use crate::score::FULL;
 use crate::world::World;
 
-fn plain(code: Code, message: String, remedies: Vec<String>) -> Reason {
+pub use verdicts::NodeVerdict;
+
+pub(crate) fn plain(code: Code, message: String, remedies: Vec<String>) -> Reason {
     Reason { code, message, quota: None, numbers: None, closed: Vec::new(), remedies, details: Vec::new() }
 }
 
@@ -110,11 +113,11 @@ impl World {
     /// A quota refuses the pod.
     pub fn refused(&self, refusal: &Refusal) -> Reason {
         let Refusal { code, quota, numbers, .. } = refusal;
+        let key = self.quotas.shown(*quota);
         let quota = self.quotas.get(*quota);
         let Numbers { resource, used, requested, limit } = numbers;
         let show = |amount: i128| canonical(resource, amount);
         let (used, requested, bound, short) = (show(*used), show(*requested), show(*limit), show(numbers.short_by()));
-        let key = &quota.key;
         let (message, remedies) = match code {
             Code::PoolExhausted => {
                 let group = &self.quotas.pool(quota.pool).group;
@@ -181,7 +184,7 @@ impl World {
             }
         };
         let mut reason = plain(*code, message, remedies);
-        reason.quota = Some(Name::from(key.to_string()));
+        reason.quota = Some(Name::from(key));
         reason.numbers = Some(numbers.clone());
         reason
     }
@@ -244,7 +247,7 @@ impl World {
         };
         let charge = self.charge_of(claimant);
         let asked = charge.iter().filter(|(resource, _)| self.quotas.entitlement(id, *resource).is_some());
-        format!("{}: {}", quota.key, asked.map(show).collect::<Vec<_>>().join(", "))
+        format!("{}: {}", self.quotas.shown(id), asked.map(show).collect::<Vec<_>>().join(", "))
     }
 
     /// No node takes the pod.
@@ -297,7 +300,9 @@ impl World {
         }
         let filters = counts.iter().map(|(filter, _)| *filter).filter(|f| !(cap_decides && *f == Filter::NodeCap));
         remedies.extend(filters.filter_map(remedy).map(str::to_owned));
-        let mut reason = plain(Code::NoFittingNode, message, remedies);
+        let names_cards = !self.shapes.get(question.shape).spec().cards.is_empty();
+        let code = if names_cards { Code::CardUnavailable } else { Code::NoFittingNode };
+        let mut reason = plain(code, message, remedies);
         reason.numbers = numbers;
         reason.closed = counts;
         if cap_decides { self.cap_exceeded(&capped, demand, reason) } else { reason }
@@ -378,6 +383,7 @@ fn remedy(filter: Filter) -> Option<&'static str> {
         Filter::NodeUnschedulable => Some("uncordon a node"),
         Filter::TaintToleration => Some("tolerate the taint, or remove it from a node"),
         Filter::NodeAffinity => Some("loosen the pod's node selector or affinity, or label a node to match"),
+        Filter::Cards => Some("accept another kind of card, or add nodes with the one that is wanted"),
         Filter::NodePorts => Some("use another host port, or none"),
         Filter::NodeResourcesFit => None,
         Filter::NodeCap => Some("raise the cap on pods without GPUs, or add a node without GPUs"),

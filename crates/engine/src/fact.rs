@@ -334,6 +334,8 @@ pub struct PodSpec {
     pub capped: Option<CapStrategy>,
     /// The kinds of card that will do, the preferred first. Empty: any.
     pub cards: Vec<Name>,
+    /// None of `cards` is preferred, and a node whose cards have no name will do too.
+    pub any_card: bool,
 }
 
 /// How a pod without GPUs is placed among GPU nodes.
@@ -505,6 +507,14 @@ pub struct QuotaKey {
     /// Empty for kinds without a namespace.
     pub namespace: Name,
     pub name: Name,
+}
+
+impl QuotaKey {
+    /// With its group: unambiguous where two groups have a kind of one name.
+    pub fn qualified(&self) -> String {
+        let kind = Name::from(format!("{}.{}", self.kind, self.group));
+        QuotaKey { kind, ..self.clone() }.to_string()
+    }
 }
 
 impl std::fmt::Display for QuotaKey {

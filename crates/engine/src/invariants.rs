@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use crate::engine::Engine;
-use crate::nodes::NodeId;
+use crate::nodes::{Node, NodeId};
 use crate::pods::{Place, PodId};
 use crate::quota::amounts::Sums;
 use crate::quota::elastic::PoolId;
@@ -15,6 +15,7 @@ impl Engine {
     /// This counts everything anew and is for tests and debug builds.
     pub fn check_invariants(&self) -> Result<(), String> {
         self.check_amounts()?;
+        self.check_attachments()?;
         self.check_queue()?;
         self.check_quotas()
     }
@@ -57,6 +58,27 @@ impl Engine {
                 let cap = &world.nodes.get(node).cap;
                 compare("held under its cap", cap.held(resource), &cap_held)?;
                 compare("claimed under its cap", cap.claimed(resource), &cap_claimed)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// The volumes that are attached to nodes equal a recount over pods.
+    fn check_attachments(&self) -> Result<(), String> {
+        let world = &self.world;
+        let mut attached = BTreeMap::new();
+        for (_, pod) in world.pods.placed() {
+            for attachment in world.volumes.attachments(world.shapes.get(pod.shape), &pod.uid) {
+                *attached.entry((pod.node(), attachment)).or_insert(0) += 1;
+            }
+        }
+        for node in world.nodes.by_name() {
+            let counted =
+                attached.range((Some(node), Default::default())..).take_while(|((at, _), _)| *at == Some(node));
+            let counted: BTreeMap<_, u32> = counted.map(|((_, volume), count)| (volume.clone(), *count)).collect();
+            let Node { name, attached, .. } = world.nodes.get(node);
+            if *attached != counted {
+                return Err(format!("node {name}: {attached:?} are attached, but a recount gives {counted:?}"));
             }
         }
         Ok(())

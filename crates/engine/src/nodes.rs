@@ -295,6 +295,11 @@ impl Nodes {
         (id, kind_changed)
     }
 
+    /// Whether more is held and claimed on a node than it has.
+    pub fn is_overfull(&self, id: NodeId) -> bool {
+        self.free.iter().any(|column| column[id.at()] < 0)
+    }
+
     /// The cards that a pod of this size holds on a node, by name.
     pub fn cards_for(&self, id: NodeId, demand: &Demand) -> Vec<(ResourceId, Amount)> {
         let cards = self.list[id.at()].cards.iter().map(|(resource, card)| (*card, demand.get(*resource)));
@@ -468,6 +473,7 @@ impl Nodes {
         let attached = &mut self.list[id.at()].attached;
         let key = (driver.clone(), handle.clone());
         let count = attached.entry(key.clone()).or_insert(0);
+        debug_assert!(add || *count > 0, "only a volume that is attached can be detached");
         *count = if add { *count + 1 } else { count.saturating_sub(1) };
         if *count == 0 {
             attached.remove(&key);

@@ -106,17 +106,17 @@ impl Question {
 impl World {
     /// Makes ready what it takes to say where the pod can go.
     pub fn question(&mut self, id: PodId) -> Question {
-        let World { nodes, pods, shapes, topologies, statics, relations, .. } = self;
+        let World { nodes, pods, shapes, topologies, statics, relations, names, .. } = self;
         let pod = pods.get(id);
-        let shape = shapes.get(pod.shape);
+        let shape = shapes.get(pod.asked_shape());
         let generation = statics.generation;
         let rule = statics.intern(shape.spec());
         if statics.generation != generation {
             relations.drop_counters();
         }
-        statics.refresh(rule, nodes);
+        statics.refresh(rule, nodes, names);
         let mut question = Question {
-            shape: pod.shape,
+            shape: pod.asked_shape(),
             rule,
             spread: Vec::new(),
             soft_spread: Vec::new(),
@@ -379,6 +379,7 @@ impl World {
                 _ => 0,
             };
             t.points
+                + self.card_weight * class.card * (score::FULL / 100)
                 + weight::TAINTS * score::normal::fewer_is_better(class.spared, most_spared)
                 + weight::PREFERRED_NODES * score::normal::more_is_better(class.preference, most_preferred)
                 + weight::SPREAD * even

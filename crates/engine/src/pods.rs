@@ -3,9 +3,11 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
+use crate::cards::Look;
 use crate::claims::{Claim, SleepingClaim};
 use crate::decision::Capacity;
 use crate::fact::{Amount, Created, Labels, Name, PodKey, RequestProblem, Tick};
+use crate::gangs::GangId;
 use crate::lookup::LookupMap;
 use crate::nodes::NodeId;
 use crate::queue::GroupId;
@@ -84,6 +86,10 @@ pub(crate) struct Pod {
     pub cards: Vec<(ResourceId, Amount)>,
     /// What it asks for is counted.
     pub counted: bool,
+    /// What it is taken to be while it is looked at.
+    pub look: Option<Look>,
+    /// The gang that it belongs to.
+    pub gang: Option<GangId>,
     /// Whether it runs, as its phase says.
     pub running: bool,
     /// How it was marked, by API group.
@@ -105,6 +111,11 @@ impl Pod {
             Place::Assumed(node) | Place::Placed(node) => Some(node),
             Place::Waiting => None,
         }
+    }
+
+    /// The shape under which it is looked at.
+    pub fn asked_shape(&self) -> ShapeId {
+        self.look.as_ref().map_or(self.shape, |look| look.shape)
     }
 
     /// Whether it is on its way out: its deletion was seen, or its eviction decided.

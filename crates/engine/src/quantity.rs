@@ -98,6 +98,11 @@ impl Quantity {
         if resource == CPU { self.milli_value() } else { self.value() }
     }
 
+    /// The value as ledgers count a sum of `resource`, which may be beyond the 64 bits of one amount.
+    pub fn sum(self, resource: &str) -> i128 {
+        self.wide_count_of(if resource == CPU { NANOS_PER_MILLI } else { NANOS_PER_UNIT })
+    }
+
     /// Whether it is exactly this amount of `resource`. Nothing is rounded: `1500m` is no amount of
     /// memory.
     pub fn is_amount(self, resource: &str, amount: i128) -> bool {
@@ -107,8 +112,11 @@ impl Quantity {
 
     /// How many of `unit` billionths it takes to hold the value; `None` beyond 64 bits.
     fn count_of(self, unit: i128) -> Option<i64> {
-        let rest = self.nanos % unit;
-        i64::try_from(self.nanos / unit + rest.signum()).ok()
+        i64::try_from(self.wide_count_of(unit)).ok()
+    }
+
+    fn wide_count_of(self, unit: i128) -> i128 {
+        self.nanos / unit + (self.nanos % unit).signum()
     }
 }
 

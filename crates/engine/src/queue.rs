@@ -12,11 +12,12 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use crate::fact::{Created, Name};
+use crate::gangs::GangId;
 use crate::lookup::LookupMap;
 use crate::pods::{Pod, PodId};
 use crate::quota::QuotaId;
 use crate::quota::share::Share;
-use crate::reason::Reason;
+use crate::reason::{Code, Reason};
 use crate::shape::ShapeId;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -31,7 +32,11 @@ pub(crate) struct GroupKey {
     pub labels: Vec<(Name, Name)>,
     pub priority: i32,
     pub never_preempts: bool,
+    pub non_preemptible: bool,
     pub quotas: Vec<QuotaId>,
+    pub unruled: Option<(Code, Name)>,
+    /// Pods of a gang are alike to no others: they wait for each other.
+    pub gang: Option<GangId>,
     /// A pod that holds a claim is a group of its own.
     pub claimant: Option<PodId>,
 }
@@ -356,7 +361,10 @@ pub(crate) fn group_key(id: PodId, pod: &Pod, seen_keys: &[Name]) -> GroupKey {
         labels,
         priority: pod.priority,
         never_preempts: pod.never_preempts,
+        non_preemptible: pod.non_preemptible,
+        unruled: pod.unruled.clone(),
         quotas: pod.quotas.clone(),
+        gang: pod.gang,
         claimant: pod.claim.is_some().then_some(id),
     }
 }

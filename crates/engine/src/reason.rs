@@ -25,6 +25,26 @@ pub enum Code {
 }
 
 impl Code {
+    /// All of them, in order.
+    pub const ALL: [Code; 16] = [
+        Code::InvalidRequest,
+        Code::SchedulingGated,
+        Code::AwaitingVictims,
+        Code::QueueClosed,
+        Code::QueueNotFound,
+        Code::QueueNotLeaf,
+        Code::QuotaNotFound,
+        Code::QuotaMaxExceeded,
+        Code::PoolExhausted,
+        Code::RuntimeExceeded,
+        Code::NonPreemptibleMinExceeded,
+        Code::CardQuotaExceeded,
+        Code::GangIncomplete,
+        Code::CardUnavailable,
+        Code::NodeCapExceeded,
+        Code::NoFittingNode,
+    ];
+
     /// The code's name, as it is shown.
     pub fn name(self) -> &'static str {
         match self {

@@ -167,6 +167,22 @@ impl Shapes {
             implied: implied.clone(),
             matches_itself,
         };
+        self.intern_key(key, namespace, tables)
+    }
+
+    /// A shape that differs from another in its spec alone, for one more user.
+    pub fn intern_like(
+        &mut self,
+        base: ShapeId,
+        spec: PodSpec,
+        namespace: &Name,
+        tables: &mut Compiling<'_>,
+    ) -> ShapeId {
+        let key = Key { spec: Arc::new(spec), ..self.get(base).key.clone() };
+        self.intern_key(key, namespace, tables)
+    }
+
+    fn intern_key(&mut self, key: Key, namespace: &Name, tables: &mut Compiling<'_>) -> ShapeId {
         if let Some(id) = self.ids.get(&key) {
             let id = *id;
             self.get_mut(id).users += 1;

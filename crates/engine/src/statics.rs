@@ -6,9 +6,10 @@
 use std::sync::Arc;
 
 use crate::fact::PodSpec;
-use crate::filter::{Filter, node_affinity, taints, unschedulable};
+use crate::filter::{Filter, cards, node_affinity, taints, unschedulable};
 use crate::lookup::LookupMap;
 use crate::nodes::{NodeId, Nodes};
+use crate::resources::ResourceNames;
 
 /// A distinct rule about nodes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -20,12 +21,16 @@ pub(crate) const CORDONED: u8 = 1;
 pub(crate) const TAINTED: u8 = 2;
 /// The pod's selector or affinity excludes the node.
 pub(crate) const EXCLUDED: u8 = 4;
+/// The node has no card that the pod may take.
+pub(crate) const CARDLESS: u8 = 8;
 
 /// Nodes of one class are alike to the template: as many taints ask to be spared, and as much is preferred.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(crate) struct StaticClass {
     pub spared: i64,
     pub preference: i64,
+    /// By how much its card is preferred, out of 100.
+    pub card: i64,
 }
 
 #[derive(Debug, Clone)]
@@ -49,7 +54,8 @@ impl Static {
             0 => None,
             flags if flags & CORDONED != 0 => Some(Filter::NodeUnschedulable),
             flags if flags & TAINTED != 0 => Some(Filter::TaintToleration),
-            _ => Some(Filter::NodeAffinity),
+            flags if flags & EXCLUDED != 0 => Some(Filter::NodeAffinity),
+            _ => Some(Filter::Cards),
         }
     }
 
@@ -61,7 +67,7 @@ impl Static {
         &self.classes
     }
 
-    fn judge(&mut self, node: NodeId, nodes: &Nodes) {
+    fn judge(&mut self, node: NodeId, nodes: &Nodes, names: &ResourceNames) {
         let facts = nodes.get(node);
         let spec = &self.spec;
         let mut flags = 0;
@@ -74,9 +80,13 @@ impl Static {
         if node_affinity::closes(facts, spec) {
             flags |= EXCLUDED;
         }
+        if cards::closes(facts, spec, names) {
+            flags |= CARDLESS;
+        }
         let class = StaticClass {
             spared: i64::from(taints::asks_to_be_spared(facts, &spec.tolerations)),
             preference: node_affinity::preference(facts, spec),
+            card: cards::preference(facts, spec, names),
         };
         let number = self.classes.iter().position(|c| *c == class).unwrap_or_else(|| {
             self.classes.push(class);
@@ -94,7 +104,9 @@ struct Key(Arc<PodSpec>);
 impl Key {
     fn parts(&self) -> impl PartialEq + std::hash::Hash + '_ {
         let spec = &*self.0;
-        (&spec.node_selector, &spec.required_nodes, &spec.preferred_nodes, &spec.tolerations)
+        // What is asked for matters only to those who name cards.
+        let cards = (!spec.cards.is_empty()).then_some((&spec.cards, spec.any_card, &spec.requests));
+        (&spec.node_selector, &spec.required_nodes, &spec.preferred_nodes, &spec.tolerations, cards)
     }
 }
 
@@ -105,6 +117,8 @@ impl PartialEq for Key {
             && a.required_nodes == b.required_nodes
             && a.preferred_nodes == b.preferred_nodes
             && a.tolerations == b.tolerations
+            && (&a.cards, a.any_card) == (&b.cards, b.any_card)
+            && (a.cards.is_empty() || a.requests == b.requests)
     }
 }
 
@@ -155,7 +169,7 @@ impl Statics {
     }
 
     /// Brings a rule up to date with the nodes.
-    pub fn refresh(&mut self, id: StaticId, nodes: &Nodes) {
+    pub fn refresh(&mut self, id: StaticId, nodes: &Nodes, names: &ResourceNames) {
         let rule = &mut self.list[id.0 as usize];
         if rule.epoch == nodes.epoch && rule.limit == nodes.limit() {
             return;
@@ -165,7 +179,7 @@ impl Statics {
         for i in 0..nodes.limit() {
             let node = NodeId(i as u32);
             if i >= rule.limit || nodes.kind_changed_after(node, rule.epoch) {
-                rule.judge(node, nodes);
+                rule.judge(node, nodes, names);
             }
         }
         rule.epoch = nodes.epoch;

@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use crate::decision::ClaimBinding;
 use crate::fact::{ClaimFact, Name, PodVolume, StorageClassFact, VolumeFact};
 use crate::lookup::LookupMap;
+use crate::pods::PodId;
 use crate::shape::Shape;
 
 /// A claim, by namespace and name.
@@ -15,14 +16,14 @@ pub(crate) struct Volumes {
     volumes: BTreeMap<Name, VolumeFact>,
     claims: LookupMap<ClaimKey, ClaimFact>,
     classes: LookupMap<Name, StorageClassFact>,
-    /// How many pods on nodes use a claim.
-    users: LookupMap<ClaimKey, u32>,
+    /// The pods on nodes that use a claim, each as often as it names it.
+    users: LookupMap<ClaimKey, Vec<PodId>>,
+    /// The claims that name a volume.
+    named_by: LookupMap<Name, Vec<ClaimKey>>,
     /// What was decided for claims and is not yet seen on them.
     decided: LookupMap<ClaimKey, Promise>,
     /// The claims that volumes were decided for.
     taken: LookupMap<Name, ClaimKey>,
-    /// Counts every change, for whoever keeps something derived.
-    pub epoch: u64,
 }
 
 /// What a claim will have.
@@ -42,37 +43,47 @@ struct Promise {
 
 impl Volumes {
     pub fn observe_volume(&mut self, fact: VolumeFact) {
-        self.epoch += 1;
         self.volumes.insert(fact.name.clone(), fact);
     }
 
     pub fn volume_gone(&mut self, name: &Name) {
-        self.epoch += 1;
         self.volumes.remove(name);
     }
 
     pub fn observe_claim(&mut self, fact: ClaimFact) {
-        self.epoch += 1;
         let key = (fact.namespace.clone(), fact.name.clone());
         if fact.bound || fact.selected_node.is_some() {
             self.undecide(&key);
+        }
+        self.unname(&key);
+        if let Some(volume) = &fact.volume {
+            self.named_by.or_insert_with(volume.clone(), Vec::new).push(key.clone());
         }
         self.claims.insert(key, fact);
     }
 
     pub fn claim_gone(&mut self, key: &ClaimKey) {
-        self.epoch += 1;
         self.undecide(key);
+        self.unname(key);
         self.claims.remove(key);
     }
 
+    /// A claim no longer names the volume that it named.
+    fn unname(&mut self, key: &ClaimKey) {
+        let Some(volume) = self.claims.get(key).and_then(|claim| claim.volume.as_ref()) else { return };
+        if let Some(claims) = self.named_by.get_mut(volume) {
+            claims.retain(|claim| claim != key);
+            if claims.is_empty() {
+                self.named_by.remove(volume);
+            }
+        }
+    }
+
     pub fn observe_class(&mut self, fact: StorageClassFact) {
-        self.epoch += 1;
         self.classes.insert(fact.name.clone(), fact);
     }
 
     pub fn class_gone(&mut self, name: &Name) {
-        self.epoch += 1;
         self.classes.remove(name);
     }
 
@@ -102,22 +113,28 @@ impl Volumes {
         self.taken.get(volume).is_some_and(|taken| taken != claim)
     }
 
-    pub fn users(&self, key: &ClaimKey) -> u32 {
-        self.users.get(key).copied().unwrap_or(0)
+    /// The pods on nodes that use a claim.
+    pub fn users(&self, key: &ClaimKey) -> &[PodId] {
+        self.users.get(key).map_or(&[], Vec::as_slice)
     }
 
-    /// The volume that a claim is bound to, or will be.
+    /// The pods on nodes that use a volume, by a claim that names it or for which it was decided.
+    pub fn users_of_volume(&self, volume: &Name) -> Vec<PodId> {
+        let named = self.named_by.get(volume).into_iter().flatten();
+        named.chain(self.taken.get(volume)).flat_map(|claim| self.users(claim)).copied().collect()
+    }
+
+    /// The volume that a claim names, bound or not yet, or will be bound to.
     pub fn volume_of(&self, key: &ClaimKey) -> Option<&VolumeFact> {
         if let Some(Decided::Volume(name)) = self.decided(key) {
             return self.volumes.get(name);
         }
-        self.claims.get(key).filter(|claim| claim.bound)?.volume.as_ref().and_then(|name| self.volumes.get(name))
+        self.volumes.get(self.claims.get(key)?.volume.as_ref()?)
     }
 
     /// Takes in what the bind of a pod decided for its claims. Another pod that shares a claim relies on the same.
     pub fn decide(&mut self, namespace: &Name, bindings: &[ClaimBinding], node: &Name, pod: &Name) {
         for binding in bindings {
-            self.epoch += 1;
             let key = (namespace.clone(), binding.claim().clone());
             let decided = match binding {
                 ClaimBinding::Volume { volume, .. } => {
@@ -133,11 +150,8 @@ impl Volumes {
 
     /// What was decided for a claim is seen, or the claim is gone.
     fn undecide(&mut self, key: &ClaimKey) {
-        if let Some(promise) = self.decided.remove(key) {
-            self.epoch += 1;
-            if let Decided::Volume(volume) = promise.decided {
-                self.taken.remove(&volume);
-            }
+        if let Some(Promise { decided: Decided::Volume(volume), .. }) = self.decided.remove(key) {
+            self.taken.remove(&volume);
         }
     }
 
@@ -152,14 +166,20 @@ impl Volumes {
     }
 
     /// Counts a pod on a node as a user of its claims (or no longer).
-    pub fn use_claims(&mut self, shape: &Shape, add: bool) {
+    pub fn use_claims(&mut self, pod: PodId, shape: &Shape, add: bool) {
         let Some(namespace) = shape.namespace() else { return };
         for claim in shape.claims() {
-            self.epoch += 1;
             let key = (namespace.clone(), claim.clone());
-            let users = self.users.or_insert_with(key.clone(), || 0);
-            *users = if add { *users + 1 } else { users.saturating_sub(1) };
-            if *users == 0 {
+            let users = self.users.or_insert_with(key.clone(), Vec::new);
+            if add {
+                users.push(pod);
+                continue;
+            }
+            match users.iter().position(|user| *user == pod) {
+                Some(at) => drop(users.swap_remove(at)),
+                None => debug_assert!(false, "only a claim in use can be given back"),
+            }
+            if users.is_empty() {
                 self.users.remove(&key);
             }
         }

@@ -1,10 +1,12 @@
 //! All that is known of the cluster, in the tables that decisions are made from.
 
 use std::borrow::Cow;
+use std::collections::BTreeMap;
 
 use crate::budgets::Budgets;
 use crate::candidates::Kept;
 use crate::fact::{Amount, Name, PodVolume};
+use crate::gangs::Gangs;
 use crate::implied::Implied;
 use crate::nodes::{NodeId, Nodes};
 use crate::pods::{Place, Pod, PodId, Pods};
@@ -31,9 +33,16 @@ pub(crate) struct World {
     pub implied: Implied,
     pub kept: Kept,
     pub quotas: Quotas,
+    pub gangs: Gangs,
+    /// The kinds of card that nodes have, by the resource by which they are asked for, with how many nodes have them.
+    pub card_kinds: BTreeMap<ResourceId, BTreeMap<ResourceId, u32>>,
+    /// The shapes that shapes have when their pods may take some cards only.
+    pub variants: BTreeMap<ShapeId, Vec<((Vec<ResourceId>, bool), ShapeId)>>,
     /// The queues of namespaces.
-    pub queue_of_namespace: std::collections::BTreeMap<Name, Name>,
+    pub queue_of_namespace: BTreeMap<Name, Name>,
     pub cap_weights: CapWeights,
+    /// What the order of preference among cards weighs.
+    pub card_weight: i64,
     /// The nodes that took the last pod that was asked about; kept for its memory alone.
     pub takers: Vec<crate::place::Taker>,
 }
@@ -67,6 +76,31 @@ impl World {
         self.shapes.intern(spec, namespace, labels, implied, &mut tables)
     }
 
+    /// A shape that differs from another in its spec alone, for one more user.
+    pub fn shape_like(&mut self, base: ShapeId, spec: crate::fact::PodSpec, namespace: &Name) -> ShapeId {
+        let mut tables = Compiling {
+            names: &mut self.names,
+            nodes: &self.nodes,
+            pods: &self.pods,
+            topologies: &mut self.topologies,
+            relations: &mut self.relations,
+        };
+        self.shapes.intern_like(base, spec, namespace, &mut tables)
+    }
+
+    /// One user of a shape less. Returns whether a shape is forgotten with it.
+    pub fn release_shape(&mut self, shape: ShapeId) -> bool {
+        if !self.shapes.release(shape, &mut self.relations) {
+            return false;
+        }
+        // Its number may be given to another shape; what was found of it must not be taken for the other's.
+        self.kept.forget(shape);
+        for (_, variant) in self.variants.remove(&shape).unwrap_or_default() {
+            self.release_shape(variant);
+        }
+        true
+    }
+
     /// Puts a pod onto a node.
     pub fn enter(&mut self, id: PodId, place: Place, effects: &mut Effects) {
         self.pods.enter(id, place);
@@ -77,6 +111,7 @@ impl World {
         self.pods.get_mut(id).cards = self.nodes.cards_for(node, &shape.demand);
         let pod = self.pods.get(id);
         self.quotas.charge(id, pod, &charge_of(&self.shapes, pod), true, &self.names);
+        self.gangs.changed.extend(pod.gang);
         if self.nodes.is_present(node) {
             self.bear(id, node, true, effects);
         }
@@ -89,6 +124,7 @@ impl World {
         let shape = self.shapes.get(pod.shape);
         self.nodes.hold(node, &shape.demand, false);
         self.quotas.charge(id, pod, &charge_of(&self.shapes, pod), false, &self.names);
+        self.gangs.changed.extend(pod.gang);
         self.pods.get_mut(id).cards = Vec::new();
         if self.nodes.is_present(node) {
             self.bear(id, node, false, effects);
@@ -121,15 +157,46 @@ impl World {
     fn use_volumes(&mut self, id: PodId, node: NodeId, add: bool) {
         let pod = self.pods.get(id);
         let shape = self.shapes.get(pod.shape);
-        self.volumes.use_claims(shape, add);
+        self.volumes.use_claims(id, shape, add);
         for volume in &shape.spec().volumes {
             if let PodVolume::Disk { id, read_only } = volume {
                 self.nodes.use_disk(node, id, *read_only, add);
             }
         }
-        for (driver, handle) in self.volumes.attachments(shape, &pod.uid) {
+        self.attach(id, node, add);
+    }
+
+    fn attach(&mut self, id: PodId, node: NodeId, add: bool) {
+        let pod = self.pods.get(id);
+        for (driver, handle) in self.volumes.attachments(self.shapes.get(pod.shape), &pod.uid) {
             self.nodes.use_volume(node, &driver, &handle, add);
         }
+    }
+
+    /// Changes what is known of claims, volumes or classes. What pods attach follows from that, so the volumes of its
+    /// `users`, pods on nodes, are detached before and attached after.
+    pub fn change_volumes<T>(&mut self, mut users: Vec<PodId>, change: impl FnOnce(&mut Volumes) -> T) -> T {
+        users.sort_unstable();
+        users.dedup();
+        let places: Vec<(PodId, NodeId)> =
+            users.into_iter().filter_map(|id| Some((id, self.pods.get(id).node()?))).collect();
+        for (pod, node) in &places {
+            self.attach(*pod, *node, false);
+        }
+        let outcome = change(&mut self.volumes);
+        for (pod, node) in places {
+            self.attach(pod, node, true);
+        }
+        outcome
+    }
+
+    /// The pods on known nodes that have claims: a storage class may be that of any.
+    pub fn users_of_claims(&self) -> Vec<PodId> {
+        let uses = |pod: &crate::pods::Pod| {
+            let known = pod.node().is_some_and(|node| self.nodes.is_present(node));
+            known && self.shapes.get(pod.shape).claims().next().is_some()
+        };
+        self.pods.placed().filter(|(_, pod)| uses(pod)).map(|(id, _)| id).collect()
     }
 
     /// Notes that a pod began to run, or no longer does.
@@ -147,7 +214,7 @@ impl World {
         if pod.quotas.is_empty() {
             return Vec::new();
         }
-        self.quotas.refusals(&pod.quotas, &self.shapes.get(pod.shape).charge, pod.non_preemptible, &self.names)
+        self.quotas.refusals(&pod.quotas, &self.asked_charge(id), pod.non_preemptible, &self.names)
     }
 
     /// What a pod is charged to its quotas where it is: what it asks for, what follows from it, and the cards there.
@@ -184,6 +251,7 @@ impl World {
         self.pods.note_leaving(id);
         let pod = self.pods.get(id);
         let (after, node) = (pod.is_leaving(), pod.node());
+        self.gangs.changed.extend(pod.gang);
         if before != after && node.is_some() {
             self.quotas.count_leaving(pod, &charge_of(&self.shapes, pod), after);
         }
@@ -211,12 +279,14 @@ impl World {
                 self.bear(*pod, node, false, effects);
             }
             self.quotas.count_node(&self.nodes.all_allocatable(node), false);
+            self.count_cards(node, false);
         }
         let cards = self.nodes.get(node).cards.clone();
         let outcome = change(&mut self.nodes, &mut self.names);
         self.topologies.node_changed(node, &self.nodes);
         if self.nodes.is_present(node) {
             self.quotas.count_node(&self.nodes.all_allocatable(node), true);
+            self.count_cards(node, true);
         }
         if self.nodes.get(node).cards != cards {
             self.recount_cards(node);
@@ -229,11 +299,24 @@ impl World {
         outcome
     }
 
+    /// Counts the kinds of card of a node (or no longer).
+    fn count_cards(&mut self, node: NodeId, add: bool) {
+        for (resource, card) in &self.nodes.get(node).cards {
+            self.quotas.queues.note_card(*card);
+            let kinds = self.card_kinds.entry(*resource).or_default();
+            let nodes = kinds.entry(*card).or_default();
+            *nodes = if add { *nodes + 1 } else { *nodes - 1 };
+            if *nodes == 0 {
+                kinds.remove(card);
+            }
+            if kinds.is_empty() {
+                self.card_kinds.remove(resource);
+            }
+        }
+    }
+
     /// Charges the pods on a node, and those that claim it, for the cards that it has now.
     fn recount_cards(&mut self, node: NodeId) {
-        for (_, card) in &self.nodes.get(node).cards {
-            self.quotas.queues.note_card(*card);
-        }
         let claims = |pod: &Pod| pod.place == Place::Waiting && pod.claim.is_some_and(|claim| claim.node == node);
         let concerned = self.pods.iter().filter(|(_, pod)| pod.node() == Some(node) || claims(pod));
         let concerned: Vec<PodId> = concerned.map(|(id, _)| id).collect();

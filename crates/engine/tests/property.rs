@@ -3,17 +3,14 @@
 //! `PROPTEST_CASES` runs more histories than the default, which is meant to take well under a minute.
 
 mod cases;
+mod found;
 mod generate;
 mod history;
 mod naive;
 
-use std::sync::Arc;
-
 use cases::cases;
-use history::{History, Step};
 use proptest::prelude::*;
-use quotient_engine::fact::{Amounts, BudgetFact, CPU, Name, NodeFact, PODS, Phase, PodFact, PodSpec, Selector};
-use quotient_engine::{Decision, Engine};
+use quotient_engine::Engine;
 
 proptest! {
     #![proptest_config(cases(2_000))]
@@ -62,36 +59,6 @@ proptest! {
     fn the_rule_can_be_kept(history in generate::history(1_000, 1_000)) {
         history::run::<history::Reference>(&history).map_err(TestCaseError::fail)?;
     }
-}
-
-/// A pod that ends by itself before its eviction is seen takes nothing of what a disruption budget allows.
-#[test]
-fn an_eviction_that_an_end_forestalls_spends_no_disruption() {
-    let amounts = |cpu: i64| [(Name::from(CPU), cpu), (Name::from(PODS), 9)].into_iter().collect::<Amounts>();
-    let node = NodeFact { name: "n".into(), allocatable: amounts(4), ready: true, ..NodeFact::default() };
-    let budget =
-        BudgetFact { selector: Some(Selector::default()), allowed: 1, namespace: "a".into(), name: "b".into() };
-    let pod = |name: &str, priority: i32| PodFact {
-        namespace: "a".into(),
-        name: name.into(),
-        spec: Arc::new(PodSpec { requests: [(Name::from(CPU), 2)].into_iter().collect(), ..PodSpec::default() }),
-        priority,
-        ours: true,
-        ..PodFact::default()
-    };
-    let running = |name: &str| Step::Pod(PodFact { node: Some("n".into()), phase: Phase::Running, ..pod(name, 0) });
-    let history = History {
-        reserve_after_ms: 1_000_000_000,
-        cluster: vec![Step::Node(node), Step::Budget(budget), running("p0"), running("p1"), Step::Pod(pod("p2", 1))],
-        shuffle: 0,
-        steps: vec![Step::End(0, Phase::Succeeded), Step::Decide, Step::Pod(pod("p3", 1))],
-    };
-    let decided = history::run::<Engine>(&history).expect("the engine decides as the rule says");
-    let evicted = decided.iter().flat_map(|decisions| &decisions.list).filter_map(|decision| match decision {
-        Decision::Evict { pod, violates_budget, .. } => Some((&*pod.name, *violates_budget)),
-        _ => None,
-    });
-    assert_eq!(evicted.collect::<Vec<_>>(), [("p0", false), ("p1", false)]);
 }
 
 /// Histories bring about what they are for: a generator that never evicts anybody proves nothing.

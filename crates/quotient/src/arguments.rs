@@ -23,6 +23,20 @@ pub enum Command {
     ///
     /// Files are applied in the order given; the cluster settles after each. Nothing outside the files is touched.
     Simulate(SimulateArguments),
+    /// Say why a pod waits, where it runs, or why it had to go; and what would help
+    ///
+    /// The files are applied in order to a virtual cluster, as `simulate` does, and the pod is looked at as it stands
+    /// then. With --try the objects of a file are tried out on top of it, before they are submitted.
+    Explain(ExplainArguments),
+    /// Show quotas as trees, with what is guaranteed, used, borrowed and lent; and caps
+    Tree(TreeArguments),
+    /// Show the fullest nodes and quotas first
+    Top(TopArguments),
+    /// Say what a change of quotas would do: which pods would go, which would start
+    ///
+    /// The change is applied to a copy of the cluster as it stands, and the two are compared: who becomes over quota,
+    /// who goes, who starts, who waits. Nothing outside the files is touched.
+    Plan(PlanArguments),
     /// Run scenarios: tests of a scheduling or quota policy
     ///
     /// A scenario builds a cluster step by step and says what must come of it. `docs/scenarios.md` tells how to write
@@ -80,12 +94,120 @@ pub struct SimulateArguments {
     /// YAML or JSON files, many documents each; folders in order of names; `-` is standard input
     #[arg(required = true, value_name = "FILE")]
     pub files: Vec<PathBuf>,
+    #[command(flatten)]
+    pub setup: SetupArguments,
+    #[command(flatten)]
+    pub output: OutputArguments,
+}
+
+/// Where a command finds the cluster that it looks at.
+#[derive(Debug, Args)]
+pub struct StateArguments {
+    /// YAML or JSON files, many documents each; folders in order of names; `-` is standard input
+    #[arg(short = 'f', long = "filename", required = true, num_args = 1.., value_name = "FILE")]
+    pub files: Vec<PathBuf>,
+    #[command(flatten)]
+    pub setup: SetupArguments,
+}
+
+/// How the cluster is set up.
+#[derive(Debug, Args)]
+pub struct SetupArguments {
     /// A QuotientConfiguration, or the configuration of a Volcano scheduler
     #[arg(long, value_name = "FILE")]
     pub config: Option<PathBuf>,
     /// Schedule only pods with this spec.schedulerName; the others just wait. Without it all pods are scheduled
     #[arg(long, value_name = "NAME")]
     pub scheduler_name: Option<String>,
+}
+
+/// What `explain` is told.
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  quotient explain vision/evaluate -f cluster.yaml           why it waits, and what would help
+  quotient explain evaluate -n vision -f nodes/ pods.yaml    the same, by name and namespace
+  quotient explain vision/evaluate -f cluster.yaml -o wide   every node that is closed to it
+  quotient explain --try job.yaml -f cluster.yaml            before submitting: would its pods run?
+
+The pod stands before -f. Exit code 0 means that there is an answer; with --try, 1 means that
+not all that the file asks for would run. It is 2 where there is no such pod, a file cannot be
+opened, or what is to be tried cannot be read.")]
+pub struct ExplainArguments {
+    /// The pod: NAMESPACE/NAME, or NAME where only one pod is called so. With --try it may be left out: all pods
+    /// that the file brings are told of
+    #[arg(value_name = "POD")]
+    pub pod: Option<String>,
+    /// The pod's namespace, where it is not written before its name
+    #[arg(short, long, value_name = "NAME")]
+    pub namespace: Option<String>,
+    /// Try these files out, on top of the others, and say what would happen to the pods that they bring
+    #[arg(long = "try", num_args = 1.., value_name = "FILE")]
+    pub trial: Vec<PathBuf>,
+    #[command(flatten)]
+    pub state: StateArguments,
+    #[command(flatten)]
+    pub output: OutputArguments,
+}
+
+/// What `tree` is told.
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  quotient tree -f cluster.yaml
+  quotient tree -f nodes.yaml quotas.yaml pods.yaml --config quotient.yaml
+  kubectl get nodes,pods,elasticquotas -A -o yaml | quotient tree -f -
+
+GUARANTEED is the min. RECLAIMABLE is what others who are owed it may claim back from a quota.
+A cap is what pods without GPUs may hold on a GPU node; one that is passed is shown first.")]
+pub struct TreeArguments {
+    #[command(flatten)]
+    pub state: StateArguments,
+    #[command(flatten)]
+    pub output: OutputArguments,
+}
+
+/// What `top` is told.
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  quotient top -f cluster.yaml                       by whatever each is fullest of
+  quotient top -f cluster.yaml --by nvidia.com/gpu   by GPUs
+
+A node is as full as the resource of which least is left in proportion; a quota is as full as
+what it uses of what it is entitled to, or of its max where it is entitled to nothing.")]
+pub struct TopArguments {
+    /// The resource that decides the order; without it each node's and quota's fullest
+    #[arg(long, value_name = "RESOURCE")]
+    pub by: Option<String>,
+    #[command(flatten)]
+    pub state: StateArguments,
+    #[command(flatten)]
+    pub output: OutputArguments,
+}
+
+/// What `plan` is told.
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  quotient plan -f new-quotas.yaml --on cluster.yaml
+  quotient plan -f new-quotas.yaml --on cluster.yaml --wait 10m    also what time brings
+  kubectl get nodes,pods,elasticquotas -A -o yaml | quotient plan -f new-quotas.yaml --on -
+
+Exit code 1 means that admission refuses an object of the change, 2 that a file cannot be
+opened, or that the change cannot be read.")]
+pub struct PlanArguments {
+    /// The change: quotas, or any other objects
+    #[arg(short = 'f', long = "filename", required = true, num_args = 1.., value_name = "FILE")]
+    pub change: Vec<PathBuf>,
+    /// The cluster as it stands: YAML or JSON files, folders; `-` is standard input
+    #[arg(long, required = true, num_args = 1.., value_name = "FILE")]
+    pub on: Vec<PathBuf>,
+    /// Let this much time pass after the change, such as 30s or 10m
+    #[arg(long, value_name = "DURATION", value_parser = quotient_api::time::parse_duration)]
+    pub wait: Option<Duration>,
+    #[command(flatten)]
+    pub setup: SetupArguments,
     #[command(flatten)]
     pub output: OutputArguments,
 }
@@ -221,10 +343,12 @@ pub struct BenchArguments {
 /// Reads the command line; help, the version and mistakes end the program here.
 pub fn parse() -> Arguments {
     let typed: Vec<OsString> = std::env::args_os().collect();
-    let mut command = Arguments::command();
-    if typed.first().is_some_and(|name| is_kubectl_plugin(name.as_ref())) {
-        command = command.bin_name("kubectl quotient");
-    }
+    let is_plugin = typed.first().is_some_and(|name| is_kubectl_plugin(name.as_ref()));
+    let program = if is_plugin { "kubectl quotient" } else { "quotient" };
+    // -f takes many files, so that what is written after them is one of them: usage shows the pod first.
+    let usage = format!("{program} explain POD -f FILE... [OPTIONS]");
+    let command =
+        Arguments::command().bin_name(program).mut_subcommand("explain", |explain| explain.override_usage(usage));
     let matches = command.get_matches_from(typed);
     Arguments::from_arg_matches(&matches).unwrap_or_else(|error| error.exit())
 }

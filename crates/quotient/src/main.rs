@@ -5,9 +5,17 @@ mod bench;
 mod commands;
 mod crash;
 mod exit;
+mod explanation;
+mod fullness;
+mod near_names;
+mod plan;
 mod printer;
+mod quota_tree;
+mod standing;
+mod state;
 mod story;
 mod table;
+mod trial;
 
 use std::process::ExitCode;
 

@@ -11,7 +11,10 @@ use serde::Serialize;
 use crate::arguments::Format;
 use crate::crash;
 use crate::exit::Exit;
-use crate::table::Table;
+use crate::table::{Table, grouped};
+
+/// The most items of one list that a table shows; `-o wide` shows all.
+pub const LINES_MAX: usize = 20;
 
 /// What a piece of text is, which decides its colour.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -81,12 +84,34 @@ impl Printer {
 
     /// Writes a table, each line after `indent`.
     pub fn table(&mut self, indent: &str, table: &Table) -> Result<()> {
-        for (i, line) in table.lines().into_iter().enumerate() {
-            let tone = if i == 0 { Some(Tone::Weak) } else { None };
-            let line = tone.map_or(line.clone(), |tone| self.paint(tone, &line));
+        for line in table.lines(|tone, text| self.paint(tone, text)) {
             self.line(format_args!("{indent}{line}"))?;
         }
         Ok(())
+    }
+
+    /// How many of `count` things are shown where a table shows at most `most`; the wide format shows all.
+    pub fn shown_of(&self, count: usize, most: usize) -> usize {
+        if self.format == Format::Wide { count } else { count.min(most) }
+    }
+
+    /// Says how many were left out, where some were.
+    pub fn left_out(&mut self, count: usize, shown: usize) -> Result<()> {
+        if count <= shown {
+            return Ok(());
+        }
+        self.line(format_args!("  … and {} more (-o wide shows all)", grouped((count - shown) as u64)))
+    }
+
+    /// Writes each item's lines, at most [`LINES_MAX`] items in a table, and how many were left out.
+    pub fn list<T>(&mut self, items: &[T], lines: impl Fn(&Printer, &T) -> Vec<String>) -> Result<()> {
+        let shown = self.shown_of(items.len(), LINES_MAX);
+        for item in items.iter().take(shown) {
+            for line in lines(self, item) {
+                self.line(format_args!("  {line}"))?;
+            }
+        }
+        self.left_out(items.len(), shown)
     }
 
     /// The text with its colour, where colour is shown.

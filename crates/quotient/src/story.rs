@@ -1,23 +1,14 @@
 //! What `simulate` tells people: what happened step by step, who waits and why, how full the nodes are.
 
-use std::collections::BTreeSet;
-
 use anyhow::Result;
-use quotient_engine::quantity::Quantity;
 use quotient_sim::report::{
-    Bound, Evicted, NodeState, ObjectProblem, PodPhase, PodReport, Quantities, QuotaReport, ReasonReport,
-    RejectedObject, Report, StepReport,
+    Bound, Evicted, NodeState, ObjectProblem, PodPhase, PodReport, QuotaReport, ReasonReport, RejectedObject, Report,
+    StepReport,
 };
 
-use crate::arguments::Format;
-use crate::printer::{Printer, Tone};
-use crate::table::{Align, Table, bar, grouped};
-
-/// The most lines of one list that are shown; `-o wide` shows all.
-const LINES_MAX: usize = 20;
-
-/// Characters of a usage bar.
-const BAR_WIDTH: usize = 10;
+use crate::printer::{LINES_MAX, Printer, Tone};
+use crate::standing::{node_table, quota_table};
+use crate::table::grouped;
 
 /// Prints the report for people.
 pub fn tell(printer: &mut Printer, report: &Report) -> Result<()> {
@@ -34,43 +25,49 @@ pub fn tell(printer: &mut Printer, report: &Report) -> Result<()> {
 fn tell_step(printer: &mut Printer, step: &StepReport) -> Result<()> {
     let StepReport { file, bound, evicted, rejected, problems } = step;
     printer.line(printer.paint(Tone::Strong, file))?;
-    list(printer, problems, |printer, ObjectProblem { object, message }| {
-        let object = object.as_ref().map_or(String::new(), |object| format!("{object}: "));
-        vec![format!("{}   {object}{message}", printer.paint(Tone::Bad, "problem"))]
-    })?;
-    list(printer, rejected, |printer, RejectedObject { object, message }| {
-        vec![format!("{}  {object}: {message}", printer.paint(Tone::Bad, "rejected"))]
-    })?;
-    list(printer, evicted, |printer, Evicted { namespace, name, node, claimant, rule, message }| {
-        let claimant = claimant.as_ref().map_or(String::new(), |claimant| format!(" for {claimant}"));
-        vec![
-            format!("{}   {namespace}/{name} from {node}{claimant}, by {rule}", printer.paint(Tone::Bad, "evicted")),
-            format!("          {}", printer.paint(Tone::Weak, message)),
-        ]
-    })?;
-    let width = bound.iter().map(|Bound { namespace, name, .. }| namespace.len() + name.len() + 1).max().unwrap_or(0);
-    list(printer, bound, |printer, Bound { namespace, name, node }| {
-        let pod = format!("{namespace}/{name}");
-        vec![format!("{}     {pod:width$}  on {node}", printer.paint(Tone::Good, "bound"))]
-    })?;
+    tell_refused(printer, problems, rejected)?;
+    tell_evicted(printer, &evicted.iter().collect::<Vec<_>>())?;
+    tell_bound(printer, bound)?;
     if bound.is_empty() && evicted.is_empty() && rejected.is_empty() && problems.is_empty() {
         printer.line("  nothing to decide")?;
     }
     Ok(())
 }
 
-/// Prints each item's lines, and how many were left out.
-fn list<T>(printer: &mut Printer, items: &[T], lines: impl Fn(&Printer, &T) -> Vec<String>) -> Result<()> {
-    let most = if printer.format() == Format::Wide { items.len() } else { LINES_MAX };
-    for item in items.iter().take(most) {
-        for line in lines(printer, item) {
-            printer.line(format_args!("  {line}"))?;
+/// Which pods got which nodes.
+pub fn tell_bound(printer: &mut Printer, bound: &[Bound]) -> Result<()> {
+    let width = bound.iter().map(|Bound { namespace, name, .. }| namespace.len() + name.len() + 1).max().unwrap_or(0);
+    printer.list(bound, |printer, Bound { namespace, name, node }| {
+        let pod = format!("{namespace}/{name}");
+        vec![format!("{}     {pod:width$}  on {node}", printer.paint(Tone::Good, "bound"))]
+    })
+}
+
+/// Objects that could not be read or were refused.
+pub fn tell_refused(printer: &mut Printer, problems: &[ObjectProblem], rejected: &[RejectedObject]) -> Result<()> {
+    printer.list(problems, |printer, ObjectProblem { object, message }| {
+        let object = object.as_ref().map_or(String::new(), |object| format!("{object}: "));
+        vec![format!("{}   {object}{message}", printer.paint(Tone::Bad, "problem"))]
+    })?;
+    printer.list(rejected, |printer, RejectedObject { object, message }| {
+        vec![format!("{}  {object}: {message}", printer.paint(Tone::Bad, "rejected"))]
+    })
+}
+
+/// Who had to go, for whom, by which rule; and the sentence that says why, once for all that it is said of.
+pub fn tell_evicted(printer: &mut Printer, evictions: &[&Evicted]) -> Result<()> {
+    let shown = printer.shown_of(evictions.len(), LINES_MAX);
+    for (i, evicted) in evictions.iter().take(shown).enumerate() {
+        let Evicted { namespace, name, node, claimant, rule, message } = evicted;
+        let claimant = claimant.as_ref().map_or(String::new(), |claimant| format!(" for {claimant}"));
+        let verb = printer.paint(Tone::Bad, "evicted");
+        printer.line(format_args!("  {verb}   {namespace}/{name} from {node}{claimant}, by {rule}"))?;
+        let next = evictions[..shown].get(i + 1);
+        if next.is_none_or(|next| next.message != *message) {
+            printer.line(format_args!("            {}", printer.paint(Tone::Weak, message)))?;
         }
     }
-    if items.len() > most {
-        printer.line(format_args!("  … and {} more (-o wide shows all)", grouped((items.len() - most) as u64)))?;
-    }
-    Ok(())
+    printer.left_out(evictions.len(), shown)
 }
 
 fn tell_waiting(printer: &mut Printer, pods: &[PodReport]) -> Result<()> {
@@ -91,7 +88,7 @@ fn tell_waiting(printer: &mut Printer, pods: &[PodReport]) -> Result<()> {
     let counted = if counted.is_empty() { "none".to_owned() } else { counted.join(", ") };
     printer.line(format_args!("{}: {counted}", printer.paint(Tone::Strong, "Pods")))?;
     let waiting: Vec<&PodReport> = pods.iter().filter(|pod| pod.phase == PodPhase::Pending).collect();
-    list(printer, &waiting, |printer, pod| {
+    printer.list(&waiting, |printer, pod| {
         let name = format!("{}/{}", pod.namespace, pod.name);
         let Some(ReasonReport { code, message, remedies, .. }) = &pod.reason else {
             return vec![format!("{name} waits for a scheduler of another name")];
@@ -103,35 +100,15 @@ fn tell_waiting(printer: &mut Printer, pods: &[PodReport]) -> Result<()> {
     printer.line("")
 }
 
-/// A row for each resource that a quota names. A cluster without quotas has nothing to tell.
+/// A cluster without quotas has nothing to tell of them.
 fn tell_quotas(printer: &mut Printer, quotas: &[QuotaReport]) -> Result<()> {
     if quotas.is_empty() {
         return Ok(());
     }
     printer.line(format_args!("{}: {}", printer.paint(Tone::Strong, "Quotas"), grouped(quotas.len() as u64)))?;
-    let titles = ["NAME", "POLICY", "RESOURCE", "USED", "MIN", "ENTITLED", "MAX", "BORROWED", "LENT"];
-    let align = |i: usize| if i < 3 { Align::Left } else { Align::Right };
-    let mut table = Table::new(titles.into_iter().enumerate().map(|(i, title)| (title, align(i))));
-    let most = if printer.format() == Format::Wide { quotas.len() } else { LINES_MAX };
-    for quota in quotas.iter().take(most) {
-        let named: BTreeSet<&String> = quota.min.keys().chain(quota.max.keys()).collect();
-        for (i, resource) in named.iter().enumerate() {
-            let of =
-                |amounts: &Quantities, absent: &str| amounts.get(*resource).map_or(absent, String::as_str).to_owned();
-            let mut cells = match i {
-                0 => vec![quota.object.clone(), quota.policy.clone()],
-                _ => vec![String::new(), String::new()],
-            };
-            cells.push((*resource).clone());
-            cells.extend([of(&quota.used, "0"), of(&quota.min, "-"), of(&quota.entitlement, "0"), of(&quota.max, "-")]);
-            cells.extend([of(&quota.borrowed, "0"), of(&quota.lent, "0")]);
-            table.row(cells);
-        }
-    }
-    printer.table("  ", &table)?;
-    if quotas.len() > most {
-        printer.line(format_args!("  … and {} more (-o wide shows all)", grouped((quotas.len() - most) as u64)))?;
-    }
+    let shown = printer.shown_of(quotas.len(), LINES_MAX);
+    printer.table("  ", &quota_table(&quotas[..shown]))?;
+    printer.left_out(quotas.len(), shown)?;
     printer.line("")
 }
 
@@ -140,50 +117,7 @@ fn tell_nodes(printer: &mut Printer, nodes: &[NodeState]) -> Result<()> {
         return printer.line(format_args!("{}: none", printer.paint(Tone::Strong, "Nodes")));
     }
     printer.line(format_args!("{}: {}", printer.paint(Tone::Strong, "Nodes"), grouped(nodes.len() as u64)))?;
-    let resources = resources(nodes);
-    let titles: Vec<String> = resources.iter().map(|name| name.to_uppercase()).collect();
-    let mut columns = vec![("NAME".to_owned(), Align::Left)];
-    columns.extend(titles.into_iter().map(|title| (title, Align::Left)));
-    let capped: BTreeSet<&String> = nodes.iter().flat_map(|node| node.cap.keys()).collect();
-    columns.extend(capped.iter().map(|name| (format!("{} WITHOUT GPU", name.to_uppercase()), Align::Left)));
-    let mut table = Table::new(columns);
-    let most = if printer.format() == Format::Wide { nodes.len() } else { LINES_MAX };
-    for NodeState { name, allocatable, used, cap, cap_used, .. } in nodes.iter().take(most) {
-        let mut cells = vec![name.clone()];
-        cells.extend(resources.iter().map(|resource| usage(resource, used, allocatable)));
-        cells.extend(capped.iter().map(|resource| usage(resource, cap_used, cap)));
-        table.row(cells);
-    }
-    printer.table("  ", &table)?;
-    if nodes.len() > most {
-        printer.line(format_args!("  … and {} more (-o wide shows all)", grouped((nodes.len() - most) as u64)))?;
-    }
-    Ok(())
-}
-
-/// The resources that nodes have: cpu and memory first, `pods` last.
-fn resources(nodes: &[NodeState]) -> Vec<String> {
-    let all: BTreeSet<&String> = nodes.iter().flat_map(|node| node.allocatable.keys()).collect();
-    let rank = |name: &str| match name {
-        "cpu" => 0,
-        "memory" => 1,
-        "pods" => 3,
-        _ => 2,
-    };
-    let mut all: Vec<String> = all.into_iter().cloned().collect();
-    all.sort_by(|a, b| (rank(a), a).cmp(&(rank(b), b)));
-    all
-}
-
-/// `[###.......] 3 of 8`, or nothing where the node does not have the resource.
-fn usage(resource: &str, used: &Quantities, allocatable: &Quantities) -> String {
-    let Some(total) = allocatable.get(resource) else { return String::new() };
-    let used = used.get(resource).map_or("0", String::as_str);
-    format!("[{}] {used} of {total}", bar(amount(resource, used), amount(resource, total), BAR_WIDTH))
-}
-
-/// What a quantity of the report comes to; the report holds none that cannot be read.
-fn amount(resource: &str, quantity: &str) -> u128 {
-    let amount = quantity.parse::<Quantity>().ok().and_then(|quantity| quantity.amount(resource).ok());
-    amount.and_then(|amount| u128::try_from(amount).ok()).unwrap_or(0)
+    let shown = printer.shown_of(nodes.len(), LINES_MAX);
+    printer.table("  ", &node_table(nodes, shown))?;
+    printer.left_out(nodes.len(), shown)
 }

@@ -1,5 +1,7 @@
 //! Columns of text that line up. Widths are counted in characters; the last column is never padded.
 
+use crate::printer::Tone;
+
 /// On which side a column's text begins.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Align {
@@ -11,7 +13,31 @@ pub enum Align {
 #[derive(Debug)]
 pub struct Table {
     columns: Vec<(String, Align)>,
-    rows: Vec<Vec<String>>,
+    rows: Vec<Vec<Cell>>,
+}
+
+/// What stands in a column of a row, and its colour where colour is shown.
+#[derive(Debug, Clone)]
+pub struct Cell {
+    text: String,
+    tone: Option<Tone>,
+}
+
+impl Cell {
+    /// Text that is more than plain.
+    pub fn toned(tone: Tone, text: impl Into<String>) -> Self {
+        Cell { text: text.into(), tone: Some(tone) }
+    }
+
+    fn width(&self) -> usize {
+        self.text.chars().count()
+    }
+}
+
+impl<T: Into<String>> From<T> for Cell {
+    fn from(text: T) -> Self {
+        Cell { text: text.into(), tone: None }
+    }
 }
 
 impl Table {
@@ -22,35 +48,40 @@ impl Table {
     }
 
     /// Adds a row; it has a cell for each column.
-    pub fn row(&mut self, cells: Vec<String>) {
+    pub fn row(&mut self, cells: Vec<impl Into<Cell>>) {
         debug_assert_eq!(cells.len(), self.columns.len(), "a row has a cell for each column");
-        self.rows.push(cells);
+        self.rows.push(cells.into_iter().map(Into::into).collect());
     }
 
-    /// The lines of the table, heading first.
-    pub fn lines(&self) -> Vec<String> {
+    /// The lines of the table, heading first, each cell as `paint` shows it.
+    pub fn lines(&self, paint: impl Fn(Tone, &str) -> String) -> Vec<String> {
         if self.rows.is_empty() {
             return Vec::new();
         }
-        let heading: Vec<String> = self.columns.iter().map(|(title, _)| title.clone()).collect();
-        let width = |column: usize| {
-            self.rows.iter().chain([&heading]).map(|row| row[column].chars().count()).max().unwrap_or(0)
-        };
+        let heading: Vec<Cell> = self.columns.iter().map(|(title, _)| Cell::from(title.as_str())).collect();
+        let width =
+            |column: usize| self.rows.iter().chain([&heading]).map(|row| row[column].width()).max().unwrap_or(0);
         let widths: Vec<usize> = (0..self.columns.len()).map(width).collect();
-        [&heading].into_iter().chain(&self.rows).map(|row| self.line(row, &widths)).collect()
+        let heading = paint(Tone::Weak, &self.line(&heading, &widths, |_, text| text.to_owned()));
+        let rows = self.rows.iter().map(|row| self.line(row, &widths, &paint));
+        [heading].into_iter().chain(rows).collect()
     }
 
-    fn line(&self, row: &[String], widths: &[usize]) -> String {
+    fn line(&self, row: &[Cell], widths: &[usize], paint: impl Fn(Tone, &str) -> String) -> String {
         let mut line = String::new();
-        for (i, cell) in row.iter().enumerate() {
-            let pad = " ".repeat(widths[i] - cell.chars().count());
+        let last = row.iter().rposition(|cell| !cell.text.is_empty()).unwrap_or(0);
+        for (i, cell) in row.iter().enumerate().take(last + 1) {
+            let pad = " ".repeat(widths[i] - cell.width());
+            let text = cell.tone.map_or_else(|| cell.text.clone(), |tone| paint(tone, &cell.text));
             match self.columns[i].1 {
-                Align::Right => line.extend([pad.as_str(), cell]),
-                Align::Left => line.extend([cell, pad.as_str()]),
+                Align::Right => line.extend([pad.as_str(), &text]),
+                Align::Left if i == last => line.push_str(&text),
+                Align::Left => line.extend([text.as_str(), &pad]),
             }
-            line.push_str("  ");
+            if i < last {
+                line.push_str("  ");
+            }
         }
-        line.truncate(line.trim_end().len());
         line
     }
 }
@@ -89,10 +120,15 @@ mod tests {
     #[test]
     fn columns_line_up() {
         let mut table = Table::new([("NAME", Align::Left), ("PODS", Align::Right), ("WHY", Align::Left)]);
-        table.row(vec!["a".into(), "1".into(), String::new()]);
-        table.row(vec!["größer".into(), "12,000".into(), "full".into()]);
-        assert_eq!(table.lines(), ["NAME      PODS  WHY", "a            1", "größer  12,000  full"]);
-        assert!(Table::new([("NAME", Align::Left)]).lines().is_empty());
+        table.row(vec!["a", "1", ""]);
+        table.row(vec![Cell::from("größer"), Cell::toned(Tone::Good, "12,000"), Cell::from("full")]);
+        assert_eq!(
+            table.lines(|_, text| text.to_owned()),
+            ["NAME      PODS  WHY", "a            1", "größer  12,000  full"]
+        );
+        let marked = table.lines(|tone, text| format!("<{tone:?} {text}>"));
+        assert_eq!(marked, ["<Weak NAME      PODS  WHY>", "a            1", "größer  <Good 12,000>  full"]);
+        assert!(Table::new([("NAME", Align::Left)]).lines(|_, text| text.to_owned()).is_empty());
     }
 
     #[test]

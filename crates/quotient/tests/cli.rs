@@ -78,6 +78,10 @@ fn help_says_what_there_is() {
     let folder = Folder::with("help", &[]);
     insta::assert_snapshot!("help", folder.run(&["--help"]));
     insta::assert_snapshot!("help-simulate", folder.run(&["simulate", "--help"]));
+    insta::assert_snapshot!("help-explain", folder.run(&["explain", "--help"]));
+    insta::assert_snapshot!("help-tree", folder.run(&["tree", "--help"]));
+    insta::assert_snapshot!("help-top", folder.run(&["top", "--help"]));
+    insta::assert_snapshot!("help-plan", folder.run(&["plan", "--help"]));
     insta::assert_snapshot!("help-test", folder.run(&["test", "--help"]));
     insta::assert_snapshot!("help-lint", folder.run(&["lint", "--help"]));
     insta::assert_snapshot!("help-run", folder.run(&["run", "--help"]));
@@ -105,9 +109,11 @@ fn as_a_plugin_it_answers_to_kubectl() {
     let folder = Folder::with("plugin", &[]);
     let link = folder.0.join("kubectl-quotient");
     std::os::unix::fs::symlink(env!("CARGO_BIN_EXE_quotient"), &link).expect("a link can be made");
-    let output = command(&folder.0, &link.to_string_lossy()).args(["test", "--help"]).output().expect("it runs");
-    let shown = String::from_utf8_lossy(&output.stdout);
-    assert!(shown.contains("Usage: kubectl quotient test [OPTIONS]"), "{shown}");
+    for (verb, usage) in [("test", "test [OPTIONS]"), ("explain", "explain POD -f FILE... [OPTIONS]")] {
+        let output = command(&folder.0, &link.to_string_lossy()).args([verb, "--help"]).output().expect("it runs");
+        let shown = String::from_utf8_lossy(&output.stdout);
+        assert!(shown.contains(&format!("Usage: kubectl quotient {usage}")), "{shown}");
+    }
 }
 
 #[test]
@@ -132,6 +138,30 @@ fn the_readme_shows_what_the_program_prints() {
     let story = String::from_utf8_lossy(&output.stdout);
     let readme = fs::read_to_string(root.join("README.md")).expect("the README can be read");
     assert!(readme.contains(&format!("```\n{story}```\n")), "the README should show this story:\n{story}");
+}
+
+/// What stands in a document after `$ quotient …` is what that prints, from the project's folder.
+#[test]
+fn documents_show_what_the_program_prints() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
+    let mut shown = 0;
+    let mut documents: Vec<PathBuf> = fs::read_dir(root.join("docs"))
+        .expect("it is there")
+        .map(|entry| entry.expect("it can be read").path())
+        .collect();
+    documents.sort();
+    for document in documents.iter().filter(|path| path.extension().is_some_and(|extension| extension == "md")) {
+        let text = fs::read_to_string(document).expect("a document can be read");
+        for block in text.split("```\n$ quotient ").skip(1) {
+            let block = block.split_once("\n```").expect("a block ends").0;
+            let (arguments, expected) = block.split_once('\n').expect("a command has an output");
+            let output = command(&root, env!("CARGO_BIN_EXE_quotient")).args(arguments.split(' ')).output();
+            let printed = String::from_utf8_lossy(&output.expect("it runs").stdout).into_owned();
+            assert_eq!(printed.trim_end(), expected, "{}: quotient {arguments}", document.display());
+            shown += 1;
+        }
+    }
+    assert!(shown >= 8, "only {shown} commands were found in the documents");
 }
 
 #[test]
@@ -232,6 +262,7 @@ fn test_refuses_scenarios_that_cannot_be_read() {
         ("no-scenario", NODE.into()),
         ("unknown-key", scenario("    expct: {bound: {}}\n")),
         ("unknown-expectation", scenario("    expect: {bond: {}}\n")),
+        ("unknown-code", scenario("    expect: {pending: {a/p-2: NoFitingNode}}\n")),
         ("wrong-type", scenario("    wait: [3m]\n")),
         ("duplicate-key", scenario("    wait: 3m\n    wait: 4m\n")),
         ("quantity", scenario("    expect: {nodes: {n-0: {used: {cpu: 1.5GB}}}}\n")),
@@ -365,4 +396,208 @@ fn caps_are_read_from_a_volcano_scheduler_and_explained() {
     insta::assert_snapshot!("simulate-bad-caps", folder.run(&["simulate", "--config", "bad.yaml", "1.yaml"]));
     insta::assert_snapshot!("lint-caps", folder.run(&["lint", "--config", "conf.yaml", "1.yaml"]));
     insta::assert_snapshot!("lint-caps-without-effect", folder.run(&["lint", "--config", "none.yaml", "1.yaml"]));
+}
+
+/// Runs the program beside the examples.
+fn run_examples(arguments: &[&str]) -> String {
+    let examples = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../examples");
+    show(&command(&examples, env!("CARGO_BIN_EXE_quotient")).args(arguments).output().expect("it runs"))
+}
+
+/// The first three steps of two teams that share ten GPUs.
+const TWO_TEAMS: [&str; 3] =
+    ["two-teams/1-cluster.yaml", "two-teams/2-research-borrows.yaml", "two-teams/3-vision-claims.yaml"];
+
+#[test]
+fn explain_says_why_a_pod_waits_runs_or_had_to_go() {
+    let explain = |pod: &str, format: &str| run_examples(&["explain", pod, "-f", "two-teams", "-o", format]);
+    insta::assert_snapshot!("explain-waits", explain("vision/evaluate", "table"));
+    insta::assert_snapshot!("explain-waits-json", explain("vision/evaluate", "json"));
+    insta::assert_snapshot!("explain-waits-yaml", explain("vision/evaluate", "yaml"));
+    insta::assert_snapshot!("explain-runs", explain("train", "table"));
+    insta::assert_snapshot!("explain-evicted", explain("research/sweep-z77mztggdt-4vfxz", "table"));
+    insta::assert_snapshot!("explain-evicted-json", explain("research/sweep-z77mztggdt-4vfxz", "json"));
+    let waits = run_examples(&["explain", "training-mt5dswjr9v-4nnqn", "-n", "research", "-f", "first-steps"]);
+    insta::assert_snapshot!("explain-filters", waits);
+}
+
+#[test]
+fn explain_tries_out_what_is_not_submitted_yet() {
+    let try_out = |file: &str, files: &[&str]| run_examples(&[&["explain", "--try", file, "-f"], files].concat());
+    let [cluster, borrows, claims] = TWO_TEAMS;
+    insta::assert_snapshot!("explain-try-runs", try_out(claims, &[cluster, borrows]));
+    insta::assert_snapshot!("explain-try-waits", try_out("two-teams/4-beyond-what-is-owed.yaml", &TWO_TEAMS));
+    insta::assert_snapshot!("explain-try-some", try_out(borrows, &[cluster]));
+    insta::assert_snapshot!("explain-try-some-json", try_out(borrows, &[cluster, "-o", "json"]));
+    // Four of nine find no room: one is told of in full, and the others are named.
+    insta::assert_snapshot!("explain-try-alike", try_out(borrows, &[cluster, claims]));
+    let refused = pod("p", "-1");
+    let folder = Folder::with("try", &[("node.yaml", NODE), ("refused.yaml", &refused), ("broken.yaml", "a: [1\n")]);
+    insta::assert_snapshot!(
+        "explain-try-refused",
+        folder.run(&["explain", "--try", "refused.yaml", "-f", "node.yaml"])
+    );
+    insta::assert_snapshot!("explain-try-broken", folder.run(&["explain", "--try", "broken.yaml", "-f", "node.yaml"]));
+}
+
+#[test]
+fn explain_needs_a_pod_that_there_is() {
+    let pods = format!("{NODE}{}{}", pod("web-0", "1"), pod("web-0", "1").replace("namespace: a", "namespace: b"));
+    let folder = Folder::with("no-such-pod", &[("cluster.yaml", &pods), ("node.yaml", NODE)]);
+    let explain = |pod: &[&str], file: &str| {
+        let shown = folder.run(&[&["explain"], pod, &["-f", file]].concat());
+        assert!(shown.starts_with("exit code 2\n--- stdout\n--- stderr\n"), "{shown}");
+        shown.lines().skip(3).map(str::to_owned).collect::<Vec<_>>().join("\n")
+    };
+    let cases: &[(&[&str], &str, &str)] = &[
+        (&["a/web-1"], "cluster.yaml", r#"error: no pod "a/web-1": did you mean a/web-0 or b/web-0?"#),
+        (&["web-1", "-n", "b"], "cluster.yaml", r#"error: no pod "b/web-1": did you mean b/web-0 or a/web-0?"#),
+        (&["shop/database"], "cluster.yaml", r#"error: no pod "shop/database": none of the 2 pods has a name like it"#),
+        (&["web-0"], "cluster.yaml", r#"error: several pods are called "web-0": write one of a/web-0, b/web-0"#),
+        (
+            &["a/web-0", "-n", "b"],
+            "cluster.yaml",
+            r#"error: the pod "a/web-0" and --namespace "b" name two namespaces"#,
+        ),
+        (&["x"], "node.yaml", r#"error: no pod "x": the cluster has no pods"#),
+        (&[], "node.yaml", "error: no pod is named: write NAMESPACE/NAME before -f, or try a file out with --try FILE"),
+    ];
+    for (pod, file, expected) in cases {
+        assert_eq!(explain(pod, file), *expected);
+    }
+    assert!(folder.run(&["explain", "pod/web-0", "-n", "b", "-f", "cluster.yaml"]).contains("b/web-0 runs on n-0"));
+}
+
+/// Seven GPU nodes whose caps close them: one that holds more than its cap, one with a taint besides.
+fn capped_cluster() -> String {
+    let node = |i: usize| {
+        let taints = if i == 3 { "spec: {taints: [{key: maintenance, effect: NoSchedule}]}\n" } else { "" };
+        let cap = if i == 6 { 8 } else { 4 };
+        format!(
+            "---
+apiVersion: v1
+kind: Node
+metadata: {{name: gpu-{i}, annotations: {{volcano.sh/crossquota-cpu: '{cap}'}}}}
+{taints}status: {{allocatable: {{cpu: '32', memory: 64Gi, nvidia.com/gpu: '4', pods: '110'}}}}
+"
+        )
+    };
+    let nodes: String = (0..7).map(node).collect();
+    let running = pod("running", "9").replace("spec: {", "spec: {nodeName: gpu-6, ");
+    format!("{nodes}---\n{NODE}{running}{}", pod("batch", "5"))
+}
+
+#[test]
+fn explain_and_tree_show_which_nodes_are_closed_by_which_cap() {
+    let cluster = capped_cluster();
+    let folder = Folder::with("closed-by-caps", &[("conf.yaml", VOLCANO_CONF), ("cluster.yaml", &cluster)]);
+    let run = |arguments: &[&str]| folder.run(&[arguments, &["-f", "cluster.yaml", "--config", "conf.yaml"]].concat());
+    insta::assert_snapshot!("explain-caps", run(&["explain", "batch"]));
+    insta::assert_snapshot!("explain-caps-wide", run(&["explain", "batch", "-o", "wide"]));
+    insta::assert_snapshot!("explain-caps-json", run(&["explain", "batch", "-o", "json"]));
+    insta::assert_snapshot!("tree-caps", run(&["tree"]));
+    insta::assert_snapshot!("tree-caps-json", run(&["tree", "-o", "json"]));
+}
+
+/// Two fair quotas, one of which borrows.
+const FAIR: &str = "\
+---
+apiVersion: nos.nebuly.com/v1alpha1
+kind: ElasticQuota
+metadata: {name: first, namespace: a}
+spec: {min: {cpu: 1}, max: {cpu: 3}}
+---
+apiVersion: nos.nebuly.com/v1alpha1
+kind: CompositeElasticQuota
+metadata: {name: others, namespace: b}
+spec: {namespaces: [b, c], min: {cpu: 3, memory: 4Gi}}
+";
+
+#[test]
+fn tree_and_top_show_how_quotas_and_nodes_stand() {
+    insta::assert_snapshot!("tree", run_examples(&["tree", "-f", "two-teams"]));
+    insta::assert_snapshot!("tree-json", run_examples(&["tree", "-f", "two-teams", "-o", "json"]));
+    insta::assert_snapshot!("top", run_examples(&["top", "-f", "two-teams"]));
+    insta::assert_snapshot!("top-json", run_examples(&["top", "-f", "two-teams", "-o", "json"]));
+    insta::assert_snapshot!("top-by", run_examples(&["top", "-f", "first-steps", "--by", "cpu"]));
+    insta::assert_snapshot!("top-by-unknown", run_examples(&["top", "-f", "first-steps", "--by", "gpu"]));
+    let cluster = format!("{NODE}{FAIR}{}{}{}---\nkind: Podd\n", pod("p", "1"), pod("q", "1"), pod("bad", "x"));
+    let folder = Folder::with("fair", &[("cluster.yaml", &cluster)]);
+    insta::assert_snapshot!("tree-fair", folder.run(&["tree", "-f", "cluster.yaml"]));
+    insta::assert_snapshot!("explain-over-quota", folder.run(&["explain", "q", "-f", "cluster.yaml"]));
+    // Two pools refuse the pod, and no node is large enough for it.
+    let both = format!("{cluster}---\n{QUOTAS}{}", pod("large", "5"));
+    let folder = Folder::with("two-pools", &[("cluster.yaml", &both.replace("nvidia.com/gpu", "cpu"))]);
+    insta::assert_snapshot!("explain-two-pools", folder.run(&["explain", "large", "-f", "cluster.yaml"]));
+    insta::assert_snapshot!("tree-empty", folder.run(&["tree", "-f", "gone.yaml"]));
+}
+
+/// Two quotas below a third, and more pods of one of them than it may hold.
+const QUOTA_TREE: &str = "\
+apiVersion: v1
+kind: Node
+metadata: {name: n}
+status: {allocatable: {cpu: '20', memory: 100Gi, pods: '110'}}
+---
+apiVersion: scheduling.sigs.k8s.io/v1alpha1
+kind: ElasticQuota
+metadata: {name: all, namespace: kube-system, labels: {quota.scheduling.koordinator.sh/is-parent: 'true'}}
+spec: {min: {cpu: 12, memory: 20Gi}, max: {cpu: 16, memory: 40Gi}}
+---
+apiVersion: scheduling.sigs.k8s.io/v1alpha1
+kind: ElasticQuota
+metadata: {name: a, namespace: a, labels: {quota.scheduling.koordinator.sh/parent: all}}
+spec: {min: {cpu: 4, memory: 10Gi}, max: {cpu: 16, memory: 40Gi}}
+---
+apiVersion: scheduling.sigs.k8s.io/v1alpha1
+kind: ElasticQuota
+metadata: {name: b, namespace: b, labels: {quota.scheduling.koordinator.sh/parent: all}}
+spec: {min: {cpu: 8, memory: 10Gi}, max: {cpu: 16, memory: 40Gi}}
+";
+
+#[test]
+fn trees_of_quotas_are_shown_and_explained() {
+    let pods: String = (0..4).map(|i| pod(&format!("p-{i}"), "5")).collect();
+    let claims = pod("claims", "5").replace("namespace: a", "namespace: b");
+    let cluster = format!("{QUOTA_TREE}{pods}");
+    let folder = Folder::with("quota-tree", &[("cluster.yaml", &cluster), ("claims.yaml", &claims)]);
+    insta::assert_snapshot!("tree-of-quotas", folder.run(&["tree", "-f", "cluster.yaml"]));
+    insta::assert_snapshot!("explain-tree", folder.run(&["explain", "p-3", "-f", "cluster.yaml"]));
+    let plan = ["plan", "-f", "claims.yaml", "--on", "cluster.yaml", "--wait", "10m"];
+    insta::assert_snapshot!("plan-tree", folder.run(&plan));
+}
+
+/// Research is owed less, vision more.
+const OTHER_QUOTAS: &str = "\
+apiVersion: scheduling.x-k8s.io/v1alpha1
+kind: ElasticQuota
+metadata: {name: research, namespace: research}
+spec: {min: {nvidia.com/gpu: 2}, max: {nvidia.com/gpu: 8}}
+---
+apiVersion: scheduling.x-k8s.io/v1alpha1
+kind: ElasticQuota
+metadata: {name: vision, namespace: vision}
+spec: {min: {nvidia.com/gpu: 8}}
+";
+
+#[test]
+fn plan_says_what_a_change_of_quotas_would_do() {
+    let upside_down = OTHER_QUOTAS.replace("max: {nvidia.com/gpu: 8}", "max: {nvidia.com/gpu: 1}");
+    let lower = OTHER_QUOTAS.replace("min: {nvidia.com/gpu: 8}", "min: {nvidia.com/gpu: 6}");
+    let files = [("change.yaml", OTHER_QUOTAS), ("refused.yaml", &upside_down), ("lower.yaml", &lower)];
+    let folder = Folder::with("plan", &files);
+    let examples = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../examples/two-teams");
+    let on = examples.to_string_lossy();
+    let plan = |change: &str, more: &[&str]| folder.run(&[&["plan", "-f", change, "--on", &on], more].concat());
+    insta::assert_snapshot!("plan", plan("change.yaml", &[]));
+    insta::assert_snapshot!("plan-json", plan("change.yaml", &["-o", "json"]));
+    insta::assert_snapshot!("plan-refused", plan("refused.yaml", &[]));
+    insta::assert_snapshot!("plan-over-quota", plan("lower.yaml", &["--wait", "10m"]));
+    let same = ["plan", "-f", "two-teams/1-cluster.yaml", "--on", "two-teams"];
+    insta::assert_snapshot!("plan-nothing", run_examples(&same));
+    let twice =
+        "exit code 2\n--- stdout\n--- stderr\nerror: `-` is named twice: standard input can be read only once\n";
+    assert_eq!(run_examples(&["plan", "-f", "-", "--on", "-"]), twice);
+    assert_eq!(run_examples(&["explain", "--try", "-", "-f", "-"]), twice);
+    assert_eq!(run_examples(&["simulate", "-", "-"]), twice);
 }

@@ -9,12 +9,14 @@
 //! A cluster *settles*: this goes round until nothing changes any more. Time stands still meanwhile;
 //! it passes only by [`Cluster::wait`], which stops at every moment at which something is due.
 
+mod queues;
+
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use quotient_api::gpu_memory::GPU_MEMORY;
 use quotient_api::{
-    Configuration, ObjectKey, Problem, Translation, Translator, elastic, kinds, preemption_message, time,
+    Configuration, ObjectKey, Problem, Translation, Translator, elastic, kinds, preemption_message, time, tree, volcano,
 };
 use quotient_engine::fact::{Name, PodKey};
 use quotient_engine::{Budget, ClaimBinding, Code, Decision, Engine, Fact, Reason, Tick};
@@ -64,8 +66,9 @@ pub struct Setup {
     pub scheduler_names: Option<Vec<String>>,
 }
 
-/// Objects in memory, with everything that makes them a cluster.
-#[derive(Debug)]
+/// Objects in memory, with everything that makes them a cluster. A clone goes its own way: it is how to ask what would
+/// happen if.
+#[derive(Debug, Clone)]
 pub struct Cluster {
     setup: Setup,
     server: Server,
@@ -91,8 +94,8 @@ impl Cluster {
         let (engine, translator) = (engine(&setup), translator(&setup));
         Cluster {
             server: Server::new(&setup.configuration),
+            controllers: Controllers::new(&setup.configuration),
             setup,
-            controllers: Controllers::default(),
             translator,
             engine,
             wake_at: None,
@@ -129,6 +132,7 @@ impl Cluster {
         let mut happened = std::mem::take(&mut self.happened);
         happened.rejected = self.server.take_rejected();
         happened.problems.extend(self.server.take_warnings());
+        happened.problems.extend(self.controllers.take_problems());
         happened.bound.sort();
         happened.evicted.sort();
         happened.rejected.sort();
@@ -137,7 +141,13 @@ impl Cluster {
 
     /// Makes or replaces an object.
     pub fn apply(&mut self, object: Value) -> Result<ObjectKey, Refusal> {
-        self.server.apply(object)
+        let key = self.server.apply(object)?;
+        // A tree is there as soon as its profile is, so that quotas below it can be applied next.
+        if tree::is_profile(&key) {
+            self.pass_changes_to_controllers();
+            self.controllers.keep_roots(&mut self.server);
+        }
+        Ok(key)
     }
 
     /// Takes an object out.
@@ -371,9 +381,9 @@ impl Cluster {
     /// Writes what each quota's pods hold into its status, and says whether anything changed. The engine is not told of
     /// statuses, so that this changes no decision.
     fn write_quota_status(&mut self) -> bool {
-        let reports = self.engine.quotas();
+        let all = self.engine.quotas();
         let reports: BTreeMap<ObjectKey, &quotient_engine::QuotaReport> =
-            reports.iter().filter_map(|report| Some((elastic::object_key(&report.key)?, report))).collect();
+            all.iter().filter_map(|report| Some((elastic::object_key(&report.key)?, report))).collect();
         let mut statuses = Vec::new();
         for kind in kinds::KINDS.iter().filter(|kind| matches!(kind.kind, elastic::PLAIN | elastic::COMPOSITE)) {
             let objects = self.store().of_kind(kind.group, kind.kind, None).filter(|(key, _)| elastic::is_elastic(key));
@@ -388,6 +398,26 @@ impl Cluster {
                     field::put(object, &["status", name], value);
                 }
             });
+        }
+        changed | self.write_tree_status(&all) | self.write_queue_status(&all)
+    }
+
+    /// The same for quotas of trees.
+    fn write_tree_status(&mut self, reports: &[quotient_engine::QuotaReport]) -> bool {
+        let quotas: Vec<ObjectKey> =
+            self.store().of_kind(tree::GROUP, tree::QUOTA, None).map(|(key, _)| key.clone()).collect();
+        if quotas.is_empty() {
+            return false;
+        }
+        let held = tree::status::held(reports);
+        let reports: BTreeMap<ObjectKey, &quotient_engine::QuotaReport> =
+            reports.iter().filter_map(|report| Some((elastic::object_key(&report.key)?, report))).collect();
+        let now = time::format_timestamp(self.now_us());
+        let mut changed = false;
+        for key in quotas.iter().filter(|key| &*key.name != tree::ROOT) {
+            let report = reports.get(key).copied();
+            let held = report.and_then(|report| held.get(&report.key));
+            changed |= self.server.amend(key, |quota| tree::status::write(quota, report, held, &now));
         }
         changed
     }
@@ -475,6 +505,10 @@ impl Cluster {
         if reason.code != Code::SchedulingGated {
             self.server.event(&key, "Warning", "FailedScheduling", &reason.message);
         }
+        let further = self.store().get(&key).and_then(|pod| volcano::events::of_pod(pod, reason));
+        if let Some(further) = further {
+            self.server.event(&key, "Warning", further, &reason.message);
+        }
     }
 
     /// Why a pod waits, if it does.
@@ -517,7 +551,7 @@ impl Cluster {
     }
 
     /// All quotas with their keys, by namespace and name.
-    pub(crate) fn keyed_quotas(&self) -> Vec<(ObjectKey, QuotaReport)> {
+    pub fn keyed_quotas(&self) -> Vec<(ObjectKey, QuotaReport)> {
         let reports = self.engine.quotas();
         let names = QuotaNames::of(&reports);
         let mut quotas: Vec<(ObjectKey, QuotaReport)> = reports

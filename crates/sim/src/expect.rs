@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::fmt;
 
 use quotient_api::ObjectKey;
+use quotient_engine::Code;
 use quotient_engine::quantity::Quantity;
 use serde::Serialize;
 use serde_json::Value;
@@ -96,7 +97,7 @@ impl Expect {
         fields.finish();
         Expect {
             bound: pods_with_text(bound, "a node's name, or \"*\" for any", problems),
-            pending: pods_with_text(pending, "a reason's code, or \"*\" for any", problems),
+            pending: pods_with_code(pending, problems),
             evicted: evicted.map(|items| {
                 items.into_iter().filter_map(|(path, value)| pod_ref(&path, value.as_str(), problems)).collect()
             }),
@@ -200,6 +201,18 @@ fn pods_with_text(
         }
     }
     pods
+}
+
+/// Pods with a code each. One that is mistyped would never be met, and is refused.
+fn pods_with_code(entries: Vec<(String, &str, &Value)>, problems: &mut Problems) -> Vec<(ObjectKey, String)> {
+    let is_code = |text: &str| text == ANY || Code::ALL.iter().any(|code| code.name() == text);
+    let (known, unknown): (Vec<_>, Vec<_>) =
+        entries.into_iter().partition(|(_, _, value)| value.as_str().is_none_or(is_code));
+    for (path, _, value) in unknown {
+        let codes = Code::ALL.map(Code::name).join(", ");
+        problems.add(&path, Some(value), format!("is no reason's code: expected \"*\" for any, or one of {codes}"));
+    }
+    pods_with_text(known, "a reason's code, or \"*\" for any", problems)
 }
 
 fn counts(entries: Vec<(String, &str, &Value)>, problems: &mut Problems) -> Vec<(String, usize)> {

@@ -26,4 +26,4 @@ pub use junit::junit;
 pub use report::Report;
 pub use run::{ScenarioResult, StepResult, run};
 pub use scenario::Scenario;
-pub use simulate::{Input, Progress, simulate};
+pub use simulate::{Input, Progress, Simulation, simulate};

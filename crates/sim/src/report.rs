@@ -139,6 +139,7 @@ pub struct QuotaReport {
     pub runtime: Quantities,
     pub borrowed: Quantities,
     pub lent: Quantities,
+    pub reclaimable: Quantities,
 }
 
 impl From<&quotient_engine::QuotaReport> for QuotaReport {
@@ -156,6 +157,7 @@ impl From<&quotient_engine::QuotaReport> for QuotaReport {
             runtime,
             borrowed,
             lent,
+            reclaimable,
             ..
         } = quota;
         QuotaReport {
@@ -170,6 +172,7 @@ impl From<&quotient_engine::QuotaReport> for QuotaReport {
             runtime: quantities(runtime),
             borrowed: quantities(borrowed),
             lent: quantities(lent),
+            reclaimable: quantities(reclaimable),
         }
     }
 }
@@ -180,7 +183,8 @@ fn quantities(amounts: &[(Name, i128)]) -> Quantities {
 
 impl QuotaReport {
     /// The amount fields, by the names they have in the report.
-    pub const AMOUNTS: [&'static str; 7] = ["min", "max", "used", "entitlement", "runtime", "borrowed", "lent"];
+    pub const AMOUNTS: [&'static str; 8] =
+        ["min", "max", "used", "entitlement", "runtime", "borrowed", "lent", "reclaimable"];
 
     /// The amounts of the field of that name.
     pub fn amounts(&self, field: &str) -> Option<&Quantities> {
@@ -192,6 +196,7 @@ impl QuotaReport {
             "runtime" => Some(&self.runtime),
             "borrowed" => Some(&self.borrowed),
             "lent" => Some(&self.lent),
+            "reclaimable" => Some(&self.reclaimable),
             _ => None,
         }
     }

@@ -130,6 +130,14 @@ impl Server {
         }
     }
 
+    /// The same for a controller, whose it is to tell what was refused.
+    pub fn apply_for_controller(&mut self, object: Value) -> Result<ObjectKey, Refusal> {
+        let told = self.rejected.len();
+        let outcome = self.apply(object);
+        self.rejected.truncate(told);
+        outcome
+    }
+
     /// Makes an object; one of that key that exists already is a refusal.
     pub fn create(&mut self, object: Value) -> Result<ObjectKey, Refusal> {
         let key = key_of(&object).map_err(Refusal::Unreadable)?;

@@ -1,5 +1,7 @@
 //! `simulate`: files applied one after another to a virtual cluster, and what came of it.
 
+use std::time::Duration;
+
 use quotient_api::{Document, Problem, Read};
 
 use crate::cluster::{Cluster, Happened, Setup, Stuck};
@@ -25,20 +27,72 @@ pub struct Progress<'a> {
     pub total: usize,
 }
 
+/// A virtual cluster, with what happened on the way to how it stands. A clone goes its own way: it is how to ask what
+/// would happen if.
+#[derive(Debug, Clone)]
+pub struct Simulation {
+    cluster: Cluster,
+    steps: Vec<StepReport>,
+}
+
+impl Simulation {
+    /// An empty cluster to which nothing has happened.
+    pub fn new(setup: Setup) -> Self {
+        Simulation { cluster: Cluster::new(setup), steps: Vec::new() }
+    }
+
+    /// A cluster to which the inputs were applied in order, settling after each.
+    pub fn of(setup: Setup, inputs: Vec<Input>, progress: &mut dyn FnMut(Progress<'_>)) -> Result<Self, Stuck> {
+        let mut simulation = Simulation::new(setup);
+        let total = inputs.len();
+        for (index, input) in inputs.into_iter().enumerate() {
+            let step = simulation.apply(input)?;
+            progress(Progress { step: &step.file, done: index + 1, total });
+        }
+        Ok(simulation)
+    }
+
+    /// Applies an input and lets the cluster settle. This is a step.
+    pub fn apply(&mut self, input: Input) -> Result<&StepReport, Stuck> {
+        let Input { file, read } = input;
+        let mut problems = read.problems;
+        problems.extend(apply_all(&mut self.cluster, read.documents));
+        self.cluster.settle()?;
+        Ok(self.note(file, problems))
+    }
+
+    /// Lets time pass. This is a step as well.
+    pub fn wait(&mut self, duration: Duration, name: impl Into<String>) -> Result<&StepReport, Stuck> {
+        self.cluster.wait(duration)?;
+        Ok(self.note(name.into(), Vec::new()))
+    }
+
+    fn note(&mut self, file: String, problems: Vec<Problem>) -> &StepReport {
+        let step = step_report(file, self.cluster.take_happened(), problems);
+        self.steps.push(step);
+        self.steps.last().expect("a step was just added")
+    }
+
+    /// The cluster as it stands.
+    pub fn cluster(&self) -> &Cluster {
+        &self.cluster
+    }
+
+    /// What happened, step by step.
+    pub fn steps(&self) -> &[StepReport] {
+        &self.steps
+    }
+
+    /// All there is to say.
+    pub fn into_report(self) -> Report {
+        let Simulation { cluster, steps } = self;
+        Report { steps, pods: cluster.pods(), quotas: cluster.quotas(), nodes: cluster.nodes() }
+    }
+}
+
 /// Applies the inputs in order, settling after each, and reports.
 pub fn simulate(setup: Setup, inputs: Vec<Input>, progress: &mut dyn FnMut(Progress<'_>)) -> Result<Report, Stuck> {
-    let mut cluster = Cluster::new(setup);
-    let total = inputs.len();
-    let mut steps = Vec::with_capacity(total);
-    for (index, Input { file, read }) in inputs.into_iter().enumerate() {
-        let mut problems = read.problems;
-        problems.extend(apply_all(&mut cluster, read.documents));
-        cluster.settle()?;
-        let step = step_report(file, cluster.take_happened(), problems);
-        progress(Progress { step: &step.file, done: index + 1, total });
-        steps.push(step);
-    }
-    Ok(Report { steps, pods: cluster.pods(), quotas: cluster.quotas(), nodes: cluster.nodes() })
+    Ok(Simulation::of(setup, inputs, progress)?.into_report())
 }
 
 /// Applies objects; what cannot be kept at all is a problem. Rejections are the cluster's to tell.

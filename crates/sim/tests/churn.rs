@@ -1,11 +1,16 @@
 //! Random histories: a cluster always comes to rest, never holds more on a node than it has, and does the same for
-//! the same seed. The engine's own invariants are checked at every step on the way.
+//! the same seed. What nodes say to a waiting pod agrees with why it waits. The engine's own invariants are checked at
+//! every step on the way.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use quotient_api::{ObjectKey, kinds};
+use quotient_api::{Configuration, ObjectKey, kinds};
+use quotient_engine::fact::PodKey;
+use quotient_engine::quantity::canonical;
+use quotient_engine::{Code, Filter, NodeVerdict};
 use quotient_sim::cluster::Outcome;
+use quotient_sim::report::{NodeState, PodPhase};
 use quotient_sim::{Cluster, Setup};
 use serde_json::{Value, json};
 
@@ -28,8 +33,17 @@ fn node(dice: &mut Dice) -> Value {
     json!({
         "apiVersion": "v1", "kind": "Node", "metadata": {"name": name, "labels": {"zone": zone, "name": name}},
         "spec": {"unschedulable": dice.roll(8) == 0},
-        "status": {"allocatable": {"cpu": cpu.to_string(), "memory": "8Gi", "pods": "6"}},
+        "status": {"allocatable": {
+            "cpu": cpu.to_string(), "memory": "8Gi", "pods": "6", "nvidia.com/gpu": dice.roll(2).to_string(),
+        }},
     })
+}
+
+/// Nodes with GPUs have a cap for pods without.
+fn setup() -> Setup {
+    let caps = json!({"gpu-resource-names": "nvidia.com/gpu", "quota.cpu": "3"});
+    let configuration = Configuration::from_value(&json!({"crossQuota": caps})).expect("it can be read");
+    Setup { configuration, ..Setup::default() }
 }
 
 fn pod_spec(dice: &mut Dice) -> Value {
@@ -128,27 +142,76 @@ fn check_room(cluster: &Cluster, seed: u64) {
     assert!(used.is_empty(), "seed {seed}: pods on nodes that are gone: {used:?}");
 }
 
-fn history(seed: u64) -> String {
+/// What nodes say to a pod agrees with why it waits, and with what the nodes hold.
+fn check_verdicts(cluster: &Cluster, seed: u64) -> usize {
+    let nodes: BTreeMap<String, NodeState> =
+        cluster.nodes().into_iter().map(|node| (node.name.clone(), node)).collect();
+    let reasons = cluster.engine().reasons_now();
+    let mut capped = 0;
+    for pod in cluster.pods() {
+        let place = format!("seed {seed}: {}/{}", pod.namespace, pod.name);
+        let key = PodKey { namespace: pod.namespace.as_str().into(), name: pod.name.as_str().into() };
+        let verdicts = cluster.engine().verdicts(&key);
+        let Some(reason) = reasons.get(&key).filter(|_| pod.phase == PodPhase::Pending) else {
+            assert!(verdicts.is_empty(), "{place} does not wait: {verdicts:?}");
+            continue;
+        };
+        assert_eq!(verdicts.len(), nodes.len(), "{place}");
+        for verdict in &verdicts {
+            let NodeVerdict { node, closed_by, short, cap, cap_alone } = verdict;
+            let place = format!("{place} on {node}");
+            let state = &nodes[&**node];
+            assert!(short.iter().chain(cap).all(|numbers| numbers.short_by() > 0), "{place}: {verdict:?}");
+            assert!(*closed_by != Some(Filter::NodeResourcesFit) || !short.is_empty(), "{place}");
+            assert!(*closed_by != Some(Filter::NodeCap) || (short.is_empty() && !cap.is_empty()), "{place}");
+            assert!(!cap_alone || *closed_by == Some(Filter::NodeCap), "{place}");
+            assert!(closed_by.is_some() || (short.is_empty() && cap.is_empty()), "{place}");
+            for numbers in cap {
+                let limit = state.cap.get(&*numbers.resource).map(String::as_str);
+                assert_eq!(limit, Some(canonical(&numbers.resource, numbers.limit).as_str()), "{place}");
+            }
+            capped += usize::from(*cap_alone);
+        }
+        if matches!(reason.code, Code::NoFittingNode | Code::NodeCapExceeded) {
+            assert!(verdicts.iter().all(|verdict| verdict.closed_by.is_some()), "{place}: {verdicts:?}");
+            let count =
+                |filter: Filter| verdicts.iter().filter(|verdict| verdict.closed_by == Some(filter)).count() as u32;
+            let counts = Filter::ALL.map(|filter| (filter, count(filter)));
+            let counts: Vec<(Filter, u32)> = counts.into_iter().filter(|(_, nodes)| *nodes > 0).collect();
+            assert_eq!(reason.closed, counts, "{place}");
+            let by_cap = verdicts.iter().any(|verdict| verdict.cap_alone);
+            assert_eq!(reason.code == Code::NodeCapExceeded, by_cap, "{place}: {}", reason.message);
+        }
+    }
+    capped
+}
+
+fn history(seed: u64) -> (String, usize) {
     let mut dice = Dice(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1);
-    let mut cluster = Cluster::new(Setup::default());
-    let mut log = String::new();
-    for _ in 0..40 {
+    let mut cluster = Cluster::new(setup());
+    let (mut log, mut capped) = (String::new(), 0);
+    for i in 0..40 {
         step(&mut cluster, &mut dice);
         check_room(&cluster, seed);
+        if i % 4 == 0 {
+            capped += check_verdicts(&cluster, seed);
+        }
         let happened = cluster.take_happened();
         log.push_str(&format!("{happened:?}\n"));
     }
     log.push_str(&format!("{:?}\n{:?}\n", cluster.pods(), cluster.nodes()));
-    log
+    (log, capped)
 }
 
 #[test]
 fn random_histories_come_to_rest_and_repeat() {
-    let mut evictions = 0;
+    let (mut evictions, mut closed_by_caps) = (0, 0);
     for seed in 1..=60 {
-        let first = history(seed);
+        let (first, capped) = history(seed);
         evictions += first.matches("Evicted {").count();
-        assert_eq!(first, history(seed), "seed {seed}");
+        closed_by_caps += capped;
+        assert_eq!((first, capped), history(seed), "seed {seed}");
     }
+    assert!(closed_by_caps > 50, "caps closed only {closed_by_caps} nodes: they are not put to the test");
     assert!(evictions > 50, "only {evictions} evictions: the histories are too quiet to tell anything");
 }

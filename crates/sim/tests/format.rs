@@ -50,6 +50,11 @@ fn every_mistake_is_one_line_with_its_place() {
         ("  steps: [{name: one, apply: [{kind: Pod, metadata: {name: p}}]}]", &["apply[0].apiVersion", "missing"]),
         ("  steps: [{name: one, applyFiles: [nowhere.yaml]}]", &["nowhere.yaml"]),
         ("  steps: [{name: one, expect: {bound: {a/p: 5}}}]", &["expect.bound[a/p]: 5", "a node's name"]),
+        (
+            "  steps: [{name: one, expect: {pending: {a/p: NoFitingNode}}}]",
+            &["expect.pending[a/p]: \"NoFitingNode\"", "no reason's code", "InvalidRequest, ", ", NoFittingNode"],
+        ),
+        ("  steps: [{name: one, expect: {pending: {a/p: [NoFittingNode]}}}]", &["pending[a/p]", "a reason's code"]),
         ("  steps: [{name: one, expect: {boundCount: {a: many}}}]", &["boundCount[a]", "a number of pods"]),
         ("  steps: [{name: one, expect: {nodes: {n: {used: {cpu: 4x}}}}}]", &["used[cpu]: \"4x\"", "a quantity"]),
         ("  steps: [3]", &["step \"1\":", "expected a mapping"]),

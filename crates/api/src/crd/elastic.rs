@@ -34,6 +34,7 @@ fn definition(kind: &'static Kind) -> Definition {
         },
         spec: spec(is_composite),
         status: status(kind),
+        has_status_subresource: true,
         columns,
     }
 }

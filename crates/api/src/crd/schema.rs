@@ -43,3 +43,23 @@ pub(super) fn not_below(high: &str, low: &str) -> Value {
     );
     json!({"rule": rule, "message": format!("{high} must not be below {low} of any resource that both name")})
 }
+
+/// The conditions of a status.
+pub(super) fn conditions() -> Value {
+    json!({
+        "type": "array",
+        "x-kubernetes-list-type": "map",
+        "x-kubernetes-list-map-keys": ["type"],
+        "items": {
+            "type": "object",
+            "required": ["type", "status"],
+            "properties": {
+                "type": {"type": "string"},
+                "status": {"type": "string", "enum": ["True", "False", "Unknown"]},
+                "reason": {"type": "string"},
+                "message": {"type": "string"},
+                "lastTransitionTime": {"type": "string", "format": "date-time"},
+            },
+        },
+    })
+}

@@ -19,7 +19,7 @@ const STRATEGY_ANNOTATION: &str = "volcano.sh/crossquota-scoring-strategy";
 const NAMES_MAX: usize = 4_096;
 
 /// Reads nodes and pods by the arguments. It remembers which resources are GPUs, since every pod asks.
-#[derive(Debug, Default)]
+#[derive(Debug, Clone, Default)]
 pub(crate) struct Caps {
     arguments: Option<CrossQuota>,
     gpus: HashMap<String, bool>,

@@ -16,7 +16,7 @@ use crate::object::ObjectKey;
 use crate::problem::Problem;
 
 /// The pools, by API group.
-#[derive(Debug, Default)]
+#[derive(Debug, Clone, Default)]
 pub(crate) struct Pools(BTreeMap<&'static str, Pool>);
 
 /// What follows from a change of one quota.
@@ -27,14 +27,14 @@ pub(crate) struct Outcome {
     pub problems: BTreeMap<ObjectKey, Vec<Problem>>,
 }
 
-#[derive(Debug, Default)]
+#[derive(Debug, Clone, Default)]
 struct Pool {
     members: BTreeMap<ObjectKey, Member>,
     /// Who wants to govern each namespace; the first does.
     claims: BTreeMap<Name, BTreeSet<Claim>>,
 }
 
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 struct Member {
     declared: Declared,
     /// What could not be read in the object.

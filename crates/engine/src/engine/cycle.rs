@@ -1,11 +1,13 @@
 //! The cycle: each waiting pod in turn, until nothing more can be decided.
 
+use crate::cards::Look;
 use crate::claims::{Claim, ClaimKind, SleepingClaim};
 use crate::decision::{Budget, Capacity, Decision, Decisions, Rule};
 use crate::engine::Engine;
 use crate::explain;
 use crate::fact::{Created, Name, PodKey, Tick};
 use crate::filter::volume_binding;
+use crate::gangs::GangId;
 use crate::nodes::NodeId;
 use crate::place::{Answer, ClosedCounts, Question};
 use crate::pods::{Place, Pod, PodId};
@@ -17,14 +19,16 @@ use crate::relations::Effects;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-/// What keeps a pod from running: quotas that refuse it, or else nodes that are closed to it.
-struct Obstacle {
+/// A way to place a pod that was tried, and what was in the way: quotas that refuse it, or else nodes that are closed.
+struct Tried {
+    look: Option<Look>,
+    question: Question,
     refusals: Vec<Refusal>,
     closed: Option<ClosedCounts>,
 }
 
-/// What became of a pod's turn.
-enum Turn {
+/// What became of a pod's turn, or a gang's.
+pub(super) enum Turn {
     Placed,
     Claimed,
     /// Its claim is dropped; it is an ordinary candidate again.
@@ -45,7 +49,8 @@ impl Engine {
         loop {
             self.take_in_quotas();
             let Some((group, pod)) = self.queue.first() else {
-                if self.look_at_debtors_again()
+                if self.admit_gangs(&mut decisions)
+                    || self.look_at_debtors_again()
                     || self.revoke_overuse(now, &mut decisions)
                     || self.reserve(now, &mut decisions)
                 {
@@ -58,10 +63,25 @@ impl Engine {
                 break;
             }
             looked_at += 1;
-            match self.take_turn(pod, &mut decisions) {
+            let gang = self.unstarted_gang(pod);
+            let turn = match gang {
+                Some(gang) => self.take_gang_turn(gang, &mut decisions),
+                None => self.take_turn(pod, &mut decisions),
+            };
+            let groups = match gang {
+                Some(gang) => self.groups_of_gang(gang, group),
+                None => BTreeSet::from([group]),
+            };
+            match turn {
                 Turn::Placed | Turn::Claimed | Turn::Dropped => {}
-                Turn::Rests(reason) => self.rest(group, pod, reason),
-                Turn::AwaitsVictims(reason) => self.queue.await_victims(group, Arc::new(reason)),
+                Turn::Rests(reason) => {
+                    let reason = Arc::new(reason);
+                    groups.into_iter().for_each(|group| self.queue.rest(group, reason.clone()));
+                }
+                Turn::AwaitsVictims(reason) => {
+                    let reason = Arc::new(reason);
+                    groups.into_iter().for_each(|group| self.queue.await_victims(group, reason.clone()));
+                }
             }
         }
         self.mark(&mut decisions);
@@ -71,8 +91,15 @@ impl Engine {
         decisions
     }
 
+    /// Where the waiting pods of a gang stand in the queue.
+    fn groups_of_gang(&self, gang: GangId, first: GroupId) -> BTreeSet<GroupId> {
+        let members = self.waiting_members(gang).into_iter();
+        members.filter_map(|member| self.world.pods.get(member).group).chain([first]).collect()
+    }
+
     /// Brings what quotas may hold up to date, and the order of those who wait with it.
     fn take_in_quotas(&mut self) {
+        self.settle_gangs();
         let moved = self.world.quotas.refresh_runtimes();
         if !moved.is_empty() {
             self.changes += 1;
@@ -98,7 +125,7 @@ impl Engine {
         woken.filter(|any| *any).count() > 0
     }
 
-    fn note_moved_pools(&mut self, pod: PodId) {
+    pub(super) fn note_moved_pools(&mut self, pod: PodId) {
         let quotas = self.world.pods.get(pod).quotas.iter();
         self.moved_pools.extend(quotas.map(|quota| self.world.quotas.get(*quota).pool));
     }
@@ -131,7 +158,7 @@ impl Engine {
     }
 
     /// Drops a claim and says so.
-    fn give_up_claim(&mut self, id: PodId, decisions: &mut Decisions) {
+    pub(super) fn give_up_claim(&mut self, id: PodId, decisions: &mut Decisions) {
         self.dequeue(id);
         self.drop_claim(id);
         self.enqueue(id);
@@ -152,38 +179,65 @@ impl Engine {
 
     /// The turn of a pod whose own claim does not count at the moment.
     fn take_turn_unclaimed(&mut self, id: PodId, claim: Option<Claim>, decisions: &mut Decisions) -> Turn {
-        let question = self.world.question(id);
         if let Some((code, message)) = self.world.unruled(id) {
             return Turn::Rests(explain::unruled(code, message));
         }
-        let refusals = self.world.refusals(id);
-        let mut closed = None;
-        if refusals.is_empty() {
-            if let Some(claim) = claim
-                && self.world.closed_by(&question, claim.node).is_none()
-            {
-                return self.bind(id, claim.node, decisions);
+        let mut tried: Vec<Tried> = Vec::new();
+        for look in self.world.looks(id) {
+            self.look_at(id, &look);
+            let question = self.world.question(id);
+            let refusals = self.world.refusals(id);
+            let mut closed = None;
+            if refusals.is_empty() {
+                if let Some(claim) = claim
+                    && self.world.closed_by(&question, claim.node).is_none()
+                {
+                    return self.bind(id, claim.node, decisions);
+                }
+                match self.world.answer(&question) {
+                    Answer::Node(node) => return self.bind(id, node, decisions),
+                    Answer::Nowhere(counts) => closed = Some(counts),
+                }
             }
-            match self.world.answer(&question) {
-                Answer::Node(node) => return self.bind(id, node, decisions),
-                Answer::Nowhere(counts) => closed = Some(counts),
-            }
+            tried.push(Tried { look, question, refusals, closed });
         }
+        let turn = self.take_turn_without_room(id, claim, &tried, decisions);
+        self.look_at(id, &None);
+        turn
+    }
+
+    fn look_at(&mut self, id: PodId, look: &Option<Look>) {
+        self.world.pods.get_mut(id).look = look.clone();
+    }
+
+    /// The turn of a pod for which there is no room as things are.
+    fn take_turn_without_room(
+        &mut self,
+        id: PodId,
+        claim: Option<Claim>,
+        tried: &[Tried],
+        decisions: &mut Decisions,
+    ) -> Turn {
         let pod = self.world.pods.get(id).clone();
-        let obstacle = Obstacle { refusals, closed };
+        for Tried { question, .. } in tried {
+            self.wait_for_company(&pod, question);
+        }
         if let Some(claim) = claim {
             let victims = self.victims_still_leaving(&pod);
             if !victims.is_empty() {
-                self.wait_for_company(&pod, &question);
                 return Turn::AwaitsVictims(explain::awaiting(&victims, &self.world.nodes.get(claim.node).name));
             }
-            if self.world.takes_once_left(id, claim.node) {
+            let takes = |engine: &mut Engine, look: &Option<Look>| {
+                engine.look_at(id, look);
+                engine.world.takes_once_left(id, claim.node)
+            };
+            if tried.iter().any(|tried| takes(self, &tried.look)) {
                 self.counts_on_leaving = true;
                 let others = self.leaving_near(claim.node);
-                self.wait_for_company(&pod, &question);
                 return Turn::Rests(explain::awaiting(&others, &self.world.nodes.get(claim.node).name));
             }
-            if claim.kind == ClaimKind::Preemption || !self.is_worth_keeping(&question, claim.node) {
+            let is_worth_keeping = |tried: &Tried| self.is_worth_keeping(&tried.question, claim.node);
+            if claim.kind == ClaimKind::Preemption || !tried.iter().any(is_worth_keeping) {
                 // What was claimed counts no more; put it back for the moment it takes to drop it in order.
                 self.count_claim(id, true);
                 self.give_up_claim(id, decisions);
@@ -191,31 +245,36 @@ impl Engine {
             }
         }
         if pod.never_preempts {
-            return self.rests(&pod, &question, &obstacle, false);
+            return self.rests(&pod, tried, false);
         }
-        let known = (pod.shape, pod.priority, pod.quotas.clone());
-        // Who holds a claim has more room than others of its kind, for whom all may be hopeless.
-        let is_known = claim.is_none() && !question.has_objections();
-        if is_known && self.hopeless.get(&known) == Some(&self.changes) {
-            return self.rests(&pod, &question, &obstacle, false);
-        }
-        match self.world.find_victims(id, &question) {
-            Outcome::Plan(plan) => {
-                self.claim(id, plan, decisions);
-                Turn::Claimed
+        let mut leaving = false;
+        for Tried { look, question, .. } in tried {
+            self.look_at(id, look);
+            let known = (question.shape, pod.priority, pod.non_preemptible, pod.quotas.clone());
+            // Who holds a claim has more room than others of its kind, for whom all may be hopeless.
+            let is_known = claim.is_none() && !question.has_objections();
+            if is_known && self.hopeless.get(&known) == Some(&self.changes) {
+                continue;
             }
-            Outcome::Wait => {
-                self.counts_on_leaving = true;
-                self.rests(&pod, &question, &obstacle, true)
-            }
-            Outcome::Hopeless => {
-                self.looked_past_assumed |= self.world.pods.has_assumed();
-                if !question.has_objections() {
-                    self.hopeless.insert(known, self.changes);
+            match self.world.find_victims(id, question) {
+                Outcome::Plan(plan) => {
+                    self.claim(id, plan, decisions);
+                    return Turn::Claimed;
                 }
-                self.rests(&pod, &question, &obstacle, false)
+                Outcome::Wait => {
+                    self.counts_on_leaving = true;
+                    leaving = true;
+                    break;
+                }
+                Outcome::Hopeless => {
+                    self.looked_past_assumed |= self.world.pods.has_assumed();
+                    if !question.has_objections() {
+                        self.hopeless.insert(known, self.changes);
+                    }
+                }
             }
         }
+        self.rests(&pod, tried, leaving)
     }
 
     /// Whether a node that is kept out of patience can still serve.
@@ -223,7 +282,7 @@ impl Engine {
         self.world.statics.get(question.rule).closed_by(node).is_none() && self.world.would_do_empty(question, node)
     }
 
-    fn victims_still_leaving(&self, claimant: &Pod) -> Vec<(PodKey, Option<Created>)> {
+    pub(super) fn victims_still_leaving(&self, claimant: &Pod) -> Vec<(PodKey, Option<Created>)> {
         let key = claimant.key();
         let on_known_node = |pod: &&Pod| pod.node().is_some_and(|node| self.world.nodes.is_present(node));
         // A pod may leave for one that had the claimant's name before it; what its condition says has no uid.
@@ -240,7 +299,7 @@ impl Engine {
 
     /// The pods that are leaving a node, or, where none is, those that leave others: what keeps a pod out may be
     /// elsewhere.
-    fn leaving_near(&self, node: NodeId) -> Vec<(PodKey, Option<Created>)> {
+    pub(super) fn leaving_near(&self, node: NodeId) -> Vec<(PodKey, Option<Created>)> {
         let leaving = self.world.leaving_pods().into_iter().map(|id| self.world.pods.get(id));
         let (here, elsewhere): (Vec<&Pod>, Vec<&Pod>) = leaving.partition(|pod| pod.node() == Some(node));
         let nearest = if here.is_empty() { elsewhere } else { here };
@@ -249,16 +308,20 @@ impl Engine {
         nearest
     }
 
-    fn rests(&mut self, pod: &Pod, question: &Question, obstacle: &Obstacle, leaving: bool) -> Turn {
-        self.wait_for_company(pod, question);
-        let Obstacle { refusals, closed } = obstacle;
-        let mut reasons: Vec<Reason> = refusals.iter().map(|refusal| self.world.refused(refusal)).collect();
-        reasons.extend(closed.as_ref().map(|closed| self.world.no_fitting_node(pod, question, closed, leaving)));
+    fn rests(&mut self, pod: &Pod, tried: &[Tried], leaving: bool) -> Turn {
+        let admitted = tried.iter().any(|tried| tried.refusals.is_empty());
+        let mut reasons: Vec<Reason> = Vec::new();
+        for Tried { question, refusals, closed, .. } in tried {
+            if !admitted {
+                reasons.extend(refusals.iter().map(|refusal| self.world.refused(refusal)));
+            }
+            reasons.extend(closed.as_ref().map(|closed| self.world.no_fitting_node(pod, question, closed, leaving)));
+        }
         Turn::Rests(explain::first_of(reasons))
     }
 
     /// A pod that other pods keep out is woken when one of their kind comes.
-    fn wait_for_company(&mut self, pod: &Pod, question: &Question) {
+    pub(super) fn wait_for_company(&mut self, pod: &Pod, question: &Question) {
         let Some(group) = pod.group else { return };
         let shape = self.world.shapes.get(question.shape);
         let kinds: Vec<_> = shape
@@ -272,12 +335,7 @@ impl Engine {
         }
     }
 
-    fn rest(&mut self, group: GroupId, pod: PodId, reason: Reason) {
-        debug_assert_eq!(self.world.pods.get(pod).group, Some(group));
-        self.queue.rest(group, Arc::new(reason));
-    }
-
-    fn bind(&mut self, id: PodId, node: NodeId, decisions: &mut Decisions) -> Turn {
+    pub(super) fn bind(&mut self, id: PodId, node: NodeId, decisions: &mut Decisions) -> Turn {
         let pod = self.world.pods.get(id);
         let shape = self.world.shapes.get(pod.shape);
         let claims = volume_binding::bindings(&self.world.nodes, node, shape, &self.world.volumes).unwrap_or_default();
@@ -289,7 +347,11 @@ impl Engine {
             self.stir();
         }
         let name = self.world.nodes.get(node).name.clone();
-        self.world.volumes.decide(&key.namespace, &claims, &name, &uid);
+        let sharing = claims.iter().flat_map(|binding| {
+            self.world.volumes.users(&(key.namespace.clone(), binding.claim().clone())).iter().copied()
+        });
+        let sharing: Vec<PodId> = sharing.collect();
+        self.world.change_volumes(sharing, |volumes| volumes.decide(&key.namespace, &claims, &name, &uid));
         let mut effects = Effects::default();
         self.world.enter(id, Place::Assumed(node), &mut effects);
         let asleep = self
@@ -300,6 +362,7 @@ impl Engine {
             .take()
             .map(|claim| SleepingClaim { node: self.world.nodes.get(claim.node).name.clone(), kind: claim.kind });
         let pod = self.world.pods.get_mut(id);
+        pod.look = None;
         pod.asleep = asleep;
         pod.reason = None;
         self.note_moved_pools(id);
@@ -312,8 +375,7 @@ impl Engine {
 
     /// Carries out a plan: the claimant holds the node, the victims go.
     fn claim(&mut self, id: PodId, plan: Plan, decisions: &mut Decisions) {
-        let charge = self.world.charge_of(id).into_owned();
-        let rights = self.world.rights(id, &charge);
+        let rights = self.world.rights(id, &self.world.asked_charge(id));
         let right = |victim: &PodId| self.world.right(&rights, *victim).map(|right| right.rule);
         let rules: Vec<Rule> = plan
             .victims

@@ -36,7 +36,11 @@ impl Engine {
                 self.set_queue_of_namespace(namespace, queue);
                 true
             }
-            Fact::Group(_) | Fact::GroupGone { .. } => false,
+            Fact::Group(fact) => {
+                self.observe_group(fact);
+                true
+            }
+            Fact::GroupGone { namespace, name } => self.group_gone(&namespace, &name),
             Fact::Node(fact) => {
                 let node = self.world.nodes.number(&fact.name);
                 self.world.change_node(node, &mut effects, |nodes, names| nodes.observe(fact, names));
@@ -72,28 +76,34 @@ impl Engine {
             Fact::Budget(fact) => self.world.budgets.observe(fact),
             Fact::BudgetGone { namespace, name } => self.world.budgets.gone(&(namespace, name)),
             Fact::Volume(fact) => {
-                self.world.volumes.observe_volume(fact);
+                let users = self.world.volumes.users_of_volume(&fact.name);
+                self.world.change_volumes(users, |volumes| volumes.observe_volume(fact));
                 true
             }
             Fact::VolumeGone(name) => {
-                self.world.volumes.volume_gone(&name);
+                let users = self.world.volumes.users_of_volume(&name);
+                self.world.change_volumes(users, |volumes| volumes.volume_gone(&name));
                 true
             }
             Fact::Claim(fact) => {
-                self.change_claim((fact.namespace.clone(), fact.name.clone()), |volumes| volumes.observe_claim(fact));
+                let users = self.world.volumes.users(&(fact.namespace.clone(), fact.name.clone())).to_vec();
+                self.world.change_volumes(users, |volumes| volumes.observe_claim(fact));
                 true
             }
             Fact::ClaimGone { namespace, name } => {
                 let key = (namespace, name);
-                self.change_claim(key.clone(), |volumes| volumes.claim_gone(&key));
+                let users = self.world.volumes.users(&key).to_vec();
+                self.world.change_volumes(users, |volumes| volumes.claim_gone(&key));
                 true
             }
             Fact::StorageClass(fact) => {
-                self.world.volumes.observe_class(fact);
+                let users = self.world.users_of_claims();
+                self.world.change_volumes(users, |volumes| volumes.observe_class(fact));
                 true
             }
             Fact::StorageClassGone(name) => {
-                self.world.volumes.class_gone(&name);
+                let users = self.world.users_of_claims();
+                self.world.change_volumes(users, |volumes| volumes.class_gone(&name));
                 true
             }
             Fact::Selector(fact) => {
@@ -107,27 +117,6 @@ impl Engine {
         if matters {
             self.stir();
         }
-    }
-
-    /// A pod's volumes attach by what its claims are bound to, so a claim changes with its users taken off their
-    /// nodes before and put back after.
-    fn change_claim(&mut self, key: (Name, Name), change: impl FnOnce(&mut crate::volumes::Volumes)) {
-        let users = if self.world.volumes.users(&key) == 0 { Vec::new() } else { self.users_of(&key) };
-        let mut effects = Effects::tentative();
-        for (pod, _) in &users {
-            self.world.leave(*pod, Place::Waiting, &mut effects);
-        }
-        change(&mut self.world.volumes);
-        for (pod, place) in users {
-            self.world.enter(pod, place, &mut effects);
-        }
-    }
-
-    fn users_of(&self, key: &(Name, Name)) -> Vec<(PodId, Place)> {
-        let uses = |pod: &Pod| {
-            pod.namespace == key.0 && self.world.shapes.get(pod.shape).claims().any(|claim| *claim == key.1)
-        };
-        self.world.pods.placed().filter(|(_, pod)| uses(pod)).map(|(id, pod)| (id, pod.place)).collect()
     }
 
     fn observe_pod(&mut self, now: Tick, fact: PodFact) {
@@ -183,12 +172,15 @@ impl Engine {
             protected: fact.protected,
             cards: Vec::new(),
             counted: false,
+            look: None,
+            gang: None,
             running: fact.phase == Phase::Running,
             marks: fact.marks,
             first_seen: now,
             group: None,
             reason: None,
         });
+        self.world.join_gang(id);
         let ruling = self.world.ruling(id);
         self.world.set_ruling(id, ruling);
         self.note_leaving_for(id, true);
@@ -269,6 +261,7 @@ impl Engine {
                 pod.non_preemptible = fact.non_preemptible;
                 pod.protected = fact.protected;
                 engine.world.pods.set_tree_quota(id, fact.tree_quota.clone());
+                engine.world.join_gang(id);
                 let ruling = engine.world.ruling(id);
                 engine.world.set_ruling(id, ruling);
             });
@@ -375,9 +368,7 @@ impl Engine {
     }
 
     fn release_shape(&mut self, shape: ShapeId) {
-        if self.world.shapes.release(shape, &mut self.world.relations) {
-            // Its number may be given to another shape; what was found of it must not be taken for the other's.
-            self.world.kept.forget(shape);
+        if self.world.release_shape(shape) {
             self.changes += 1;
         }
     }
@@ -451,6 +442,7 @@ impl Engine {
                 self.stir();
             }
         }
+        self.world.leave_gang(id);
         let pod = self.world.pods.remove(id);
         self.release_shape(pod.shape);
     }
@@ -461,7 +453,9 @@ impl Engine {
         let claims: Vec<Name> = shape.claims().cloned().collect();
         let (namespace, uid) = (pod.namespace.clone(), pod.uid.clone());
         for claim in claims {
-            self.world.volumes.undecide_for(&(namespace.clone(), claim), &uid);
+            let key = (namespace.clone(), claim);
+            let users = self.world.volumes.users(&key).to_vec();
+            self.world.change_volumes(users, |volumes| volumes.undecide_for(&key, &uid));
         }
     }
 

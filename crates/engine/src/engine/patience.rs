@@ -24,6 +24,12 @@ impl Engine {
             (std::cmp::Reverse(pod.priority), pod.created, pod.key())
         });
         for id in waiting {
+            if let Some(gang) = self.unstarted_gang(id) {
+                if self.reserve_for_gang(gang, decisions) {
+                    return true;
+                }
+                continue;
+            }
             let Some(node) = self.node_to_reserve(id) else { continue };
             self.dequeue(id);
             self.take_claim(id, Claim { node, kind: ClaimKind::Patience });

@@ -1,11 +1,12 @@
 //! What can be asked of the engine.
 
-use crate::decision::Capacity;
-use crate::engine::{Engine, NodeReport, QuotaReport};
-use crate::fact::{Name, PodKey, QuotaKey};
+use crate::decision::{Budget, Capacity};
+use crate::engine::{Engine, GroupReport, NodeReport, QuotaReport};
+use crate::fact::{Amount, Name, PodKey, QuotaKey, Tick};
 use crate::nodes::NodeId;
 use crate::reason::Reason;
-use crate::resources::ResourceId;
+use crate::resources::{PODS_ID, ResourceId};
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 impl Engine {
@@ -14,10 +15,27 @@ impl Engine {
         self.world.pods.get(self.world.pods.find(pod)?).reason.clone()
     }
 
+    /// Why each pod that waits does so as things stand now. [`Engine::reason`] is what was found when a pod was last
+    /// looked at, and nobody looks again while nothing changes in its favour.
+    pub fn reasons_now(&self) -> BTreeMap<PodKey, Arc<Reason>> {
+        let mut copy = self.fork();
+        copy.queue.wake_all();
+        // Time decides nothing here but who has waited long enough to hold a node: at the first tick nobody has.
+        copy.decide(Tick(0), Budget::default());
+        let waiting = self.world.pods.iter().filter_map(|(_, pod)| Some((pod.key(), pod.reason.clone()?)));
+        waiting.map(|(key, known)| (key.clone(), copy.reason(&key).unwrap_or(known))).collect()
+    }
+
     /// All quotas, by key.
     pub fn quotas(&self) -> Vec<QuotaReport> {
         let quotas = &self.world.quotas;
         quotas.iter().map(|(id, _)| quotas.report(id, &self.world.names)).collect()
+    }
+
+    /// All groups whose objects were seen, by namespace and name.
+    pub fn groups(&self) -> Vec<GroupReport> {
+        let seen = self.world.gangs.iter().filter(|(_, gang)| gang.fact.is_some());
+        seen.map(|(_, gang)| self.group_report(gang)).collect()
     }
 
     /// The quotas that a pod answers to, by key.
@@ -28,6 +46,17 @@ impl Engine {
             pod.quotas.iter().map(|quota| self.world.quotas.get(*quota).key.clone()).collect();
         keys.sort();
         keys
+    }
+
+    /// What a pod asks for, by resource name; the place for one more pod, which all ask for, is left out.
+    pub fn requests(&self, pod: &PodKey) -> Vec<(Name, Amount)> {
+        let Some(id) = self.world.pods.find(pod) else { return Vec::new() };
+        let demand = &self.world.shapes.get(self.world.pods.get(id).shape).demand;
+        let asked = demand.amounts.iter().filter(|(resource, _)| *resource != PODS_ID);
+        let mut asked: Vec<_> =
+            asked.map(|(resource, amount)| (self.world.names.name(*resource).clone(), *amount)).collect();
+        asked.sort();
+        asked
     }
 
     /// Whether a running pod is within its quota, and the API group of the quota that says so.
@@ -58,7 +87,14 @@ impl Engine {
                 .map(|(r, _)| (world.names.name(*r).clone(), world.nodes.get(node).cap.held(*r)))
                 .filter(|(_, amount)| *amount != 0)
                 .collect(),
-            cards: Vec::new(),
+            cards: {
+                let cards = world.nodes.get(node).cards.iter();
+                let named = cards.map(|(r, card)| (world.names.name(*card).clone(), world.nodes.allocatable(*r, node)));
+                let mut named: Vec<(Name, i128)> = named.map(|(name, amount)| (name, i128::from(amount))).collect();
+                named.retain(|(_, amount)| *amount > 0);
+                named.sort();
+                named
+            },
         };
         world.nodes.by_name().map(report).collect()
     }

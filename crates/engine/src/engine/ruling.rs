@@ -2,6 +2,7 @@
 
 use crate::engine::Engine;
 use crate::fact::{Name, QueueFact, QuotaKey};
+use crate::gangs::GangId;
 use crate::pods::{PodId, QuotaOf};
 use crate::quota::queues::DEFAULT_QUEUE;
 use crate::quota::trees::Reassigned;
@@ -41,11 +42,45 @@ impl World {
         Ruling { quota: QuotaOf::new(&binding), quotas, unruled }
     }
 
-    /// The queue of a pod: its own, its namespace's, or the default where there are queues.
+    /// The queue of a pod: its group's, its own, its namespace's, or the default where there are queues.
     fn queue_of(&self, id: PodId) -> Option<Name> {
         let pod = self.pods.get(id);
+        let of_group = pod.gang.and_then(|gang| self.gangs.get(gang).fact.as_ref()?.queue.clone());
+        of_group.or_else(|| pod.queue.clone()).or_else(|| self.default_queue(&pod.namespace))
+    }
+
+    /// The queue of those in a namespace that name none.
+    fn default_queue(&self, namespace: &Name) -> Option<Name> {
         let default = || self.quotas.queues.find(DEFAULT_QUEUE).map(|_| Name::from(DEFAULT_QUEUE));
-        pod.queue.clone().or_else(|| self.queue_of_namespace.get(&pod.namespace).cloned()).or_else(default)
+        self.queue_of_namespace.get(namespace).cloned().or_else(default)
+    }
+
+    /// The queue of a group.
+    pub fn queue_name_of_gang(&self, id: GangId) -> Option<Name> {
+        let gang = self.gangs.get(id);
+        let named = gang.fact.as_ref().and_then(|fact| fact.queue.clone());
+        named.or_else(|| self.default_queue(&gang.namespace))
+    }
+
+    /// Notes that a pod belongs to the group it names, or to none.
+    pub fn join_gang(&mut self, id: PodId) {
+        let pod = self.pods.get(id);
+        let named = pod.group_name.clone().map(|name| (pod.namespace.clone(), name));
+        let gang = named.map(|(namespace, name)| self.gangs.number(&namespace, &name));
+        self.leave_gang(id);
+        if let Some(gang) = gang {
+            self.gangs.get_mut(gang).members.insert(id);
+            self.gangs.changed.insert(gang);
+        }
+        self.pods.get_mut(id).gang = gang;
+    }
+
+    /// Takes a pod out of its gang.
+    pub fn leave_gang(&mut self, id: PodId) {
+        if let Some(gang) = self.pods.get_mut(id).gang.take() {
+            self.gangs.get_mut(gang).members.remove(&id);
+            self.gangs.changed.insert(gang);
+        }
     }
 
     pub fn set_ruling(&mut self, id: PodId, ruling: Ruling) {
@@ -106,7 +141,14 @@ impl Engine {
         // A queue that begins to say something, or no longer does, is another thing to its pods.
         if is_new || was_plain != is_plain(self) {
             self.reassign_all();
+            self.recount_gangs();
         }
+    }
+
+    /// Gangs may be in other queues than before.
+    fn recount_gangs(&mut self) {
+        let gangs: Vec<GangId> = self.world.gangs.iter().map(|(id, _)| id).collect();
+        self.world.gangs.changed.extend(gangs);
     }
 
     pub(super) fn set_queue_of_namespace(&mut self, namespace: Name, queue: Option<Name>) {
@@ -134,6 +176,8 @@ impl Engine {
             Policy::Queue(_) => {
                 self.world.quotas.release_queue(id);
                 self.reassign_all();
+                self.recount_gangs();
+                self.settle_gangs();
             }
         }
         self.world.quotas.forget(id);

@@ -1,5 +1,6 @@
 //! The filters: each closes a node to a pod, or does not. One file a rule.
 
+pub(crate) mod cards;
 pub(crate) mod node_affinity;
 pub(crate) mod node_cap;
 pub(crate) mod pod_affinity;
@@ -20,6 +21,7 @@ pub enum Filter {
     NodeUnschedulable,
     TaintToleration,
     NodeAffinity,
+    Cards,
     NodePorts,
     NodeResourcesFit,
     NodeCap,
@@ -33,13 +35,14 @@ pub enum Filter {
 
 impl Filter {
     /// How many there are.
-    pub const COUNT: usize = 12;
+    pub const COUNT: usize = 13;
 
     /// All of them, in order.
     pub const ALL: [Filter; Filter::COUNT] = [
         Filter::NodeUnschedulable,
         Filter::TaintToleration,
         Filter::NodeAffinity,
+        Filter::Cards,
         Filter::NodePorts,
         Filter::NodeResourcesFit,
         Filter::NodeCap,
@@ -57,6 +60,7 @@ impl Filter {
             Filter::NodeUnschedulable => "NodeUnschedulable",
             Filter::TaintToleration => "TaintToleration",
             Filter::NodeAffinity => "NodeAffinity",
+            Filter::Cards => "Cards",
             Filter::NodePorts => "NodePorts",
             Filter::NodeResourcesFit => "NodeResourcesFit",
             Filter::NodeCap => "NodeCap",
@@ -75,6 +79,7 @@ impl Filter {
             Filter::NodeUnschedulable => "cordoned",
             Filter::TaintToleration => "with a taint the pod does not tolerate",
             Filter::NodeAffinity => "excluded by the pod's node selector or affinity",
+            Filter::Cards => "without a card that the pod may take",
             Filter::NodePorts => "where a host port is taken",
             Filter::NodeResourcesFit => "without enough free resources",
             Filter::NodeCap => "with GPUs where the cap on pods without GPUs is in the way",
@@ -94,6 +99,7 @@ impl Filter {
             Filter::NodeUnschedulable
                 | Filter::TaintToleration
                 | Filter::NodeAffinity
+                | Filter::Cards
                 | Filter::VolumeBinding
                 | Filter::VolumeZone
         )

@@ -19,7 +19,7 @@ pub(crate) fn claim_in_use(shape: &Shape, volumes: &Volumes) -> bool {
         let key = (namespace.clone(), name.clone());
         let exclusive =
             volumes.claim(&key).is_some_and(|claim| claim.access_modes.iter().any(|mode| &**mode == ONE_POD));
-        exclusive && volumes.users(&key) > 0
+        exclusive && !volumes.users(&key).is_empty()
     })
 }
 

@@ -57,14 +57,103 @@ struct LedgerNeed {
 impl World {
     /// Looks for the cheapest victims for a claimant that no node takes, or that its quotas refuse.
     pub fn find_victims(&mut self, claimant: PodId, question: &Question) -> Outcome {
-        let charge = self.shapes.get(question.shape).charge.clone();
-        let rights = self.rights(claimant, &charge);
+        let mut rights = self.rights(claimant, &self.asked_charge(claimant));
+        rights.spares_gangs = self.gangs.iter().any(|(_, gang)| gang.is_gang() && !gang.members.is_empty());
+        let sparing = self.search(&rights, question);
+        if !rights.spares_gangs {
+            return self.without_return(sparing, claimant);
+        }
+        // Whole gangs may go where that is cheaper than to spare them, or where nothing else will do.
+        rights.spares_gangs = false;
+        let whole = match self.search(&rights, question) {
+            Outcome::Plan(plan) => self.with_whole_gangs(&rights, plan).map_or(Outcome::Hopeless, Outcome::Plan),
+            other => other,
+        };
+        let cheaper = match (&sparing, &whole) {
+            (Outcome::Plan(a), Outcome::Plan(b)) => self.cost_of(&rights, b) < self.cost_of(&rights, a),
+            (Outcome::Hopeless, _) => true,
+            _ => false,
+        };
+        self.without_return(if cheaper { whole } else { sparing }, claimant)
+    }
+
+    /// A pod that was evicted must not be able to evict its evictor: where queues compare several resources a victim
+    /// may be owed one of them while the claimant is owed another, and then nobody goes.
+    fn without_return(&mut self, outcome: Outcome, claimant: PodId) -> Outcome {
+        match outcome {
+            Outcome::Plan(plan) if self.has_queue(claimant) => {
+                let returns = self.could_evict_back(&plan.victims, claimant, plan.node);
+                if returns { Outcome::Hopeless } else { Outcome::Plan(plan) }
+            }
+            other => other,
+        }
+    }
+
+    fn has_queue(&self, pod: PodId) -> bool {
+        self.pods.get(pod).quotas.iter().any(|quota| self.quotas.get(*quota).queue().is_some())
+    }
+
+    /// The pods that go with these, since their gangs fall below their minimum, each with the one that it goes with.
+    /// `None` if one of them may not go.
+    pub fn rest_of_gangs(&self, victims: &[PodId]) -> Option<Vec<(PodId, PodId)>> {
+        let mut rest = Vec::new();
+        let mut seen = Vec::new();
+        for victim in victims {
+            let Some(gang) = self.pods.get(*victim).gang.filter(|gang| !seen.contains(gang)) else { continue };
+            seen.push(gang);
+            let known = self.gangs.get(gang);
+            let stays: Vec<PodId> =
+                known.settled(&self.pods).map(|(id, _)| id).filter(|id| !victims.contains(id)).collect();
+            if !known.is_gang() || known.is_enough(stays.iter().map(|id| self.pods.get(*id))) {
+                continue;
+            }
+            for pod in stays {
+                let placed = matches!(self.pods.get(pod).place, Place::Placed(_));
+                if self.pods.get(pod).protected || !placed {
+                    return None;
+                }
+                rest.push((pod, *victim));
+            }
+        }
+        Some(rest)
+    }
+
+    /// A plan with the rest of the gangs that it breaks, if they may go.
+    fn with_whole_gangs(&mut self, rights: &Rights, mut plan: Plan) -> Option<Plan> {
+        let rest = self.rest_of_gangs(&plan.victims)?;
+        if rest.iter().any(|(pod, _)| self.right(rights, *pod).is_none()) {
+            return None;
+        }
+        plan.victims.extend(rest.iter().map(|(pod, _)| *pod));
+        plan.victims.sort_by_cached_key(|pod| self.pods.get(*pod).key());
+        Some(plan)
+    }
+
+    fn cost_of(&self, rights: &Rights, plan: &Plan) -> Cost {
+        let mut allowances = Allowances::default();
+        let victims: Vec<Victim> =
+            plan.victims.iter().map(|pod| self.victim(rights, *pod, &[], &[], &mut allowances)).collect();
+        let mut cost = cover::cost(victims.iter(), &allowances);
+        let gangs = plan.victims.iter().filter_map(|pod| self.pods.get(*pod).gang);
+        let gangs: std::collections::BTreeSet<_> = gangs.filter(|gang| self.breaks(*gang, &plan.victims)).collect();
+        cost.gangs = gangs.len() as u32;
+        cost
+    }
+
+    /// Whether a gang falls below its minimum when these go.
+    pub fn breaks(&self, gang: crate::gangs::GangId, victims: &[PodId]) -> bool {
+        let known = self.gangs.get(gang);
+        let stays = known.settled(&self.pods).filter(|(id, _)| !victims.contains(id)).map(|(_, pod)| pod);
+        known.is_gang() && known.is_started(&self.pods) && !known.is_enough(stays)
+    }
+
+    fn search(&mut self, rights: &Rights, question: &Question) -> Outcome {
         let shape = self.shapes.get(question.shape);
         let amounts_only = shape.spec().ports.is_empty()
             && shape.spec().volumes.is_empty()
             && !shape.is_bound_to_others()
             && !question.has_objections();
-        if amounts_only { self.cover_amounts(&rights, question) } else { self.try_sets(&rights) }
+        if amounts_only { self.cover_amounts(rights, question) } else { self.try_sets(rights) }
     }
 
     /// Whether a pod can be a victim of the claimant's at all.

@@ -37,6 +37,8 @@ pub(crate) struct Rights {
     pub drawable: Vec<QuotaId>,
     /// The same by number, for a search that asks of every pod.
     is_drawable: Vec<bool>,
+    /// No gang may fall below its minimum.
+    pub spares_gangs: bool,
 }
 
 impl Rights {
@@ -74,6 +76,7 @@ impl World {
             first_over: RefCell::default(),
             drawable: Vec::new(),
             is_drawable: Vec::new(),
+            spares_gangs: false,
         };
         if rights.own.iter().any(|(_, standing)| standing.entitled.is_some()) {
             for (id, quota) in self.quotas.iter() {
@@ -217,6 +220,13 @@ impl World {
     /// And none of them may be owed its place again once it is gone: where a fair share is claimed, a victim with which
     /// its quota would be within its own share, as that will be then, could claim the place back for ever.
     pub fn may_take(&self, rights: &Rights, victims: &[(PodId, Option<(QuotaId, Bound)>)]) -> bool {
+        if rights.spares_gangs {
+            let pods: Vec<PodId> = victims.iter().map(|(pod, _)| *pod).collect();
+            let mut gangs = pods.iter().filter_map(|pod| self.pods.get(*pod).gang);
+            if gangs.any(|gang| self.breaks(gang, &pods)) {
+                return false;
+            }
+        }
         let mut drawn: Vec<(QuotaId, Bound)> = victims.iter().filter_map(|(_, from)| *from).collect();
         drawn.sort_unstable_by_key(|(quota, _)| *quota);
         drawn.dedup();

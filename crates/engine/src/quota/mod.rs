@@ -233,6 +233,14 @@ impl Quotas {
         self.list.get(id.0 as usize).is_some_and(Option::is_some)
     }
 
+    /// What a quota is called: with its group where another group has one of the same kind, namespace and name.
+    pub fn shown(&self, id: QuotaId) -> String {
+        let key = &self.get(id).key;
+        let is_other = |pool: &&Pool| pool.group != key.group;
+        let has_twin = |pool: &Pool| self.find(&QuotaKey { group: pool.group.clone(), ..key.clone() }).is_some();
+        if self.pools.iter().filter(is_other).any(has_twin) { key.qualified() } else { key.to_string() }
+    }
+
     /// All quotas, by key.
     pub fn iter(&self) -> impl Iterator<Item = (QuotaId, &Quota)> {
         self.ids.values().map(|id| (*id, self.get(*id)))

@@ -28,7 +28,9 @@ pub(crate) struct QueuePolicy {
     /// Σ guarantee of the queues below it.
     guaranteed_below: Sums,
     /// What is held for groups that were let in and have not started.
-    pub inqueue: Sums,
+    inqueue: Sums,
+    /// What gangs hold beyond what it takes them to start.
+    elastic: Sums,
     children: u32,
 }
 
@@ -74,6 +76,8 @@ pub(crate) struct Queues {
     by_name: BTreeMap<Name, QuotaId>,
     /// The queues that name a parent, by its name.
     naming: BTreeMap<Name, BTreeSet<QuotaId>>,
+    /// Σ guarantee of the queues that have no other above them.
+    guaranteed_top: Sums,
     /// By resource number: whether it is a kind of card.
     is_card: Vec<bool>,
     /// Pods with cards are not held to cpu and memory.
@@ -100,6 +104,20 @@ impl Queues {
 }
 
 impl Quotas {
+    /// Whether one of these quotas, or one above them, says how many of a card may be held.
+    pub fn speak_of(&self, quotas: &[QuotaId], card: ResourceId) -> bool {
+        quotas.iter().flat_map(|id| self.path(*id)).any(|id| {
+            let quota = self.get(id);
+            match &quota.policy {
+                Policy::Elastic(elastic) => {
+                    amount_of(&elastic.max, card).is_some() || self.pool(quota.pool).governs(card)
+                }
+                Policy::Tree(tree) => tree.runtime(card).is_some(),
+                Policy::Queue(_) => self.real_capability(id, card).is_some(),
+            }
+        })
+    }
+
     fn queue(&self, id: QuotaId) -> &QueuePolicy {
         self.get(id).queue().expect("a quota that is listed with the queues is one of them")
     }
@@ -140,10 +158,9 @@ impl Quotas {
             let id = self.find(&key).expect("it was just found");
             self.detach_queue(id);
             let old = self.queue_mut(id);
-            let (guaranteed_below, inqueue) =
-                (std::mem::take(&mut old.guaranteed_below), std::mem::take(&mut old.inqueue));
-            let children = old.children;
-            self.get_mut(id).policy = Policy::Queue(QueuePolicy { guaranteed_below, inqueue, children, ..new });
+            let QueuePolicy { guaranteed_below, inqueue, elastic, children, .. } = std::mem::take(old);
+            let kept = QueuePolicy { guaranteed_below, inqueue, elastic, children, ..new };
+            self.get_mut(id).policy = Policy::Queue(kept);
             id
         };
         self.attach_queue(id);
@@ -182,8 +199,11 @@ impl Quotas {
 
     /// Counts a queue with its parent (or no longer).
     fn count_child(&mut self, id: QuotaId, add: bool) {
-        let Some(parent) = self.get(id).parent else { return };
         let guarantee = self.queue(id).guarantee.clone();
+        let Some(parent) = self.get(id).parent else {
+            self.queues.guaranteed_top.charge(&guarantee, add);
+            return;
+        };
         let parent = self.queue_mut(parent);
         parent.guaranteed_below.charge(&guarantee, add);
         parent.children = if add { parent.children + 1 } else { parent.children - 1 };
@@ -210,6 +230,26 @@ impl Quotas {
         }
     }
 
+    /// Counts what is held for a gang in its queue, and what it could give back (or no longer).
+    pub fn count_gang(
+        &mut self,
+        queue: Option<QuotaId>,
+        reserved: &[(ResourceId, Amount)],
+        elastic: &[(ResourceId, Amount)],
+        add: bool,
+    ) {
+        let Some(queue) = queue.filter(|id| self.is_listed(*id)) else { return };
+        let queue = self.queue_mut(queue);
+        queue.inqueue.charge(reserved, add);
+        queue.elastic.charge(elastic, add);
+    }
+
+    /// What is held for gangs in a queue and those below it, less what gangs there hold beyond their need.
+    pub fn held_for_gangs(&self, id: QuotaId, resource: ResourceId) -> i128 {
+        let below = self.queues.by_name.values().filter(|queue| self.path(**queue).any(|above| above == id));
+        below.map(|queue| self.queue(*queue)).map(|q| q.inqueue.get(resource) - q.elastic.get(resource)).sum()
+    }
+
     /// The most a queue may hold of a resource, by itself and by what the others are guaranteed; `None` where nothing
     /// limits it.
     pub fn real_capability(&self, id: QuotaId, resource: ResourceId) -> Option<i128> {
@@ -219,14 +259,18 @@ impl Quotas {
             _ => None,
         };
         let capability = [named, amount_of(&queue.capability, resource)].into_iter().flatten().min();
-        let Some(parent) = self.get(id).parent else { return capability };
-        let all = self.queue(parent).guaranteed_below.get(resource);
-        let own = queue.guarantee(resource);
+        let parent = self.get(id).parent;
+        if parent.is_none() && *queue.fact.key.name == *ROOT_QUEUE {
+            return capability;
+        }
+        let all = parent.map_or(&self.queues.guaranteed_top, |parent| &self.queue(parent).guaranteed_below);
+        let (all, own) = (all.get(resource), queue.guarantee(resource));
         if all - own <= 0 {
             return capability;
         }
-        let above = self.real_capability(parent, resource).unwrap_or_else(|| self.total.get(resource));
-        let is_top = self.get(parent).parent.is_none();
+        let above = parent.and_then(|parent| self.real_capability(parent, resource));
+        let above = above.unwrap_or_else(|| self.total.get(resource));
+        let is_top = parent.is_none_or(|parent| self.get(parent).parent.is_none());
         let left = if is_top { (above - (all - own)).max(0) } else { (above - all).max(0) + own };
         Some(capability.map_or(left, |capability| capability.min(left)))
     }

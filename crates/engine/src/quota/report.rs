@@ -5,6 +5,7 @@ use crate::engine::QuotaReport;
 use crate::fact::Name;
 use crate::pods::Pods;
 use crate::quota::fraction::mul_div;
+use crate::quota::standing::Bound;
 use crate::quota::{Policy, QuotaId, Quotas, Seniority};
 use crate::resources::{ResourceId, ResourceNames};
 use crate::shape::Shapes;
@@ -87,6 +88,11 @@ impl Quotas {
             used: amounts(&|r| ledger.used.get(r)),
             used_running: amounts(&|r| ledger.running.get(r)),
             entitlement: amounts(&|r| entitlement(r).unwrap_or(0)),
+            // A fair share protects from others' fair shares, and not from those who are within their min.
+            reclaimable: amounts(&|r| {
+                let kept = entitlement(r).and_then(|_| self.due(id, r, Bound::Min));
+                kept.map_or(0, |kept| (ledger.used.get(r) - kept).max(0))
+            }),
             ..QuotaReport::default()
         };
         match &quota.policy {

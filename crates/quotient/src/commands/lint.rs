@@ -5,8 +5,11 @@ use std::collections::BTreeMap;
 use anyhow::Result;
 use quotient_api::elastic::takeover::takeover;
 use quotient_api::elastic::traps::traps;
+use quotient_api::tree::roots::plan;
+use quotient_api::volcano;
 use quotient_api::{
-    Configuration, Document, ObjectKey, Operation, Place, Problem, Request, Translator, TranslatorSettings, View, admit,
+    Configuration, Document, ObjectKey, Operation, Place, Problem, Request, Translator, TranslatorSettings, View,
+    admit, key_of, tree,
 };
 use quotient_engine::Fact;
 use quotient_sim::store::Store;
@@ -14,7 +17,7 @@ use serde::Serialize;
 use serde_json::Value;
 
 use crate::arguments::{LintArguments, OutputArguments};
-use crate::commands::manifests::inputs;
+use crate::commands::manifests;
 use crate::exit::Exit;
 use crate::printer::{Printer, Tone};
 
@@ -69,25 +72,24 @@ struct Answer {
 pub fn run(arguments: LintArguments) -> Result<Exit> {
     let LintArguments { files, config, output: OutputArguments { output } } = arguments;
     let mut printer = Printer::new(output);
-    let configuration = match config.as_deref().map(Configuration::read_path).transpose() {
-        Ok(configuration) => configuration.unwrap_or_default(),
-        Err(problems) => return Ok(printer.refuse(&problems)),
+    let configuration = match manifests::configuration(&mut printer, config.as_deref()) {
+        Ok(configuration) => configuration,
+        Err(exit) => return Ok(exit),
     };
-    for idle in &configuration.idle {
-        printer.note(format_args!("note: {idle}"));
-    }
-    let inputs = match inputs(&files) {
+    let inputs = match manifests::inputs(&files) {
         Ok(inputs) => inputs,
         Err(problems) => return Ok(printer.refuse(&problems)),
     };
     let mut unreadable = Vec::new();
-    let mut linter = Linter::new(&configuration);
+    let nodes = inputs.iter().flat_map(|input| &input.read.documents).filter(|document| document.key.kind == "Node");
+    let nodes = nodes.map(|document| (document.key.clone(), document.value.clone())).collect();
+    let mut linter = Linter::new(&configuration, nodes);
     for input in inputs {
         unreadable.extend(input.read.problems);
         input.read.documents.into_iter().for_each(|document| linter.look_at(document));
     }
     if linter.objects == 0 && unreadable.is_empty() {
-        unreadable.push(Problem::new("the files hold no object: expected Kubernetes manifests"));
+        unreadable.push(manifests::no_object());
     }
     let answer = linter.finish();
     if printer.is_for_people() {
@@ -119,6 +121,8 @@ struct Linter {
     store: Store,
     translator: Translator,
     whole_gpu_gb: u32,
+    /// The nodes of all files, wherever they stand: quota trees have what their nodes hold.
+    nodes: BTreeMap<ObjectKey, Value>,
     /// Where each object was last given.
     places: BTreeMap<ObjectKey, Place>,
     /// Objects in the order in which they first came.
@@ -143,8 +147,27 @@ impl View for WithoutNodes<'_> {
     }
 }
 
+/// The objects so far, and the nodes of all files.
+struct WithAllNodes<'a> {
+    store: &'a Store,
+    nodes: &'a BTreeMap<ObjectKey, Value>,
+}
+
+impl View for WithAllNodes<'_> {
+    fn get(&self, key: &ObjectKey) -> Option<&Value> {
+        View::get(self.store, key)
+    }
+
+    fn list(&self, group: &str, kind: &str, namespace: Option<&str>) -> Vec<&Value> {
+        match (group, kind) {
+            ("", "Node") => self.nodes.values().collect(),
+            _ => self.store.list(group, kind, namespace),
+        }
+    }
+}
+
 impl Linter {
-    fn new(configuration: &Configuration) -> Self {
+    fn new(configuration: &Configuration, nodes: BTreeMap<ObjectKey, Value>) -> Self {
         let whole_gpu_gb = configuration.nvidia_gpu_resource_memory_gb;
         let cross_quota = configuration.cross_quota.clone();
         let settings = TranslatorSettings { whole_gpu_gb, cross_quota, ..TranslatorSettings::default() };
@@ -152,6 +175,7 @@ impl Linter {
             store: Store::default(),
             translator: Translator::new(settings),
             whole_gpu_gb,
+            nodes,
             uncapped: configuration.cross_quota.as_ref().is_some_and(|caps| !caps.is_inert()),
             places: BTreeMap::new(),
             order: Vec::new(),
@@ -200,17 +224,58 @@ impl Linter {
             self.store.remove(&taken);
         }
         self.store.put(key.clone(), admitted.object);
+        if tree::is_profile(&key) {
+            self.keep_roots(&key, &place);
+        }
         self.places.insert(key, place);
+    }
+
+    /// Makes the roots of quota trees that the profiles so far ask for, and says what is wrong with this profile.
+    fn keep_roots(&mut self, profile: &ObjectKey, place: &Place) {
+        let plan = plan(&WithAllNodes { store: &self.store, nodes: &self.nodes });
+        for wanted in plan.profiles {
+            let is_this = wanted.profile == *profile;
+            for problem in wanted.problems.into_iter().filter(|_| is_this) {
+                self.find(Severity::Warning, problem, profile, place);
+            }
+            let Some(root) = wanted.write else { continue };
+            let old = key_of(&root).ok().and_then(|key| self.store.get(&key).cloned());
+            let operation = if old.is_some() { Operation::Update } else { Operation::Create };
+            match admit(Request { operation, object: root, old: old.as_deref() }, &WithoutNodes(&self.store)) {
+                Ok(admitted) => {
+                    if let Ok(key) = key_of(&admitted.object) {
+                        self.store.put(key, admitted.object);
+                    }
+                }
+                Err(rejection) if is_this => {
+                    let problem = Problem::new(format!("the root of the tree is refused: {rejection}"));
+                    self.find(Severity::Error, problem, profile, place);
+                }
+                Err(_) => {}
+            }
+        }
     }
 
     /// Looks at all objects together.
     fn finish(mut self) -> Answer {
         let ordered: Vec<&Value> = self.order.iter().filter_map(|key| self.store.get(key)).map(AsRef::as_ref).collect();
         let nodes = self.store.list("", "Node", None);
-        for (key, problem) in traps(&ordered, &nodes, self.whole_gpu_gb) {
+        let mut trapped = traps(&ordered, &nodes, self.whole_gpu_gb);
+        trapped.extend(volcano::traps::traps(&ordered, &nodes));
+        for (key, problem) in trapped {
             if let Some(place) = self.places.get(&key).cloned() {
                 let problem = problem.of_object(&key).in_file(place.to_string());
                 self.findings.push(Finding::new(Severity::Warning, problem));
+            }
+        }
+        let trees: Vec<&Value> = [(tree::PROFILE_GROUP, tree::PROFILE), (tree::GROUP, tree::QUOTA)]
+            .into_iter()
+            .flat_map(|(group, kind)| self.store.list(group, kind, None))
+            .collect();
+        for (key, problem) in tree::traps::traps(&trees, &nodes) {
+            // What is wrong with a root that a profile made is said of the profile.
+            if let Some(place) = self.places.get(&key) {
+                self.findings.push(Finding::new(Severity::Warning, problem.in_file(place.to_string())));
             }
         }
         if self.uncapped && !nodes.is_empty() {

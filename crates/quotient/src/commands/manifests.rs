@@ -3,15 +3,63 @@
 use std::io::Read as _;
 use std::path::{Path, PathBuf};
 
-use quotient_api::{Problem, read};
+use quotient_api::{Configuration, Problem, read};
 use quotient_sim::Input;
+
+use crate::exit::Exit;
+use crate::printer::Printer;
 
 /// What stands for standard input.
 const STDIN: &str = "-";
 
+/// Reads the configuration that is named, if one is. What it says without effect is told in notes.
+pub fn configuration(printer: &mut Printer, config: Option<&Path>) -> Result<Configuration, Exit> {
+    let configuration =
+        config.map(Configuration::read_path).transpose().map_err(|problems| printer.refuse(&problems))?;
+    let configuration = configuration.unwrap_or_default();
+    for idle in &configuration.idle {
+        printer.note(format_args!("note: {idle}"));
+    }
+    Ok(configuration)
+}
+
+/// Says so where standard input is named twice: what is read once is gone.
+pub fn standard_input_once<'a>(paths: impl IntoIterator<Item = &'a PathBuf>) -> Result<(), Problem> {
+    match paths.into_iter().filter(|path| path.as_os_str() == STDIN).count() {
+        0 | 1 => Ok(()),
+        _ => Err(Problem::new("`-` is named twice: standard input can be read only once")),
+    }
+}
+
+/// Reads everything that is to be applied, and is content with nothing less than an object.
+pub fn objects(printer: &mut Printer, paths: &[PathBuf]) -> Result<Vec<Input>, Exit> {
+    let inputs = inputs(paths).map_err(|problems| printer.refuse(&problems))?;
+    if inputs.iter().any(|input| !input.read.documents.is_empty()) {
+        return Ok(inputs);
+    }
+    let mut problems: Vec<Problem> = inputs.into_iter().flat_map(|input| input.read.problems).collect();
+    if problems.is_empty() {
+        problems.push(no_object());
+    }
+    Err(printer.refuse(&problems))
+}
+
+/// Reads a change that is to be tried out. Half of a change proves nothing: all of it must be readable.
+pub fn change(printer: &mut Printer, paths: &[PathBuf]) -> Result<Vec<Input>, Exit> {
+    let inputs = objects(printer, paths)?;
+    let problems: Vec<&Problem> = inputs.iter().flat_map(|input| &input.read.problems).collect();
+    if problems.is_empty() { Ok(inputs) } else { Err(printer.refuse(&problems)) }
+}
+
+/// The files are there, and nothing is in them.
+pub fn no_object() -> Problem {
+    Problem::new("the files hold no object: expected Kubernetes manifests")
+}
+
 /// Reads everything that is to be applied, one input for each file. A file that cannot be opened is a mistake of
 /// whoever typed its name.
 pub fn inputs(paths: &[PathBuf]) -> Result<Vec<Input>, Vec<Problem>> {
+    standard_input_once(paths).map_err(|problem| vec![problem])?;
     let mut inputs = Vec::new();
     let mut problems = Vec::new();
     for path in paths {

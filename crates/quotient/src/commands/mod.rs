@@ -1,11 +1,15 @@
 //! One module for each command, and how a command's outcome becomes an exit code.
 
 mod bench;
+mod explain;
 mod lint;
-mod manifests;
+pub mod manifests;
+mod plan;
 mod run;
 mod simulate;
 mod test;
+mod top;
+mod tree;
 
 pub use run::lease_duration;
 
@@ -31,9 +35,13 @@ pub fn run(arguments: Arguments) -> Exit {
 fn dispatch(command: Command) -> Result<Exit> {
     match command {
         Command::Bench(arguments) => bench::run(arguments),
+        Command::Explain(arguments) => explain::run(arguments),
         Command::Lint(arguments) => lint::run(arguments),
+        Command::Plan(arguments) => plan::run(arguments),
         Command::Run(arguments) => run::run(arguments),
         Command::Simulate(arguments) => simulate::run(arguments),
         Command::Test(arguments) => test::run(arguments),
+        Command::Top(arguments) => top::run(arguments),
+        Command::Tree(arguments) => tree::run(arguments),
     }
 }

@@ -1,0 +1,27 @@
+//! Groups of pods: counts that make sense, and a queue that takes them.
+
+use super::metadata::is_label_key;
+use super::{Context, queue};
+use crate::cursor::Cursor;
+
+/// Checks a PodGroup.
+pub(super) fn check(root: &Cursor<'_, '_>, context: &Context<'_>) {
+    let spec = root.field("spec");
+    spec.field("minMember").int::<u32>();
+    for (_, count) in spec.field("minTaskMember").entries() {
+        count.int::<u32>();
+    }
+    for (resource, value) in spec.field("minResources").entries() {
+        if !is_label_key(resource) {
+            value.note(format!("{resource:?} is no name of a resource: expected name or domain/name"));
+        }
+        value.amount(resource);
+    }
+    spec.field("priorityClassName").str();
+    // A group that is there stays in its queue when that is closed.
+    let at = spec.field("queue");
+    let before = context.old.map(|old| old.pointer("/spec/queue"));
+    if before.is_none_or(|before| before.filter(|queue| !queue.is_null()) != at.value()) {
+        queue::check_open(&at, context);
+    }
+}

@@ -1,0 +1,143 @@
+//! Jobs of several tasks: what they leave out, and what they must not say.
+
+use std::collections::BTreeSet;
+
+use serde_json::{Value, json};
+
+use super::{Context, Operation, Rejection, is_given, metadata, object_in, pod, queue};
+use crate::cursor::Cursor;
+use crate::volcano::DEFAULT_QUEUE;
+use crate::volcano::job::declared::{Declared, default_task_name};
+use crate::volcano::job::policy::{ACTIONS, EVENTS, IDLE_EVENTS};
+
+/// Writes what the job leaves out: its queue, the names of its tasks, how many pods must be able to run, how often it
+/// is tried.
+pub(super) fn set_defaults(object: &mut Value, _: &Context<'_>) -> Result<(), Rejection> {
+    let min_available = {
+        let declared = Declared::of(object);
+        declared.min_available
+    };
+    let Some(spec) = object_in(object, "spec") else { return Ok(()) };
+    if let Some(tasks) = spec.get_mut("tasks").and_then(Value::as_array_mut) {
+        for (index, task) in tasks.iter_mut().enumerate() {
+            let is_named = task.get("name").is_some_and(|name| !name.is_null() && name != "");
+            if let Some(task) = task.as_object_mut().filter(|_| !is_named) {
+                task.insert("name".to_string(), Value::from(default_task_name(index)));
+            }
+        }
+    }
+    let is_open = |spec: &serde_json::Map<String, Value>, name: &str, empty: Value| {
+        spec.get(name).is_none_or(|value| value.is_null() || *value == empty)
+    };
+    if is_open(spec, "queue", json!("")) {
+        spec.insert("queue".to_string(), json!(DEFAULT_QUEUE));
+    }
+    if is_open(spec, "minAvailable", json!(0)) {
+        spec.insert("minAvailable".to_string(), json!(min_available));
+    }
+    if is_open(spec, "maxRetry", json!(0)) {
+        spec.insert("maxRetry".to_string(), json!(Declared::of(&json!({})).max_retry));
+    }
+    Ok(())
+}
+
+/// Checks a Job of several tasks.
+pub(super) fn check(root: &Cursor<'_, '_>, context: &Context<'_>) {
+    let spec = root.field("spec");
+    let at = spec.field("queue");
+    if context.operation == Operation::Create {
+        queue::check_open(&at, context);
+    } else if context.old.is_some_and(|old| old.pointer("/spec/queue") != at.value()) {
+        at.note("may not change after creation");
+    }
+    for count in ["minAvailable", "minSuccess", "maxRetry"] {
+        spec.field(count).int::<u32>();
+    }
+    check_policies(&spec, context);
+    let tasks = spec.field("tasks");
+    if tasks.items().next().is_none() {
+        spec.note_missing("tasks", "a job needs at least one");
+    }
+    let mut names = BTreeSet::new();
+    for task in tasks.items() {
+        check_task(&task, context);
+        let name = task.field("name");
+        if name.non_empty_str().is_some_and(|text| !names.insert(text)) {
+            name.note("is the name of two tasks");
+        }
+    }
+    let declared = root.value().map(Declared::of);
+    let min_available = spec.field("minAvailable");
+    if let Some(declared) = declared.filter(|declared| declared.min_available > declared.replicas()) {
+        min_available.note(format!("is more than the tasks have pods, which is {}", declared.replicas()));
+    }
+    for (name, value) in [("volumes", spec.field("volumes")), ("plugins", spec.field("plugins"))] {
+        if value.exists() {
+            context.warn(format!("spec.{name} has no effect here"));
+        }
+    }
+}
+
+fn check_task(task: &Cursor<'_, '_>, context: &Context<'_>) {
+    let (replicas, minimum) = (task.field("replicas"), task.field("minAvailable"));
+    let count = replicas.int::<u32>().or_else(|| (!replicas.exists()).then_some(1));
+    if let (Some(count), Some(needed)) = (count, minimum.int::<u32>())
+        && needed > count
+    {
+        minimum.note(format!("is more than the task has pods, which is {count}"));
+    }
+    let name = task.field("name");
+    if name.non_empty_str().is_some_and(|text| !metadata::is_subdomain(text) || text.contains('.')) {
+        name.note("expected lower-case letters, digits and '-': it is part of the names of pods");
+    }
+    if task.field("dependsOn").exists() {
+        context.warn("dependsOn of a task has no effect here: its pods are made with the others".to_string());
+    }
+    check_policies(task, context);
+    let template = task.field("template");
+    match template.exists() {
+        true => {
+            metadata::check_labels(&template.field("metadata").field("labels"));
+            pod::check_spec(&template, "spec", context);
+        }
+        false => task.note_missing("template", "pods are made from it"),
+    }
+}
+
+/// Events and actions are known, and each event has one policy.
+fn check_policies(parent: &Cursor<'_, '_>, context: &Context<'_>) {
+    let mut seen = BTreeSet::new();
+    for policy in parent.field("policies").items() {
+        let action = policy.field("action");
+        match action.non_empty_str() {
+            Some(name) if ACTIONS.contains(&name) => {}
+            Some(_) => action.note(format!("expected one of {}", ACTIONS.join(", "))),
+            None => policy.note_missing("action", "a policy says what is to be done"),
+        }
+        let (one, several, code) = (policy.field("event"), policy.field("events"), policy.field("exitCode"));
+        if code.int::<i64>() == Some(0) {
+            code.note("0 is no failure: expected another exit code");
+        }
+        if code.exists() && (one.exists() || several.exists()) {
+            code.note("must be left out where an event is given");
+        }
+        if !is_any_given(&policy) {
+            policy.note_missing("event", "a policy says when it holds: expected event, events or exitCode");
+        }
+        for event in several.items().chain([one]) {
+            let Some(name) = event.non_empty_str() else { continue };
+            if IDLE_EVENTS.contains(&name) {
+                context.warn(format!("the event {name} of a policy does not come about here"));
+            } else if !EVENTS.contains(&name) {
+                event.note(format!("expected one of {}", EVENTS.join(", ")));
+            }
+            if !seen.insert(name) {
+                event.note("has two policies: expected one for each event");
+            }
+        }
+    }
+}
+
+fn is_any_given(policy: &Cursor<'_, '_>) -> bool {
+    policy.value().is_none_or(|policy| ["event", "events", "exitCode"].iter().any(|name| is_given(policy, name)))
+}

@@ -1,0 +1,249 @@
+//! Jobs of several tasks: what is to be made, deleted and written for a job as it stands.
+//!
+//! A job makes a `PodGroup` first, and its pods once the group was let into its queue. Policies say what follows when
+//! a pod fails, is evicted, or a task is done. Everything is worked out from the objects each time anew; what cannot
+//! be seen in them any more (a pod that went) is told beside them.
+//!
+//! ```text
+//!               ┌────────── Restarting ◀─────────┐ RestartJob
+//!               ▼                                │
+//!  (new) ──▶ Pending ──enough pods run──▶ Running ──all pods ended──▶ Completed, Failed
+//!               │                            │
+//!               └────────────┬───────────────┘
+//!     AbortJob ▶ Aborting ▶ Aborted │ CompleteJob ▶ Completing ▶ Completed │ TerminateJob ▶ Terminating ▶ Terminated
+//! ```
+
+pub mod declared;
+pub mod min_resources;
+mod phase;
+mod pods;
+pub mod policy;
+mod standing;
+
+use std::collections::BTreeSet;
+
+use serde_json::Value;
+
+use crate::admission::View;
+use crate::object::{ObjectKey, key_of};
+use crate::volcano::group::GroupPhase;
+use declared::Declared;
+pub use phase::JobPhase;
+use policy::{Action, Cause};
+use standing::{Counts, Standing};
+
+/// A job with all that belongs to it.
+pub struct JobState<'a> {
+    pub job: &'a Value,
+    /// Its group, if it is there.
+    pub group: Option<&'a Value>,
+    /// Its pods, in any order.
+    pub pods: &'a [&'a Value],
+    /// Pods of it that went since it was last looked at, and that nobody deleted on its behalf.
+    pub gone: &'a [&'a Value],
+}
+
+/// What is to be done about a job, in the order of the fields.
+#[derive(Debug, Clone, PartialEq, Default)]
+pub struct Plan {
+    /// Pods to delete.
+    pub delete: Vec<ObjectKey>,
+    /// The group's key, where it is to be deleted.
+    pub delete_group: Option<ObjectKey>,
+    /// The group to make.
+    pub make_group: Option<Value>,
+    /// What the group's `spec` should be, where it is something else.
+    pub group_spec: Option<Value>,
+    /// Pods to make.
+    pub make: Vec<Value>,
+    /// The job's status, where it changed.
+    pub status: Option<Value>,
+    /// What happened to the job, for its events: reason and message.
+    pub events: Vec<(String, String)>,
+}
+
+/// The name of a job's group.
+pub fn group_name(job: &Value) -> String {
+    let text = |pointer: &str| job.pointer(pointer).and_then(Value::as_str).unwrap_or_default();
+    format!("{}-{}", text("/metadata/name"), text("/metadata/uid"))
+}
+
+/// Which pods stay where a job is wound up.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Keep {
+    Ended,
+    None,
+}
+
+/// Works out what is to be done. `now` is a timestamp, as it is written into objects.
+pub fn plan(state: &JobState<'_>, view: &dyn View, now: &str) -> Plan {
+    let JobState { job, .. } = state;
+    let mut planner = Planner {
+        state,
+        declared: Declared::of(job),
+        before: Standing::of(job),
+        after: Standing::of(job),
+        plan: Plan::default(),
+    };
+    planner.look(view);
+    planner.finish(now)
+}
+
+struct Planner<'a> {
+    state: &'a JobState<'a>,
+    declared: Declared<'a>,
+    before: Standing,
+    after: Standing,
+    plan: Plan,
+}
+
+impl Planner<'_> {
+    fn look(&mut self, view: &dyn View) {
+        match self.before.phase {
+            JobPhase::Pending | JobPhase::Running => match policy::cause(&self.declared, self.state, &self.before) {
+                Some(cause) => self.act(cause),
+                None => self.keep_going(view),
+            },
+            JobPhase::Restarting => {
+                self.wind_up(Keep::None);
+                if self.state.pods.is_empty() {
+                    self.drop_group();
+                    let is_last = self.before.retry_count >= self.declared.max_retry;
+                    self.after.phase = if is_last { JobPhase::Failed } else { JobPhase::Pending };
+                }
+            }
+            JobPhase::Aborting | JobPhase::Completing | JobPhase::Terminating => {
+                self.wind_up(Keep::Ended);
+                if self.counts().unended() == 0 {
+                    self.after.phase = self.before.phase.end();
+                }
+            }
+            JobPhase::Aborted | JobPhase::Completed | JobPhase::Terminated | JobPhase::Failed => {
+                self.wind_up(Keep::Ended);
+                if self.counts().unended() == 0 {
+                    self.drop_group();
+                }
+            }
+        }
+    }
+
+    fn counts(&self) -> Counts {
+        Counts::of(self.state.pods)
+    }
+
+    /// Does what a policy says.
+    fn act(&mut self, Cause { action, task, pod, message }: Cause) {
+        let next = match action {
+            Action::AbortJob => Some(JobPhase::Aborting),
+            Action::CompleteJob => Some(JobPhase::Completing),
+            Action::TerminateJob => Some(JobPhase::Terminating),
+            Action::RestartJob | Action::RestartTask | Action::RestartPod => {
+                self.after.retry_count += 1;
+                let is_last = self.after.retry_count >= self.declared.max_retry;
+                match action {
+                    Action::RestartJob => Some(JobPhase::Restarting),
+                    _ if is_last => Some(JobPhase::Failed),
+                    _ => None,
+                }
+            }
+        };
+        self.plan.events.push((action.name().to_string(), message));
+        match next {
+            Some(phase) => {
+                self.after.phase = phase;
+                self.after.version += 1;
+                self.wind_up(if phase == JobPhase::Restarting { Keep::None } else { Keep::Ended });
+            }
+            None => {
+                let is_meant = |other: &Value| match action {
+                    Action::RestartTask => declared::task_of(other) == Some(&*task),
+                    _ => other.pointer("/metadata/name").and_then(Value::as_str) == Some(&*pod),
+                };
+                self.delete(|other| is_meant(other));
+            }
+        }
+    }
+
+    /// Deletes pods that are not on their way out already.
+    fn delete(&mut self, is_meant: impl Fn(&Value) -> bool) {
+        let pods = self.state.pods.iter().filter(|pod| !standing::is_leaving(pod) && is_meant(pod));
+        let mut keys: Vec<ObjectKey> = pods.filter_map(|pod| key_of(pod).ok()).collect();
+        keys.sort();
+        self.plan.delete.extend(keys);
+    }
+
+    fn wind_up(&mut self, keep: Keep) {
+        self.delete(|pod| keep == Keep::None || !standing::has_ended(pod));
+    }
+
+    fn drop_group(&mut self) {
+        self.plan.delete_group = self.state.group.and_then(|group| key_of(group).ok());
+    }
+
+    /// Makes what is missing, deletes what is too much, and says how far the job is.
+    fn keep_going(&mut self, view: &dyn View) {
+        let wanted = pods::group(self.state.job, &self.declared, view);
+        let Some(group) = self.state.group else {
+            self.plan.make_group = Some(wanted);
+            return;
+        };
+        if pods::group_spec_differs(group, &wanted) {
+            self.plan.group_spec = Some(pods::group_spec(group, &wanted));
+        }
+        let phase = GroupPhase::of(group.pointer("/status/phase").and_then(Value::as_str));
+        let mut names: BTreeSet<String> = BTreeSet::new();
+        let there: BTreeSet<&str> =
+            self.state.pods.iter().filter_map(|pod| pod.pointer("/metadata/name").and_then(Value::as_str)).collect();
+        for task in &self.declared.tasks {
+            for index in 0..task.replicas {
+                let name = pods::name(self.state.job, &task.name, index);
+                if phase != GroupPhase::Pending && !there.contains(&*name) {
+                    self.plan.make.push(pods::pod(self.state.job, &self.declared, task, index, &self.before));
+                }
+                names.insert(name);
+            }
+        }
+        let version = self.before.version;
+        self.delete(|pod| {
+            let name = pod.pointer("/metadata/name").and_then(Value::as_str).unwrap_or_default();
+            !names.contains(name) || declared::version_of(pod).is_some_and(|of_pod| of_pod != version)
+        });
+        self.after.phase = match self.before.phase {
+            JobPhase::Pending if self.counts().started() >= self.declared.min_available => JobPhase::Running,
+            JobPhase::Running => self.outcome(),
+            phase => phase,
+        };
+    }
+
+    /// Whether a running job is done, and how.
+    fn outcome(&self) -> JobPhase {
+        let (declared, counts) = (&self.declared, self.counts());
+        let replicas = declared.replicas();
+        if declared.min_success.is_some_and(|needed| counts.succeeded >= needed) {
+            return JobPhase::Completed;
+        }
+        if replicas == 0 || counts.succeeded + counts.failed < replicas {
+            return JobPhase::Running;
+        }
+        let needs_each_task = declared.min_available >= declared.task_minimum();
+        let is_short = |task: &declared::Task<'_>| {
+            let succeeded = |pod: &&&Value| {
+                declared::task_of(pod) == Some(&*task.name) && standing::phase_of(pod) == Some("Succeeded")
+            };
+            let count = u64::try_from(self.state.pods.iter().filter(succeeded).count()).unwrap_or(u64::MAX);
+            task.given_minimum.is_some_and(|minimum| count < minimum)
+        };
+        let lacks = needs_each_task && declared.tasks.iter().any(is_short);
+        let needed = declared.min_success.unwrap_or(declared.min_available);
+        if lacks || counts.succeeded < needed { JobPhase::Failed } else { JobPhase::Completed }
+    }
+
+    fn finish(self, now: &str) -> Plan {
+        let Planner { state, declared, before, after, mut plan } = self;
+        let status = standing::status(state, &declared, &before, &after, now);
+        if state.job.get("status") != Some(&status) {
+            plan.status = Some(status);
+        }
+        plan
+    }
+}

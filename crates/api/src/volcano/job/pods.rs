@@ -1,0 +1,132 @@
+//! The objects that a job makes: its group and its pods.
+
+use serde_json::{Map, Value, json};
+
+use super::declared::{Declared, JOB_VERSION, Task};
+use super::standing::Standing;
+use super::{group_name, min_resources};
+use crate::admission::View;
+use crate::volcano::{
+    CARD_NAME, CARD_REQUEST, GROUP_NAMES, MIXED_CARDS, POD_GROUP, PREEMPTABLE, QUEUE_NAME, SCHEDULING, TASK_SPEC,
+    annotation,
+};
+
+/// Annotations of the job that its group has too.
+const OF_GROUP: [&str; 3] = [CARD_REQUEST, MIXED_CARDS, PREEMPTABLE];
+
+/// Annotations of the job that its pods have too, where their template says nothing.
+const OF_PODS: [&str; 2] = [CARD_NAME, PREEMPTABLE];
+
+/// The fields of a group's spec that are the job's to say.
+const SPEC_FIELDS: [&str; 5] = ["minMember", "minTaskMember", "queue", "minResources", "priorityClassName"];
+
+/// The name of a pod.
+pub(super) fn name(job: &Value, task: &str, index: u64) -> String {
+    format!("{}-{task}-{index}", job.pointer("/metadata/name").and_then(Value::as_str).unwrap_or_default())
+}
+
+/// The group of a job. Its owner is set by whoever makes it.
+pub(super) fn group(job: &Value, declared: &Declared<'_>, view: &dyn View) -> Value {
+    let tasks: Map<String, Value> =
+        declared.tasks.iter().map(|task| (task.name.clone(), Value::from(task.minimum()))).collect();
+    let mut spec = json!({
+        "minMember": declared.min_available,
+        "minTaskMember": tasks,
+        "queue": declared.queue,
+        "minResources": min_resources::of_job(declared, view),
+    });
+    if let Some(class) = priority_class(job) {
+        spec["priorityClassName"] = Value::from(class);
+    }
+    json!({
+        "apiVersion": format!("{SCHEDULING}/v1beta1"),
+        "kind": POD_GROUP,
+        "metadata": {
+            "name": group_name(job),
+            "namespace": job["metadata"]["namespace"],
+            "annotations": carried(job, &OF_GROUP),
+        },
+        "spec": spec,
+    })
+}
+
+/// Whether a group that exists says something else than the job wants.
+pub(super) fn group_spec_differs(group: &Value, wanted: &Value) -> bool {
+    SPEC_FIELDS.iter().any(|field| group["spec"].get(field) != wanted["spec"].get(field))
+}
+
+/// The spec of a group that exists, as the job wants it.
+pub(super) fn group_spec(group: &Value, wanted: &Value) -> Value {
+    let mut spec = group["spec"].as_object().cloned().unwrap_or_default();
+    for field in SPEC_FIELDS {
+        match wanted["spec"].get(field) {
+            Some(value) => spec.insert(field.to_string(), value.clone()),
+            None => spec.shift_remove(field),
+        };
+    }
+    Value::Object(spec)
+}
+
+/// A pod of a job. Its owner is set by whoever makes it.
+pub(super) fn pod(job: &Value, declared: &Declared<'_>, task: &Task<'_>, index: u64, standing: &Standing) -> Value {
+    let job_name = job.pointer("/metadata/name").and_then(Value::as_str).unwrap_or_default();
+    let template = task.template;
+    let of_template = |part: &str| template.pointer(&format!("/metadata/{part}")).and_then(Value::as_object).cloned();
+    let mut annotations = carried(job, &OF_PODS);
+    annotations.extend(of_template("annotations").unwrap_or_default());
+    annotations.extend(texts([
+        (GROUP_NAMES[0], group_name(job)),
+        (QUEUE_NAME, declared.queue.to_string()),
+        (TASK_SPEC, task.name.clone()),
+        ("volcano.sh/task-index", index.to_string()),
+        ("volcano.sh/job-name", job_name.to_string()),
+        ("volcano.sh/queue-name", declared.queue.to_string()),
+        (JOB_VERSION, standing.version.to_string()),
+        ("volcano.sh/job-retry-count", standing.retry_count.to_string()),
+        ("volcano.sh/template-uid", format!("{job_name}-{}", task.name)),
+    ]));
+    let mut labels = of_template("labels").unwrap_or_default();
+    labels.extend(texts([
+        ("volcano.sh/job-name", job_name.to_string()),
+        ("volcano.sh/job-namespace", job["metadata"]["namespace"].as_str().unwrap_or_default().to_string()),
+        ("volcano.sh/queue-name", declared.queue.to_string()),
+        (TASK_SPEC, task.name.clone()),
+        ("volcano.sh/task-index", index.to_string()),
+    ]));
+    let mut spec = template.get("spec").cloned().unwrap_or_else(|| json!({}));
+    let is_open = |spec: &Value, name: &str| spec.get(name).is_none_or(Value::is_null);
+    if let Some(class) = priority_class(job)
+        && is_open(&spec, "priorityClassName")
+        && is_open(&spec, "priority")
+    {
+        spec["priorityClassName"] = Value::from(class);
+    }
+    if let Some(scheduler) = job.pointer("/spec/schedulerName").and_then(Value::as_str)
+        && is_open(&spec, "schedulerName")
+    {
+        spec["schedulerName"] = Value::from(scheduler);
+    }
+    json!({
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": {
+            "name": name(job, &task.name, index),
+            "namespace": job["metadata"]["namespace"],
+            "annotations": annotations,
+            "labels": labels,
+        },
+        "spec": spec,
+    })
+}
+
+fn priority_class(job: &Value) -> Option<&str> {
+    job.pointer("/spec/priorityClassName").and_then(Value::as_str).filter(|class| !class.is_empty())
+}
+
+fn carried(job: &Value, names: &[&str]) -> Map<String, Value> {
+    names.iter().filter_map(|name| Some(((*name).to_string(), Value::from(annotation(job, name)?)))).collect()
+}
+
+fn texts<const N: usize>(pairs: [(&str, String); N]) -> impl Iterator<Item = (String, Value)> {
+    pairs.into_iter().map(|(name, value)| (name.to_string(), Value::from(value)))
+}

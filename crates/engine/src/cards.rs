@@ -1,0 +1,128 @@
+//! Cards: which kinds a pod may take now, by what it accepts and by what its quotas have left.
+//!
+//! A pod is looked at under one assumption at a time: that it takes this card, or any of these. Each *look* has a shape
+//! of its own, so that what is kept of the nodes for one look is not mixed up with another's.
+
+use crate::fact::{Amount, Name, PodSpec};
+use crate::pods::PodId;
+use crate::resources::{Demand, ResourceId};
+use crate::shape::ShapeId;
+use crate::world::World;
+
+/// What a waiting pod is taken to be for the moment.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Look {
+    pub shape: ShapeId,
+    /// What it will be charged for cards, where the look decides it.
+    pub cards: Vec<(ResourceId, Amount)>,
+}
+
+impl World {
+    /// The ways in which a pod can be placed, in order of preference; `None` is the pod as it is.
+    pub fn looks(&mut self, id: PodId) -> Vec<Option<Look>> {
+        let pod = self.pods.get(id);
+        let shape = self.shapes.get(pod.shape);
+        let spec = shape.spec().clone();
+        if spec.cards.is_empty() {
+            return self.looks_at_any(id);
+        }
+        let (held, mixed) = self.gangs.card_of(pod.gang, &self.pods);
+        let demand = shape.demand.clone();
+        let names: Vec<Name> = spec.cards.clone();
+        let cards: Vec<ResourceId> = names.iter().map(|name| self.names.intern(name)).collect();
+        let amounts = cards.iter().map(|card| (*card, self.card_amount(*card, &demand))).collect::<Vec<_>>();
+        if mixed && cards.len() > 1 {
+            return self.looks_at_several(id, &amounts, false);
+        }
+        if let [one] = amounts[..] {
+            self.quotas.queues.note_card(one.0);
+            return vec![Some(Look { shape: self.pods.get(id).shape, cards: vec![one] })];
+        }
+        let same = held.filter(|held| cards.contains(held));
+        let wanted = amounts.into_iter().filter(|(card, _)| same.is_none_or(|same| same == *card));
+        let wanted: Vec<(ResourceId, Amount)> = wanted.collect();
+        wanted.into_iter().map(|(card, amount)| Some(self.single_look(id, card, amount, false))).collect()
+    }
+
+    /// The looks of a pod that accepts any card: where its quotas count cards, those that they have left.
+    fn looks_at_any(&mut self, id: PodId) -> Vec<Option<Look>> {
+        let pod = self.pods.get(id);
+        let demand = &self.shapes.get(pod.shape).demand;
+        if self.card_kinds.is_empty() || pod.quotas.is_empty() {
+            return vec![None];
+        }
+        let kinds = demand.amounts.iter().flat_map(|(resource, amount)| {
+            let kinds = self.card_kinds.get(resource).into_iter().flatten();
+            kinds.map(|(card, _)| (*card, *amount))
+        });
+        let kinds: Vec<(ResourceId, Amount)> = kinds.collect();
+        let counted = |(card, _): &(ResourceId, Amount)| self.quotas.speak_of(&pod.quotas, *card);
+        if !kinds.iter().any(counted) {
+            return vec![None];
+        }
+        self.looks_at_several(id, &kinds, true)
+    }
+
+    /// One look at all the cards that the quotas have left, and one at each of the others, which are refused as things
+    /// are.
+    fn looks_at_several(&mut self, id: PodId, cards: &[(ResourceId, Amount)], any: bool) -> Vec<Option<Look>> {
+        let pod = self.pods.get(id);
+        let charge = &self.shapes.get(pod.shape).charge;
+        let admits = |card: &&(ResourceId, Amount)| {
+            let charge: Vec<(ResourceId, Amount)> = charge.iter().copied().chain([**card]).collect();
+            let refusals = self.quotas.refusals(&pod.quotas, &charge, pod.non_preemptible, &self.names);
+            !refusals.iter().any(|refusal| refusal.numbers.resource == *self.names.name(card.0))
+        };
+        let (open, full): (Vec<&(ResourceId, Amount)>, Vec<_>) = cards.iter().partition(admits);
+        let open: Vec<ResourceId> = open.into_iter().map(|(card, _)| *card).collect();
+        let full: Vec<(ResourceId, Amount)> = full.into_iter().copied().collect();
+        let mut looks = Vec::new();
+        if !open.is_empty() {
+            let shape = if full.is_empty() && any { self.pods.get(id).shape } else { self.variant(id, &open, any) };
+            looks.push(Some(Look { shape, cards: Vec::new() }));
+        }
+        for (card, amount) in full {
+            looks.push(Some(self.single_look(id, card, amount, any)));
+        }
+        looks
+    }
+
+    fn single_look(&mut self, id: PodId, card: ResourceId, amount: Amount, any: bool) -> Look {
+        self.quotas.queues.note_card(card);
+        Look { shape: self.variant(id, &[card], any), cards: vec![(card, amount)] }
+    }
+
+    /// How many of a card a pod of this size takes: as many as it asks for of the resource by which it is had.
+    fn card_amount(&self, card: ResourceId, demand: &Demand) -> Amount {
+        let by_kind = self.card_kinds.iter().filter(|(_, kinds)| kinds.contains_key(&card));
+        let known = by_kind.map(|(resource, _)| demand.get(*resource)).max().filter(|amount| *amount > 0);
+        // No node has such a card: it is had by one of the extended resources that are asked for.
+        known.unwrap_or_else(|| {
+            let extended = |(resource, _): &&(ResourceId, Amount)| self.names.name(*resource).contains('/');
+            demand.amounts.iter().filter(extended).map(|(_, amount)| *amount).max().unwrap_or(0)
+        })
+    }
+
+    /// The shape that a pod has when it may take these cards only.
+    fn variant(&mut self, id: PodId, cards: &[ResourceId], any: bool) -> ShapeId {
+        let base = self.pods.get(id).shape;
+        let key = (cards.to_vec(), any);
+        let known = self.variants.get(&base).and_then(|variants| variants.iter().find(|(known, _)| *known == key));
+        if let Some((_, shape)) = known {
+            return *shape;
+        }
+        let names = cards.iter().map(|card| self.names.name(*card).clone()).collect();
+        let spec = PodSpec { cards: names, any_card: any, ..(**self.shapes.get(base).spec()).clone() };
+        let namespace = self.pods.get(id).namespace.clone();
+        let shape = self.shape_like(base, spec, &namespace);
+        self.variants.entry(base).or_default().push((key, shape));
+        shape
+    }
+
+    /// What the claimant is charged if it is placed as it is looked at now.
+    pub fn asked_charge(&self, id: PodId) -> Vec<(ResourceId, Amount)> {
+        let pod = self.pods.get(id);
+        let cards = pod.look.iter().flat_map(|look| &look.cards);
+        self.shapes.get(pod.shape).charge.iter().chain(cards).copied().collect()
+    }
+}

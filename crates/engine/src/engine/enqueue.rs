@@ -1,0 +1,195 @@
+//! Letting groups into their queues: a group whose minimum its queue has room for may have its pods made, and what it
+//! needs is held for it until they run.
+
+use std::sync::Arc;
+
+use crate::decision::{Decision, Decisions};
+use crate::engine::Engine;
+use crate::explain;
+use crate::fact::{Amount, GroupFact, Name};
+use crate::gangs::GangId;
+use crate::quota::{QuotaId, Refusal};
+use crate::reason::{Code, Numbers, Reason};
+use crate::resources::{CPU_ID, MEMORY_ID, ResourceId};
+
+impl Engine {
+    /// Takes in a group.
+    pub(super) fn observe_group(&mut self, fact: GroupFact) {
+        let id = self.world.gangs.number(&fact.namespace, &fact.name);
+        let gang = self.world.gangs.get_mut(id);
+        let queue_changed = gang.fact.as_ref().is_none_or(|old| old.queue != fact.queue);
+        gang.admitted |= fact.admitted;
+        let admitted = gang.admitted;
+        gang.fact = Some(fact);
+        if !admitted {
+            self.world.gangs.outside.insert(id);
+        }
+        self.world.gangs.changed.insert(id);
+        if queue_changed {
+            let members = self.world.gangs.get(id).members.iter().copied().collect();
+            self.reassign_pods(members);
+        }
+    }
+
+    pub(super) fn group_gone(&mut self, namespace: &Name, name: &Name) -> bool {
+        let Some(id) = self.world.gangs.find(namespace, name) else { return false };
+        let gang = self.world.gangs.get_mut(id);
+        gang.fact = None;
+        gang.admitted = false;
+        gang.reason = None;
+        let members = gang.members.iter().copied().collect();
+        self.world.gangs.outside.remove(&id);
+        self.reassign_pods(members);
+        self.settle_gang(id);
+        self.world.gangs.forget_if_empty(id);
+        true
+    }
+
+    /// Brings what queues hold for gangs up to date.
+    pub(super) fn settle_gangs(&mut self) {
+        for id in std::mem::take(&mut self.world.gangs.changed) {
+            if self.world.gangs.is_listed(id) {
+                self.settle_gang(id);
+                self.world.gangs.forget_if_empty(id);
+            }
+        }
+    }
+
+    fn settle_gang(&mut self, id: GangId) {
+        let (queue, reserved, elastic) = self.owed_to_gang(id);
+        let gang = self.world.gangs.get(id);
+        if (gang.queue, &gang.reserved, &gang.elastic) == (queue, &reserved, &elastic) {
+            return;
+        }
+        let (old_queue, old_reserved, old_elastic) = (gang.queue, gang.reserved.clone(), gang.elastic.clone());
+        self.world.quotas.count_gang(old_queue, &old_reserved, &old_elastic, false);
+        self.world.quotas.count_gang(queue, &reserved, &elastic, true);
+        let gang = self.world.gangs.get_mut(id);
+        (gang.queue, gang.reserved, gang.elastic) = (queue, reserved, elastic);
+        self.admission_due = true;
+    }
+
+    /// A gang's queue, what is held for it there, and what its pods hold beyond what it takes to start.
+    #[allow(clippy::type_complexity, reason = "two lists of amounts")]
+    fn owed_to_gang(&mut self, id: GangId) -> (Option<QuotaId>, Vec<(ResourceId, Amount)>, Vec<(ResourceId, Amount)>) {
+        let queue = self.queue_of_gang(id);
+        let least = self.min_resources(id);
+        let world = &self.world;
+        let gang = world.gangs.get(id);
+        if gang.fact.is_none() || !gang.admitted {
+            return (None, Vec::new(), Vec::new());
+        }
+        let held = |resource: ResourceId| -> i128 {
+            gang.settled(&world.pods).map(|(pod, _)| world.charged(pod, resource)).sum()
+        };
+        let rest = |(resource, amount): &(ResourceId, Amount), sign: i128| {
+            let rest = (i128::from(*amount) - held(*resource)) * sign;
+            (*resource, Amount::try_from(rest.max(0)).unwrap_or(Amount::MAX))
+        };
+        let some = |amounts: Vec<(ResourceId, Amount)>| amounts.into_iter().filter(|(_, a)| *a > 0).collect();
+        let reserved = match gang.is_started(&world.pods) {
+            true => Vec::new(),
+            false => least.iter().chain(&gang.cards).map(|amount| rest(amount, 1)).collect(),
+        };
+        let elastic = least.iter().map(|amount| rest(amount, -1)).collect();
+        (queue, some(reserved), some(elastic))
+    }
+
+    fn min_resources(&mut self, id: GangId) -> Vec<(ResourceId, Amount)> {
+        let Some(fact) = self.world.gangs.get(id).fact.clone() else { return Vec::new() };
+        fact.min_resources.iter().map(|(name, amount)| (self.world.names.intern(name), *amount)).collect()
+    }
+
+    fn queue_of_gang(&self, id: GangId) -> Option<QuotaId> {
+        let name = self.world.queue_name_of_gang(id)?;
+        self.world.quotas.queues.find(&name)
+    }
+
+    /// Lets in those groups for which there is room, the oldest first. Returns whether one came in.
+    pub(super) fn admit_gangs(&mut self, decisions: &mut Decisions) -> bool {
+        if !std::mem::take(&mut self.admission_due) || self.world.gangs.outside.is_empty() {
+            return false;
+        }
+        let mut waiting: Vec<GangId> = self.world.gangs.outside.iter().copied().collect();
+        waiting.sort_by_cached_key(|id| {
+            let gang = self.world.gangs.get(*id);
+            let created = gang.fact.as_ref().map(|fact| fact.created);
+            (created, gang.namespace.clone(), gang.name.clone())
+        });
+        let mut any = false;
+        for id in waiting {
+            match self.admission(id) {
+                Ok(cards) => {
+                    let gang = self.world.gangs.get_mut(id);
+                    gang.admitted = true;
+                    gang.reason = None;
+                    gang.cards = cards;
+                    let (namespace, name) = (gang.namespace.clone(), gang.name.clone());
+                    decisions.list.push(Decision::Admit { namespace, name });
+                    self.world.gangs.outside.remove(&id);
+                    self.settle_gang(id);
+                    any = true;
+                }
+                Err(reason) => self.world.gangs.get_mut(id).reason = Some(Arc::new(reason)),
+            }
+        }
+        if any {
+            self.stir();
+        }
+        any
+    }
+
+    /// The cards that a group is let in with, or why it is not.
+    fn admission(&mut self, id: GangId) -> Result<Vec<(ResourceId, Amount)>, Reason> {
+        let least = self.min_resources(id);
+        let fact = self.world.gangs.get(id).fact.clone().unwrap_or_default();
+        if let Some(problem) = &fact.problem {
+            return Err(explain::invalid(problem));
+        }
+        let Some(name) = self.world.queue_name_of_gang(id) else { return Ok(Vec::new()) };
+        let Some(queue) = self.world.quotas.queues.find(&name) else {
+            return Err(explain::unruled(Code::QueueNotFound, format!("the queue {name} does not exist")));
+        };
+        if let Some((code, why)) = self.world.quotas.closed_queue(queue) {
+            return Err(explain::unruled(code, why));
+        }
+        let free = self.settings.cards.unlimited_cpu_memory && !fact.card_request.is_empty();
+        let held_to = least.iter().filter(|(r, _)| !(free && (*r == CPU_ID || *r == MEMORY_ID)));
+        for (resource, amount) in held_to {
+            self.has_room(queue, *resource, *amount, Code::QuotaMaxExceeded)?;
+        }
+        let mut cards = Vec::new();
+        for (kinds, amount) in &fact.card_request {
+            let kinds: Vec<ResourceId> = kinds.iter().map(|name| self.world.names.intern(name)).collect();
+            for kind in &kinds {
+                self.world.quotas.queues.note_card(*kind);
+            }
+            let tried: Vec<Result<(), Reason>> =
+                kinds.iter().map(|kind| self.has_room(queue, *kind, *amount, Code::CardQuotaExceeded)).collect();
+            match tried.iter().position(Result::is_ok) {
+                Some(at) => cards.push((kinds[at], *amount)),
+                None => {
+                    return Err(tried.into_iter().find_map(Result::err).unwrap_or_else(|| {
+                        explain::unruled(Code::InvalidRequest, "the card request names no card".to_owned())
+                    }));
+                }
+            }
+        }
+        Ok(cards)
+    }
+
+    /// Whether a queue, and those above it, have room for so much more beside what is held and kept in them.
+    fn has_room(&self, queue: QuotaId, resource: ResourceId, amount: Amount, code: Code) -> Result<(), Reason> {
+        let quotas = &self.world.quotas;
+        for level in quotas.path(queue) {
+            let Some(limit) = quotas.real_capability(level, resource) else { continue };
+            let used = quotas.get(level).ledger.taken(resource) + quotas.held_for_gangs(level, resource);
+            let requested = i128::from(amount);
+            if used + requested > limit {
+                let numbers = Numbers { resource: self.world.names.name(resource).clone(), used, requested, limit };
+                return Err(self.world.refused(&Refusal { code, quota: level, numbers }));
+            }
+        }
+        Ok(())
+    }
+}

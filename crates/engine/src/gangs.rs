@@ -1,0 +1,150 @@
+//! Gangs: pods that start together or not at all.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use crate::fact::{Amount, GroupFact, Name};
+use crate::pods::{Pod, PodId, Pods};
+use crate::quota::QuotaId;
+use crate::reason::Reason;
+use crate::resources::ResourceId;
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub(crate) struct GangId(pub u32);
+
+/// Pods of one group, and the group's object if it was seen.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Gang {
+    pub namespace: Name,
+    pub name: Name,
+    /// `None` while pods name it and nobody has made it.
+    pub fact: Option<GroupFact>,
+    pub members: BTreeSet<PodId>,
+    /// It was let into its queue.
+    pub admitted: bool,
+    /// Why it waits, as it was last found.
+    pub reason: Option<Arc<Reason>>,
+    /// The queue in which `reserved` and `elastic` are counted.
+    pub queue: Option<QuotaId>,
+    /// What is kept in its queue until its pods hold it.
+    pub reserved: Vec<(ResourceId, Amount)>,
+    /// What its pods hold beyond what it takes to start.
+    pub elastic: Vec<(ResourceId, Amount)>,
+    /// The cards that it was let in with, by name.
+    pub cards: Vec<(ResourceId, Amount)>,
+}
+
+impl Gang {
+    pub fn min_member(&self) -> u32 {
+        self.fact.as_ref().map_or(1, |fact| fact.min_member)
+    }
+
+    pub fn min_of_task(&self, task: Option<&Name>) -> u32 {
+        let minima = self.fact.iter().flat_map(|fact| &fact.min_task_member);
+        minima.filter(|(name, _)| Some(name) == task).map(|(_, min)| *min).max().unwrap_or(0)
+    }
+
+    /// The tasks of which some must run, with how many.
+    pub fn minima(&self) -> impl Iterator<Item = &(Name, u32)> {
+        self.fact.iter().flat_map(|fact| &fact.min_task_member)
+    }
+
+    /// The members that count as running: on a node, and not on their way out.
+    pub fn settled<'a>(&'a self, pods: &'a Pods) -> impl Iterator<Item = (PodId, &'a Pod)> {
+        let members = self.members.iter().map(|id| (*id, pods.get(*id)));
+        members.filter(|(_, pod)| pod.node().is_some() && !pod.is_leaving())
+    }
+
+    /// Whether enough of these would do.
+    pub fn is_enough<'a>(&self, pods: impl Iterator<Item = &'a Pod>) -> bool {
+        let mut by_task: BTreeMap<Option<&Name>, u32> = BTreeMap::new();
+        let mut count = 0;
+        for pod in pods {
+            count += 1;
+            *by_task.entry(pod.task.as_ref()).or_default() += 1;
+        }
+        let enough_of = |(task, min): &(Name, u32)| by_task.get(&Some(task)).is_some_and(|n| n >= min) || *min == 0;
+        count >= self.min_member() && self.minima().all(enough_of)
+    }
+
+    /// Whether its minimum runs.
+    pub fn is_started(&self, pods: &Pods) -> bool {
+        self.is_enough(self.settled(pods).map(|(_, pod)| pod))
+    }
+
+    /// A group of one pod is not a gang.
+    pub fn is_gang(&self) -> bool {
+        self.min_member() > 1 || self.minima().map(|(_, min)| min).sum::<u32>() > 1
+    }
+}
+
+/// All gangs.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Gangs {
+    list: Vec<Option<Gang>>,
+    vacant: Vec<GangId>,
+    ids: BTreeMap<(Name, Name), GangId>,
+    /// Gangs of which something changed since their queues were last told.
+    pub changed: BTreeSet<GangId>,
+    /// Gangs that are not let in yet.
+    pub outside: BTreeSet<GangId>,
+}
+
+impl Gangs {
+    pub fn get(&self, id: GangId) -> &Gang {
+        self.list[id.0 as usize].as_ref().expect("a gang's number is used only while it is listed")
+    }
+
+    pub fn get_mut(&mut self, id: GangId) -> &mut Gang {
+        self.list[id.0 as usize].as_mut().expect("a gang's number is used only while it is listed")
+    }
+
+    pub fn is_listed(&self, id: GangId) -> bool {
+        self.list.get(id.0 as usize).is_some_and(Option::is_some)
+    }
+
+    pub fn find(&self, namespace: &Name, name: &Name) -> Option<GangId> {
+        self.ids.get(&(namespace.clone(), name.clone())).copied()
+    }
+
+    /// All gangs, by namespace and name.
+    pub fn iter(&self) -> impl Iterator<Item = (GangId, &Gang)> {
+        self.ids.values().map(|id| (*id, self.get(*id)))
+    }
+
+    /// The number of a group, which is listed now if it was never named.
+    pub fn number(&mut self, namespace: &Name, name: &Name) -> GangId {
+        if let Some(id) = self.find(namespace, name) {
+            return id;
+        }
+        let gang = Gang { namespace: namespace.clone(), name: name.clone(), ..Gang::default() };
+        let id = self.vacant.pop().unwrap_or_else(|| {
+            self.list.push(None);
+            GangId(self.list.len() as u32 - 1)
+        });
+        self.list[id.0 as usize] = Some(gang);
+        self.ids.insert((namespace.clone(), name.clone()), id);
+        id
+    }
+
+    /// Forgets a gang that has neither pods nor an object.
+    pub fn forget_if_empty(&mut self, id: GangId) {
+        let gang = self.get(id);
+        if gang.fact.is_some() || !gang.members.is_empty() {
+            return;
+        }
+        self.ids.remove(&(gang.namespace.clone(), gang.name.clone()));
+        self.list[id.0 as usize] = None;
+        self.changed.remove(&id);
+        self.outside.remove(&id);
+        self.vacant.push(id);
+    }
+
+    /// The card that a gang's pods hold already, if one does, and whether they may hold different ones.
+    pub fn card_of(&self, gang: Option<GangId>, pods: &Pods) -> (Option<ResourceId>, bool) {
+        let Some(gang) = gang.map(|id| self.get(id)) else { return (None, false) };
+        let mixed = gang.fact.as_ref().is_some_and(|fact| fact.mixed_cards);
+        let held = gang.settled(pods).find_map(|(_, pod)| pod.cards.first().map(|(card, _)| *card));
+        (held, mixed)
+    }
+}

@@ -1,0 +1,256 @@
+//! What is to say about a pod, for people.
+
+use anyhow::Result;
+use quotient_sim::report::{Evicted, PodPhase, Quantities, QuotaReport};
+
+use crate::explanation::{ClosedNode, Eviction, Explanation, FilterCount, NodesExplained, ReasonExplained, Shortage};
+use crate::printer::{Printer, Tone};
+use crate::standing::{amount, in_order, quota_table};
+use crate::story::tell_evicted;
+use crate::table::{Align, Cell, Table, grouped};
+
+/// The most nodes of one kind that a table tells of in detail.
+const NODES_MAX: usize = 5;
+
+/// The most names that a line lists.
+const NAMES_MAX: usize = 5;
+
+/// Prints all there is to say about a pod.
+pub fn tell(printer: &mut Printer, pod: &Explanation) -> Result<()> {
+    tell_headline(printer, pod)?;
+    tell_facts(printer, pod)?;
+    if let Some(reason) = &pod.reason {
+        tell_reason(printer, reason)?;
+    }
+    if let Some(nodes) = &pod.nodes {
+        tell_nodes(printer, nodes)?;
+    }
+    if !pod.quotas.is_empty() {
+        heading(printer, "Its quotas")?;
+        printer.table("  ", &quota_table(&pod.quotas))?;
+    }
+    if !pod.victims.is_empty() {
+        heading(printer, "Who had to go for it")?;
+        tell_evictions(printer, &pod.victims)?;
+    }
+    if !pod.evicted.is_empty() && pod.phase != PodPhase::Evicted {
+        heading(printer, "A pod of this name had to go before")?;
+        tell_evictions(printer, &pod.evicted)?;
+    }
+    Ok(())
+}
+
+fn heading(printer: &mut Printer, text: &str) -> Result<()> {
+    printer.line("")?;
+    printer.line(printer.paint(Tone::Strong, text))
+}
+
+/// One line that says how the pod stands, and the sentence that says why.
+fn tell_headline(printer: &mut Printer, pod: &Explanation) -> Result<()> {
+    let name = printer.paint(Tone::Strong, &format!("{}/{}", pod.namespace, pod.name));
+    let node = pod.node.as_deref().unwrap_or_default();
+    match pod.phase {
+        PodPhase::Pending => match &pod.reason {
+            Some(ReasonExplained { reason, .. }) => {
+                printer.line(format_args!("{name} waits: {}", printer.paint(Tone::Bad, &reason.code)))?;
+                printer.line(format_args!("  {}", reason.message))
+            }
+            None => printer.line(format_args!("{name} waits for a scheduler of another name")),
+        },
+        PodPhase::Running if pod.leaving => printer.line(format_args!("{name} is leaving {node}")),
+        PodPhase::Running => {
+            let capacity = pod.capacity.as_ref().map_or(String::new(), |capacity| format!(", {capacity}"));
+            printer.line(format_args!("{name} {} on {node}{capacity}", printer.paint(Tone::Good, "runs")))
+        }
+        PodPhase::Succeeded => printer.line(format_args!("{name} has ended, and succeeded")),
+        PodPhase::Failed => printer.line(format_args!("{name} has ended, and failed")),
+        PodPhase::Evicted => {
+            let Some(Eviction { file, evicted }) = pod.evicted.last() else {
+                return printer.line(format_args!("{name} was evicted"));
+            };
+            let claimant = evicted.claimant.as_ref().map_or(String::new(), |claimant| format!(" for {claimant}"));
+            let (from, rule) = (&evicted.node, &evicted.rule);
+            let was = printer.paint(Tone::Bad, "was evicted");
+            printer.line(format_args!("{name} {was} from {from}{claimant}, by {rule}"))?;
+            printer.line(format_args!("  {}", evicted.message))?;
+            printer.line(format_args!("  it happened when {file} was applied"))
+        }
+    }
+}
+
+/// What is known of the pod itself, one fact a line.
+fn tell_facts(printer: &mut Printer, pod: &Explanation) -> Result<()> {
+    let requests = amounts(&pod.requests);
+    let since = match pod.phase {
+        PodPhase::Pending => ("waits since", pod.created.as_deref().map(to_the_second)),
+        PodPhase::Running => ("runs since", pod.started.as_deref().map(to_the_second)),
+        _ => ("ran since", pod.started.as_deref().map(to_the_second)),
+    };
+    let at_risk = if pod.phase == PodPhase::Running { borrowed(pod) } else { None };
+    let facts = [
+        ("asks for", (!requests.is_empty()).then_some(requests)),
+        ("priority", pod.priority.filter(|priority| *priority != 0).map(|priority| priority.to_string())),
+        ("room kept on", pod.nominated_node.clone()),
+        since,
+        ("borrowing", at_risk),
+    ];
+    for (what, value) in facts {
+        if let Some(value) = value {
+            printer.line(format_args!("  {} {value}", printer.paint(Tone::Weak, &format!("{what:13}"))))?;
+        }
+    }
+    Ok(())
+}
+
+/// `2 cpu, 8Gi memory`.
+fn amounts(amounts: &Quantities) -> String {
+    let named = in_order(amounts.keys());
+    let shown = named.iter().filter_map(|resource| Some(format!("{} {resource}", amounts.get(resource)?)));
+    shown.collect::<Vec<_>>().join(", ")
+}
+
+fn tell_reason(printer: &mut Printer, explained: &ReasonExplained) -> Result<()> {
+    let ReasonExplained { reason, closed: _, details } = explained;
+    // Where no quota refuses the pod, the numbers are those of the nearest node, which the nodes' own table has.
+    if let (Some(quota), Some(resource), Some(used), Some(requested), Some(limit), Some(short_by)) =
+        (&reason.quota, &reason.resource, &reason.used, &reason.requested, &reason.limit, &reason.short_by)
+    {
+        let place = if reason.code == "PoolExhausted" { format!("the pool of {quota}") } else { quota.clone() };
+        printer.line("")?;
+        let mut table = shortage_table("QUOTA", "LIMIT");
+        table.row([place.as_str(), resource, used, requested, limit, short_by, ""].to_vec());
+        printer.table("  ", &table)?;
+    }
+    if !reason.remedies.is_empty() {
+        heading(printer, "What would help")?;
+        for remedy in &reason.remedies {
+            printer.line(format_args!("  - {remedy}"))?;
+        }
+    }
+    // Nodes that caps close are told of one by one, with the other nodes.
+    let others: Vec<_> = details.iter().filter(|detail| detail.reason.code != "NodeCapExceeded").collect();
+    if !others.is_empty() {
+        heading(printer, "What else is in the way")?;
+        for ReasonExplained { reason, .. } in others {
+            printer.line(format_args!("  {}: {}", printer.paint(Tone::Bad, &reason.code), reason.message))?;
+            for remedy in &reason.remedies {
+                printer.line(format_args!("    - {remedy}"))?;
+            }
+        }
+    }
+    Ok(())
+}
+
+/// Columns for what is used, asked for and allowed, and a last one for a note.
+fn shortage_table(place: &str, limit: &str) -> Table {
+    Table::new([
+        (place, Align::Left),
+        ("RESOURCE", Align::Left),
+        ("USED", Align::Right),
+        ("ASKED FOR", Align::Right),
+        (limit, Align::Right),
+        ("SHORT BY", Align::Right),
+        ("", Align::Left),
+    ])
+}
+
+fn tell_nodes(printer: &mut Printer, nodes: &NodesExplained) -> Result<()> {
+    let NodesExplained { total, open, filters, closed } = nodes;
+    let would = match (open.len(), *total) {
+        (0, 1) => "the one node does not take it".to_owned(),
+        (0, total) => format!("none of {} takes it", grouped(total as u64)),
+        (open, total) => format!("{} of {} would take it", grouped(open as u64), grouped(total as u64)),
+    };
+    printer.line("")?;
+    printer.line(format_args!("{}: {would}", printer.paint(Tone::Strong, "Nodes")))?;
+    if !open.is_empty() {
+        let shown = printer.shown_of(open.len(), NAMES_MAX);
+        printer.line(format_args!("  open: {}", open[..shown].join(", ")))?;
+        printer.left_out(open.len(), shown)?;
+    }
+    let count = |filter: &FilterCount| grouped(filter.nodes as u64);
+    let width = filters.iter().map(|filter| count(filter).len()).max().unwrap_or(0);
+    for filter in filters {
+        let name = printer.paint(Tone::Weak, &format!("({})", filter.filter));
+        printer.line(format_args!("  {:>width$} {} {name}", count(filter), filter.message))?;
+    }
+    let of_all = grouped(*total as u64);
+    let capped: Vec<&ClosedNode> = closed.iter().filter(|node| !node.cap.is_empty()).collect();
+    if !capped.is_empty() {
+        printer.line("")?;
+        let title = printer.paint(Tone::Strong, "Caps on pods without GPUs that are in the way");
+        printer
+            .line(format_args!("{title}: on {} of {of_all} nodes, the nearest first", grouped(capped.len() as u64)))?;
+        let beside = |node: &ClosedNode| match node {
+            ClosedNode { cap_alone: true, .. } => None,
+            ClosedNode { filter: "NodeCap", .. } => Some("closed by other filters too".to_owned()),
+            ClosedNode { filter, .. } => Some(format!("closed by {filter} too")),
+        };
+        tell_shortages(printer, "CAP", &capped, |node| &node.cap, beside)?;
+    }
+    let short: Vec<&ClosedNode> = closed.iter().filter(|node| node.filter == "NodeResourcesFit").collect();
+    if !short.is_empty() {
+        printer.line("")?;
+        let title = printer.paint(Tone::Strong, "Nodes without enough room");
+        printer.line(format_args!("{title}: {} of {of_all}, the nearest first", grouped(short.len() as u64)))?;
+        tell_shortages(printer, "HAS", &short, |node| &node.short, |_| None)?;
+    }
+    let others: Vec<&ClosedNode> =
+        closed.iter().filter(|node| !matches!(node.filter, "NodeResourcesFit" | "NodeCap")).collect();
+    if printer.shown_of(1, 0) > 0 && !others.is_empty() {
+        printer.line("")?;
+        printer.line(printer.paint(Tone::Strong, "Nodes closed by other filters"))?;
+        let mut table = Table::new([("NODE", Align::Left), ("FILTER", Align::Left)]);
+        others.iter().for_each(|node| table.row(vec![node.node.as_str(), node.filter]));
+        printer.table("  ", &table)?;
+    }
+    Ok(())
+}
+
+/// A row for each resource that a node is short of.
+fn tell_shortages<'a>(
+    printer: &mut Printer,
+    title: &str,
+    nodes: &[&'a ClosedNode],
+    short: impl Fn(&'a ClosedNode) -> &'a [Shortage],
+    beside: impl Fn(&ClosedNode) -> Option<String>,
+) -> Result<()> {
+    let mut table = shortage_table("NODE", title);
+    let shown = printer.shown_of(nodes.len(), NODES_MAX);
+    for node in nodes.iter().take(shown) {
+        for (i, Shortage { resource, used, requested, limit, short_by }) in short(node).iter().enumerate() {
+            let name = if i == 0 { node.node.clone() } else { String::new() };
+            let too_small = amount(resource, requested) > amount(resource, limit);
+            let too_small = too_small.then(|| match title {
+                "CAP" => "asks for more than the cap".to_owned(),
+                _ => "too small even if empty".to_owned(),
+            });
+            let notes = too_small.into_iter().chain(beside(node).filter(|_| i == 0)).collect::<Vec<_>>();
+            let cells = [&name, resource, used, requested, limit, short_by].map(|text| Cell::from(text.as_str()));
+            table.row(cells.into_iter().chain([Cell::toned(Tone::Weak, notes.join(", "))]).collect());
+        }
+    }
+    printer.table("  ", &table)?;
+    printer.left_out(nodes.len(), shown)
+}
+
+fn tell_evictions(printer: &mut Printer, evictions: &[Eviction]) -> Result<()> {
+    let evictions: Vec<&Evicted> = evictions.iter().map(|eviction| &eviction.evicted).collect();
+    tell_evicted(printer, &evictions)
+}
+
+/// A moment to the second: in a virtual cluster finer steps only tell the older of two pods from the younger.
+fn to_the_second(moment: &str) -> String {
+    moment.split_once('.').map_or_else(|| moment.to_owned(), |(seconds, _)| format!("{seconds}Z"))
+}
+
+/// What the pod's quotas hold beyond their min of what it asks for: it may have to go for those who are owed it.
+fn borrowed(pod: &Explanation) -> Option<String> {
+    let of_quota = |quota: &QuotaReport| {
+        let asked = quota.borrowed.iter().filter(|(resource, _)| pod.requests.contains_key(*resource));
+        let asked: Quantities = asked.map(|(resource, amount)| (resource.clone(), amount.clone())).collect();
+        (!asked.is_empty()).then(|| format!("{} holds {} beyond its min", quota.object, amounts(&asked)))
+    };
+    let all: Vec<String> = pod.quotas.iter().filter_map(of_quota).collect();
+    (!all.is_empty()).then(|| format!("{}, which others may claim back", all.join("; ")))
+}

@@ -1,0 +1,233 @@
+//! How full nodes and quotas are, the fullest first.
+
+use std::cmp::Reverse;
+
+use anyhow::Result;
+use quotient_sim::report::{NodeState, Quantities, QuotaReport};
+use serde::Serialize;
+
+use crate::printer::{LINES_MAX, Printer, Tone};
+use crate::standing::{amount_of, in_order, resources_of, usage, usage_bar};
+use crate::state::State;
+use crate::table::{Align, Cell, Table, grouped};
+
+/// All nodes and quotas in order. Field names are a contract with whoever reads the JSON.
+#[derive(Debug, Serialize)]
+pub struct Fullness {
+    pub nodes: Vec<FullNode>,
+    pub quotas: Vec<FullQuota>,
+}
+
+/// What there is least left of, in proportion.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+pub struct Share {
+    /// How much of it is used, rounded down; `null` where something is used of nothing.
+    #[serde(serialize_with = "finite")]
+    pub percent: u64,
+    pub resource: String,
+}
+
+/// Something is used, and there should be none.
+const OF_NOTHING: u64 = u64::MAX;
+
+fn finite<S: serde::Serializer>(percent: &u64, serializer: S) -> Result<S::Ok, S::Error> {
+    if *percent == OF_NOTHING { serializer.serialize_none() } else { serializer.serialize_u64(*percent) }
+}
+
+/// A node and the resource it is fullest of.
+#[derive(Debug, Serialize)]
+pub struct FullNode {
+    pub fullest: Option<Share>,
+    #[serde(flatten)]
+    pub node: NodeState,
+}
+
+/// A quota and the resource it has used most of.
+#[derive(Debug, Serialize)]
+pub struct FullQuota {
+    pub fullest: Option<Share>,
+    #[serde(flatten)]
+    pub quota: QuotaReport,
+}
+
+impl Fullness {
+    /// How full everything is: by one resource, or by each one's fullest.
+    pub fn of(state: &State, by: Option<&str>) -> Self {
+        let counts = |resource: &str| by.is_none_or(|by| by == resource);
+        let mut nodes: Vec<FullNode> = state.nodes().into_iter().map(|node| FullNode::of(node, &counts)).collect();
+        nodes.sort_by(|a, b| {
+            (Reverse(percent(&a.fullest)), &a.node.name).cmp(&(Reverse(percent(&b.fullest)), &b.node.name))
+        });
+        let quotas = state.quotas().into_iter().map(|(_, quota)| FullQuota::of(quota, &counts));
+        let mut quotas: Vec<FullQuota> = quotas.collect();
+        // Quotas come by namespace and name, and among equals stay so.
+        quotas.sort_by_key(|quota| Reverse(percent(&quota.fullest)));
+        Fullness { nodes, quotas }
+    }
+
+    /// The resources that anything could be full of.
+    pub fn resources(state: &State) -> Vec<String> {
+        let (nodes, quotas) = (state.nodes(), state.quotas());
+        let of_quotas: Vec<String> = quotas.iter().flat_map(|(_, quota)| resources_of(quota)).collect();
+        in_order(nodes.iter().flat_map(|node| node.allocatable.keys()).chain(&of_quotas))
+    }
+}
+
+fn percent(share: &Option<Share>) -> Option<u64> {
+    share.as_ref().map(|share| share.percent)
+}
+
+/// How much of a whole is used, in percent, rounded down.
+fn share(used: i128, whole: i128) -> u64 {
+    match (used, whole) {
+        (0, _) => 0,
+        (_, ..=0) => OF_NOTHING,
+        (used, whole) => u64::try_from(used.saturating_mul(100) / whole).unwrap_or(OF_NOTHING),
+    }
+}
+
+/// The fullest of some resources; of equally full ones the first by name.
+fn fullest(shares: impl Iterator<Item = Share>) -> Option<Share> {
+    shares.min_by_key(|share| (Reverse(share.percent), share.resource.clone()))
+}
+
+impl FullNode {
+    fn of(node: NodeState, counts: &dyn Fn(&str) -> bool) -> Self {
+        let share = |resource: &String| Share {
+            percent: share(amount_of(&node.used, resource), amount_of(&node.allocatable, resource)),
+            resource: resource.clone(),
+        };
+        let fullest = fullest(node.allocatable.keys().filter(|resource| counts(resource)).map(share));
+        FullNode { fullest, node }
+    }
+}
+
+impl FullQuota {
+    fn of(quota: QuotaReport, counts: &dyn Fn(&str) -> bool) -> Self {
+        let resources = resources_of(&quota);
+        let share = |resource: &String| Share {
+            percent: share(amount_of(&quota.used, resource), measure(&quota, resource)),
+            resource: resource.clone(),
+        };
+        let fullest = fullest(resources.iter().filter(|resource| counts(resource)).map(share));
+        FullQuota { fullest, quota }
+    }
+}
+
+/// What a quota's use is measured against: its entitlement, or its max where it is entitled to nothing.
+fn measure(quota: &QuotaReport, resource: &str) -> i128 {
+    match amount_of(&quota.entitlement, resource) {
+        0 => amount_of(&quota.max, resource),
+        entitled => entitled,
+    }
+}
+
+/// Prints nodes, then quotas.
+pub fn tell(printer: &mut Printer, fullness: &Fullness) -> Result<()> {
+    let Fullness { nodes, quotas } = fullness;
+    let title = |printer: &Printer, what: &str, count: usize| {
+        let order = if count > 1 { ", the fullest first" } else { "" };
+        format!("{}: {}{order}", printer.paint(Tone::Strong, what), grouped(count as u64))
+    };
+    printer.line(title(printer, "Nodes", nodes.len()))?;
+    let shown = printer.shown_of(nodes.len(), LINES_MAX);
+    printer.table("  ", &node_table(nodes, shown))?;
+    printer.left_out(nodes.len(), shown)?;
+    if quotas.is_empty() {
+        return Ok(());
+    }
+    printer.line("")?;
+    printer.line(title(printer, "Quotas", quotas.len()))?;
+    let shown = printer.shown_of(quotas.len(), LINES_MAX);
+    printer.table("  ", &quota_table(&quotas[..shown]))?;
+    printer.left_out(quotas.len(), shown)
+}
+
+/// `87%`; more than can be said in numbers where something is used of nothing.
+fn percentage(percent: u64) -> String {
+    if percent == OF_NOTHING { "over".to_owned() } else { format!("{percent}%") }
+}
+
+/// Green while there is some left, bold when there is none, weak while nothing is used.
+fn tone(percent: u64) -> Tone {
+    match percent {
+        0 => Tone::Weak,
+        1..100 => Tone::Good,
+        _ => Tone::Strong,
+    }
+}
+
+fn node_table(nodes: &[FullNode], shown: usize) -> Table {
+    let resources = in_order(nodes.iter().flat_map(|node| node.node.allocatable.keys()));
+    let mut columns = vec![("NODE".to_owned(), Align::Left), ("FULLEST".to_owned(), Align::Right)];
+    columns.extend(resources.iter().map(|name| (name.to_uppercase(), Align::Left)));
+    let mut table = Table::new(columns);
+    for FullNode { fullest, node } in nodes.iter().take(shown) {
+        let most = percent(fullest);
+        let mut cells = vec![Cell::from(node.name.as_str()), Cell::from(most.map_or(String::new(), percentage))];
+        cells.extend(resources.iter().map(|resource| {
+            let percent = share(amount_of(&node.used, resource), amount_of(&node.allocatable, resource));
+            Cell::toned(tone(percent), usage(resource, &node.used, &node.allocatable))
+        }));
+        table.row(cells);
+    }
+    table
+}
+
+/// A row for each resource of a quota, the fullest first.
+fn quota_table(quotas: &[FullQuota]) -> Table {
+    let right = |title: &'static str| (title, Align::Right);
+    let mut table = Table::new([
+        ("QUOTA", Align::Left),
+        ("RESOURCE", Align::Left),
+        ("", Align::Left),
+        right("USE"),
+        right("USED"),
+        right("ENTITLED"),
+        right("MAX"),
+        right("BORROWED"),
+    ]);
+    for FullQuota { quota, .. } in quotas {
+        let of = |resource: &String| share(amount_of(&quota.used, resource), measure(quota, resource));
+        let mut resources: Vec<(u64, String)> = resources_of(quota).into_iter().map(|r| (of(&r), r)).collect();
+        resources.sort_by_key(|(percent, _)| Reverse(*percent));
+        for (i, (percent, resource)) in resources.iter().enumerate() {
+            let name = if i == 0 { quota.object.as_str() } else { "" };
+            let text =
+                |amounts: &Quantities, absent: &str| Cell::from(amounts.get(resource).map_or(absent, String::as_str));
+            let bar = usage_bar(amount_of(&quota.used, resource), measure(quota, resource));
+            table.row(vec![
+                name.into(),
+                resource.as_str().into(),
+                Cell::toned(tone(*percent), bar),
+                percentage(*percent).into(),
+                text(&quota.used, "0"),
+                text(&quota.entitlement, "0"),
+                text(&quota.max, "-"),
+                text(&quota.borrowed, "0"),
+            ]);
+        }
+    }
+    table
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn shares_are_rounded_down_and_never_divide_by_nothing() {
+        for (used, whole, percent) in [(0, 0, 0), (0, 5, 0), (1, 3, 33), (3, 3, 100), (8, 4, 200), (1, 0, OF_NOTHING)] {
+            assert_eq!(share(used, whole), percent, "{used} of {whole}");
+        }
+        assert_eq!(percentage(OF_NOTHING), "over");
+    }
+
+    #[test]
+    fn of_equally_full_resources_the_first_counts() {
+        let share = |resource: &str, percent| Share { percent, resource: resource.to_owned() };
+        let most = fullest([share("memory", 50), share("pods", 80), share("cpu", 80)].into_iter());
+        assert_eq!(most, Some(share("cpu", 80)));
+        assert_eq!(fullest([].into_iter()), None);
+    }
+}

@@ -1,0 +1,61 @@
+//! What somebody may have meant who mistyped a name.
+
+/// The most names that are proposed.
+const PROPOSED_MAX: usize = 3;
+
+/// The names nearest to `typed`, the nearest first: those that need few changes to become it, or hold it as a part.
+pub fn near_names<'a>(typed: &str, known: impl Iterator<Item = &'a str>) -> Vec<&'a str> {
+    let changes_max = (typed.chars().count() / 3).max(2);
+    let part = typed.rsplit('/').next().filter(|part| part.chars().count() >= 3);
+    let mut near: Vec<(usize, &str)> = known
+        .filter_map(|name| {
+            let changes = changes_between(typed, name);
+            let holds = part.is_some_and(|part| name.contains(part));
+            (changes <= changes_max || holds).then_some((changes, name))
+        })
+        .collect();
+    near.sort_unstable();
+    near.dedup();
+    near.into_iter().map(|(_, name)| name).take(PROPOSED_MAX).collect()
+}
+
+/// How many letters have to be put in, left out or replaced to turn one text into the other.
+fn changes_between(one: &str, other: &str) -> usize {
+    let other: Vec<char> = other.chars().collect();
+    // The row of the letters so far: how many changes to each beginning of the other text.
+    let mut row: Vec<usize> = (0..=other.len()).collect();
+    for (i, letter) in one.chars().enumerate() {
+        let mut diagonal = row[0];
+        row[0] = i + 1;
+        for (j, target) in other.iter().enumerate() {
+            let replaced = diagonal + usize::from(letter != *target);
+            diagonal = row[j + 1];
+            row[j + 1] = replaced.min(diagonal + 1).min(row[j] + 1);
+        }
+    }
+    row[other.len()]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn changes_are_counted() {
+        let cases = [("", "", 0), ("", "abc", 3), ("abc", "abc", 0), ("abc", "abd", 1), ("kitten", "sitting", 3)];
+        for (one, other, changes) in cases {
+            assert_eq!(changes_between(one, other), changes, "{one} {other}");
+            assert_eq!(changes_between(other, one), changes, "{other} {one}");
+        }
+    }
+
+    #[test]
+    fn what_was_meant_is_proposed() {
+        let known = ["shop/web-0", "shop/web-1", "shop/database", "research/training-abc-x", "research/training-abc-y"];
+        let near = |typed: &str| near_names(typed, known.into_iter());
+        assert_eq!(near("shop/databse"), ["shop/database"]);
+        assert_eq!(near("shop/web-2"), ["shop/web-0", "shop/web-1"]);
+        assert_eq!(near("vision/training"), ["research/training-abc-x", "research/training-abc-y"]);
+        assert!(near("vision/x").is_empty());
+    }
+}

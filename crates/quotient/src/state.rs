@@ -1,0 +1,205 @@
+//! The state of a cluster that commands look at.
+//!
+//! Commands ask this type and nothing else, and what they print is made from plain values that they got here: where the
+//! state comes from is nobody else's business. Today it is a virtual cluster that files were applied to.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+
+use quotient_api::ObjectKey;
+use quotient_engine::fact::{Name, PodKey};
+use quotient_engine::quantity::canonical;
+use quotient_engine::{NodeVerdict, Reason};
+use quotient_sim::report::{Evicted, NodeState, ObjectProblem, PodReport, Quantities, QuotaReport, RejectedObject};
+use quotient_sim::report::{ReasonReport, StepReport};
+use quotient_sim::{Input, Setup, Simulation, Stuck};
+use serde_json::Value;
+
+use crate::arguments::{SetupArguments, StateArguments};
+use crate::commands::manifests;
+use crate::exit::Exit;
+use crate::printer::Printer;
+
+/// The most objects that a note names each in a line of its own.
+const NOTES_MAX: usize = 5;
+
+/// A cluster that has settled.
+#[derive(Debug, Clone)]
+pub struct State {
+    simulation: Simulation,
+    /// All pods, by namespace and name.
+    pods: Vec<PodReport>,
+    /// Why those that wait do so.
+    reasons: BTreeMap<PodKey, Arc<Reason>>,
+}
+
+/// What a pod says of itself.
+#[derive(Debug, Default)]
+pub struct PodObject {
+    pub created: Option<String>,
+    pub started: Option<String>,
+    pub nominated_node: Option<String>,
+    pub priority: Option<i64>,
+    pub is_leaving: bool,
+}
+
+impl State {
+    /// Everything is looked at anew: the engine says why a pod waits when it has looked at it, and what came later has
+    /// changed the numbers.
+    fn of(simulation: Simulation) -> State {
+        let reasons = simulation.cluster().engine().reasons_now();
+        let mut pods = simulation.cluster().pods();
+        for pod in pods.iter_mut().filter(|pod| pod.reason.is_some()) {
+            pod.reason = reasons.get(&pod_key(&pod.namespace, &pod.name)).map(|reason| ReasonReport::from(&**reason));
+        }
+        State { simulation, pods, reasons }
+    }
+
+    /// The state that the arguments name. What had to be left out of it is told in notes.
+    pub fn open(printer: &mut Printer, arguments: StateArguments) -> Result<State, Exit> {
+        let StateArguments { files, setup } = arguments;
+        Self::open_files(printer, &files, setup)
+    }
+
+    /// The state of a cluster to which these files were applied. What had to be left out of it is told in notes.
+    pub fn open_files(printer: &mut Printer, files: &[PathBuf], setup: SetupArguments) -> Result<State, Exit> {
+        let state = State::of(Self::simulate(printer, files, setup)?);
+        state.note_left_out(printer);
+        Ok(state)
+    }
+
+    /// A cluster to which these files were applied, with all that happened on the way.
+    pub fn simulate(printer: &mut Printer, files: &[PathBuf], setup: SetupArguments) -> Result<Simulation, Exit> {
+        let SetupArguments { config, scheduler_name } = setup;
+        let configuration = manifests::configuration(printer, config.as_deref())?;
+        let inputs = manifests::objects(printer, files)?;
+        let setup = Setup { configuration, scheduler_names: scheduler_name.map(|name| vec![name]) };
+        let settled = Simulation::of(setup, inputs, &mut |progress| {
+            printer.progress(format_args!("{} of {}: {}", progress.done, progress.total, progress.step));
+        });
+        settled.map_err(|stuck| printer.bug(&stuck))
+    }
+
+    /// What would become of it if these were applied, and time passed; and what would happen on the way.
+    pub fn with(&self, change: Vec<Input>, wait: Option<Duration>) -> Result<(State, StepReport), Stuck> {
+        let mut simulation = self.simulation.clone();
+        let before = simulation.steps().len();
+        for input in change {
+            simulation.apply(input)?;
+        }
+        if let Some(duration) = wait {
+            simulation.wait(duration, String::new())?;
+        }
+        let happened = joined(&simulation.steps()[before..]);
+        Ok((State::of(simulation), happened))
+    }
+
+    /// Objects that are missing change every answer: whoever reads it should know.
+    fn note_left_out(&self, printer: &mut Printer) {
+        let steps = self.simulation.steps();
+        let problems = steps.iter().flat_map(|step| &step.problems).map(|ObjectProblem { object, message }| {
+            object.as_ref().map_or_else(|| message.clone(), |object| format!("{object}: {message}"))
+        });
+        let rejected = steps.iter().flat_map(|step| &step.rejected);
+        let rejected = rejected.map(|RejectedObject { object, message }| format!("{object} is rejected: {message}"));
+        let notes: Vec<String> = problems.chain(rejected).collect();
+        for note in notes.iter().take(NOTES_MAX) {
+            printer.note(format_args!("note: {note}"));
+        }
+        if notes.len() > NOTES_MAX {
+            printer.note(format_args!("note: and {} more, which `simulate` shows", notes.len() - NOTES_MAX));
+        }
+    }
+
+    /// All pods, by namespace and name; those that were evicted and have nobody to make them anew too.
+    pub fn pods(&self) -> &[PodReport] {
+        &self.pods
+    }
+
+    /// All quotas with their keys, by namespace and name.
+    pub fn quotas(&self) -> Vec<(ObjectKey, QuotaReport)> {
+        self.simulation.cluster().keyed_quotas()
+    }
+
+    /// All nodes, by name.
+    pub fn nodes(&self) -> Vec<NodeState> {
+        self.simulation.cluster().nodes()
+    }
+
+    /// The evictions so far, in order, and what led to each.
+    pub fn evictions(&self) -> impl Iterator<Item = (&str, &Evicted)> {
+        let steps = self.simulation.steps().iter();
+        steps.flat_map(|step| step.evicted.iter().map(|evicted| (step.file.as_str(), evicted)))
+    }
+
+    /// Why a pod waits, if it does, as things stand now.
+    pub fn reason(&self, namespace: &str, name: &str) -> Option<&Reason> {
+        self.reasons.get(&pod_key(namespace, name)).map(AsRef::as_ref)
+    }
+
+    /// What each node says to a waiting pod, the nearest first.
+    pub fn verdicts(&self, namespace: &str, name: &str) -> Vec<NodeVerdict> {
+        self.simulation.cluster().engine().verdicts(&pod_key(namespace, name))
+    }
+
+    /// What a pod asks for.
+    pub fn requests(&self, namespace: &str, name: &str) -> Quantities {
+        let requests = self.simulation.cluster().engine().requests(&pod_key(namespace, name));
+        let show =
+            |(resource, amount): (Name, i64)| (String::from(&*resource), canonical(&resource, i128::from(amount)));
+        requests.into_iter().map(show).collect()
+    }
+
+    /// The pods among these objects, and those that they made, as namespace and name.
+    pub fn pods_of(&self, objects: &[ObjectKey]) -> Vec<(String, String)> {
+        let store = self.simulation.cluster().store();
+        let mut seen: BTreeSet<ObjectKey> = BTreeSet::new();
+        let mut open: Vec<ObjectKey> = objects.to_vec();
+        while let Some(key) = open.pop() {
+            if seen.insert(key.clone()) {
+                open.extend(store.dependents(&key));
+            }
+        }
+        let pods = seen.iter().filter(|key| (key.group, key.kind) == ("", "Pod"));
+        pods.map(|key| (key.namespace.as_deref().unwrap_or_default().to_owned(), key.name.to_string())).collect()
+    }
+
+    /// What a pod says of itself; nothing if it is gone.
+    pub fn pod_object(&self, namespace: &str, name: &str) -> PodObject {
+        let key = ObjectKey::pod(namespace, name);
+        let Some(pod) = self.simulation.cluster().store().get(&key) else { return PodObject::default() };
+        let text = |pointer: &str| pod.pointer(pointer).and_then(Value::as_str).map(str::to_owned);
+        PodObject {
+            created: text("/metadata/creationTimestamp"),
+            started: text("/status/startTime"),
+            nominated_node: text("/status/nominatedNodeName"),
+            priority: pod.pointer("/spec/priority").and_then(Value::as_i64),
+            is_leaving: text("/metadata/deletionTimestamp").is_some(),
+        }
+    }
+}
+
+fn pod_key(namespace: &str, name: &str) -> PodKey {
+    PodKey { namespace: namespace.into(), name: name.into() }
+}
+
+/// Several steps as one.
+fn joined(steps: &[StepReport]) -> StepReport {
+    let mut all = StepReport::default();
+    for StepReport { file, bound, evicted, rejected, problems } in steps {
+        // Time that passes has no name.
+        let separator = if all.file.is_empty() || file.is_empty() { "" } else { ", " };
+        all.file += &format!("{separator}{file}");
+        all.bound.extend(bound.iter().cloned());
+        all.evicted.extend(evicted.iter().cloned());
+        all.rejected.extend(rejected.iter().cloned());
+        all.problems.extend(problems.iter().cloned());
+    }
+    all.bound.sort();
+    all.evicted.sort();
+    all.rejected.sort();
+    all.problems.sort();
+    all
+}
