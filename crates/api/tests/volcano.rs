@@ -45,29 +45,26 @@ fn told(object: &Value) -> (Vec<Fact>, Vec<String>) {
 }
 
 fn queue_told(object: &Value) -> (QueueFact, Vec<String>) {
-    match told(object) {
-        (facts, problems) => match &facts[..] {
-            [Fact::Queue(fact)] => (fact.clone(), problems),
-            other => panic!("{other:?}"),
-        },
+    let (facts, problems) = told(object);
+    match &facts[..] {
+        [Fact::Queue(fact)] => (fact.clone(), problems),
+        other => panic!("{other:?}"),
     }
 }
 
 fn group_told(object: &Value) -> (GroupFact, Vec<String>) {
-    match told(object) {
-        (facts, problems) => match &facts[..] {
-            [Fact::Group(fact)] => (fact.clone(), problems),
-            other => panic!("{other:?}"),
-        },
+    let (facts, problems) = told(object);
+    match &facts[..] {
+        [Fact::Group(fact)] => (fact.clone(), problems),
+        other => panic!("{other:?}"),
     }
 }
 
 fn pod_told(object: &Value) -> (PodFact, Vec<String>) {
-    match told(object) {
-        (facts, problems) => match &facts[..] {
-            [Fact::Pod(fact)] => (fact.clone(), problems),
-            other => panic!("{other:?}"),
-        },
+    let (facts, problems) = told(object);
+    match &facts[..] {
+        [Fact::Pod(fact)] => (fact.clone(), problems),
+        other => panic!("{other:?}"),
     }
 }
 
@@ -386,7 +383,7 @@ fn which_queues_may_go() {
 #[test]
 fn a_bad_queue_can_be_mended_and_left_as_it_is() {
     let bad = queue_of("bad", json!({"parent": "nobody", "capability": {"cpu": 1}}));
-    let view = Objects::of(&[bad.clone()]);
+    let view = Objects::of(std::slice::from_ref(&bad));
     let mut closed = bad;
     closed["status"] = json!({"state": "Closed"});
     let_in(&closed, &view);
