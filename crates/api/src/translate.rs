@@ -53,8 +53,8 @@ pub struct Translation {
     pub elsewhere: Vec<(ObjectKey, Vec<Problem>)>,
 }
 
-/// Turns objects into facts. It remembers nothing about objects but equal parts it can share, and the quotas of pools and
-/// trees: what one of them means depends on which others there are.
+/// Turns objects into facts. It remembers nothing about objects but equal parts it can share, and the quotas of pools
+/// and trees: what one of them means depends on which others there are.
 #[derive(Debug, Clone, Default)]
 pub struct Translator {
     settings: TranslatorSettings,
@@ -194,6 +194,8 @@ pub fn told_kinds() -> impl Iterator<Item = &'static Kind> {
             ("", "Pod" | "Node" | "Namespace" | "PersistentVolume" | "PersistentVolumeClaim")
                 | ("storage.k8s.io", "StorageClass" | "CSINode")
                 | ("policy", "PodDisruptionBudget")
+                | (volcano::SCHEDULING, volcano::QUEUE | volcano::POD_GROUP)
+                | (tree::GROUP, tree::QUOTA)
         );
         elastic || other || selects_pods((kind.group, kind.kind))
     })

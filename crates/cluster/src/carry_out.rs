@@ -51,7 +51,7 @@ pub async fn carry_out(client: &Client, fence: &Fence, write: &Write) -> (Outcom
         }
         Write::QuotaStatus { quota, fields } => {
             let status: serde_json::Map<String, Value> =
-                fields.iter().map(|(name, value)| (name.to_string(), value.clone())).collect();
+                fields.iter().filter_map(|(name, value)| Some((name.to_string(), value.clone()?))).collect();
             let kind = quota.kind_entry().map(quotient_api::Kind::api_version).unwrap_or_default();
             let body = json!({"apiVersion": kind, "kind": quota.kind, "status": status,
                 "metadata": {"name": *quota.name, "namespace": quota.namespace.as_deref()}});

@@ -15,7 +15,7 @@ use crate::write::Write;
 pub struct QuotaBook {
     objects: BTreeMap<ObjectKey, Value>,
     /// What was asked to be written and not seen yet, so that it is not asked for again.
-    asked: BTreeMap<ObjectKey, Vec<(&'static str, Value)>>,
+    asked: BTreeMap<ObjectKey, Vec<(&'static str, Option<Value>)>>,
 }
 
 impl QuotaBook {
@@ -36,11 +36,6 @@ impl QuotaBook {
         self.objects.remove(key);
     }
 
-    /// A write that was asked for did not happen; it may be asked for again.
-    pub fn forget_asked(&mut self, key: &ObjectKey) {
-        self.asked.remove(key);
-    }
-
     /// What is to be written so that each status says what the engine has.
     pub fn statuses(&mut self, reports: &[QuotaReport]) -> Vec<Write> {
         let reports: BTreeMap<ObjectKey, &QuotaReport> =
@@ -48,7 +43,11 @@ impl QuotaBook {
         let mut writes = Vec::new();
         for (key, object) in &self.objects {
             let fields = elastic::status::status(object, reports.get(key).copied());
-            let is_so = |(name, value): &(&'static str, Value)| object["status"].get(*name) == Some(value);
+            // An empty map is left out: an API server takes a map that loses its last key by way of an apply for null.
+            let fields: Vec<_> = fields.into_iter().map(|(name, value)| (name, some_map(value))).collect();
+            let is_so = |(name, value): &(&'static str, Option<Value>)| {
+                object["status"].get(*name).cloned().and_then(some_map) == *value
+            };
             if fields.iter().all(is_so) || self.asked.get(key) == Some(&fields) {
                 continue;
             }
@@ -66,6 +65,12 @@ impl QuotaBook {
     }
 }
 
+/// The value, unless it is a map without an entry.
+fn some_map(value: Value) -> Option<Value> {
+    let is_empty = value.as_object().is_some_and(serde_json::Map::is_empty);
+    (!is_empty && !value.is_null()).then_some(value)
+}
+
 impl View for QuotaBook {
     fn get(&self, key: &ObjectKey) -> Option<&Value> {
         self.objects.get(key)
@@ -76,5 +81,33 @@ impl View for QuotaBook {
             key.group == group && key.kind == kind && namespace.is_none_or(|n| key.namespace.as_deref() == Some(n))
         };
         self.objects.iter().filter(|(key, _)| wanted(key)).map(|(_, object)| object).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    #[test]
+    fn a_status_is_written_when_it_is_not_so_and_asked_for_once() {
+        let mut quota = json!({
+            "apiVersion": "nos.nebuly.com/v1alpha1", "kind": "ElasticQuota",
+            "metadata": {"name": "q", "namespace": "a"}, "spec": {"min": {"cpu": "1"}},
+        });
+        let key = quotient_api::key_of(&quota).expect("it is an object");
+        let mut book = QuotaBook::default();
+        book.seen(&key, &quota);
+        let fields = vec![("used", Some(json!({"cpu": "0"}))), ("borrowed", None)];
+        assert_eq!(book.statuses(&[]), [Write::QuotaStatus { quota: key.clone(), fields }]);
+        assert_eq!(book.statuses(&[]), [], "it is under way");
+        quota["status"] = json!({"used": {"cpu": "7"}});
+        book.seen(&key, &quota);
+        assert_eq!(book.statuses(&[]).len(), 1, "somebody else wrote it");
+        quota["status"] = json!({"used": {"cpu": "0"}, "borrowed": {}});
+        book.seen(&key, &quota);
+        assert_eq!(book.statuses(&[]), []);
+        book.gone(&key);
+        assert_eq!(book.statuses(&[]), []);
     }
 }

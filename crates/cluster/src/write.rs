@@ -31,8 +31,8 @@ pub enum Write {
     Condition { pod: PodRef, reason: &'static str, message: String, since: Option<String> },
     /// Tell people.
     Event(EventNote),
-    /// Write fields of a quota's status.
-    QuotaStatus { quota: ObjectKey, fields: Vec<(&'static str, Value)> },
+    /// Write fields of a quota's status; those without a value are taken out.
+    QuotaStatus { quota: ObjectKey, fields: Vec<(&'static str, Option<Value>)> },
     /// Let a group of pods into its queue.
     Admit { group: ObjectKey },
     /// Take out a quota whose place another one takes.

@@ -130,6 +130,13 @@ impl Engine {
                 }
             }
         }
+        for (_, gang) in world.gangs.iter() {
+            for level in gang.queue.into_iter().flat_map(|queue| world.quotas.path(queue)) {
+                let counted = ledgers.entry(level).or_default();
+                counted.kept.charge(&gang.reserved, true);
+                counted.elastic.charge(&gang.elastic, true);
+            }
+        }
         let mut pools: BTreeMap<PoolId, Ledger> = BTreeMap::new();
         for (id, quota) in world.quotas.iter() {
             let counted = ledgers.remove(&id).unwrap_or_default();

@@ -1,7 +1,7 @@
 //! Quotas of trees: their place is filled in, and what cannot hold is refused.
 //!
-//! What an update leaves as it was is not held against it, so that a quota that got in by another way can be mended, and
-//! so that a tree whose nodes went does not freeze the quotas below it.
+//! What an update leaves as it was is not held against it, so that a quota that got in by another way can be mended,
+//! and so that a tree whose nodes went does not freeze the quotas below it.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -51,8 +51,8 @@ pub(super) fn fill_in(object: &mut Value, context: &Context<'_>) -> Result<(), R
     Ok(())
 }
 
-/// The weight as it should be written: one for each resource that max names, from max where none is given. A weight that
-/// was filled in from max follows max. `None` where it is fine, or where the checks refuse it.
+/// The weight as it should be written: one for each resource that max names, from max where none is given. A weight
+/// that was filled in from max follows max. `None` where it is fine, or where the checks refuse it.
 fn weight(object: &Value, old: Option<&Value>) -> Option<String> {
     let max = readable(object.pointer("/spec/max"))?;
     if max.is_empty() {
@@ -216,7 +216,8 @@ impl<'a> Place<'a> {
         below(self.context)
     }
 
-    /// The quota above, if it can be above this one. `None` also right below the root of all, which holds for everybody.
+    /// The quota above, if it can be above this one. `None` also right below the root of all, which holds for
+    /// everybody.
     fn check_parent(&self, at: &Cursor<'_, '_>) -> Option<&'a Value> {
         let above = parent(self.object);
         if above == ROOT {
@@ -228,7 +229,7 @@ impl<'a> Place<'a> {
             at.note(format!("is-root is \"true\": expected {ROOT} above the root of a tree"));
             return None;
         }
-        if above == own_name {
+        if is_new && above == own_name {
             at.note("a quota cannot be its own parent");
             return None;
         }
@@ -238,7 +239,10 @@ impl<'a> Place<'a> {
             }
             return None;
         };
-        if is_new && (!is_parent(quota) || BUILT_IN.contains(&above)) {
+        if !is_new {
+            return Some(quota);
+        }
+        if !is_parent(quota) || BUILT_IN.contains(&above) {
             let key = key_of(quota).map_or_else(|_| above.to_string(), |key| key.to_string());
             at.note(format!("{key} is no parent: expected a quota with the label {}: \"true\"", keys::IS_PARENT));
         }

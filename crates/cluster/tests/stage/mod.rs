@@ -1,5 +1,6 @@
 //! A real API server that the tests of this folder share, one after another, and a scheduler that runs on it.
 
+use std::fs::{self, File};
 use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
@@ -13,6 +14,10 @@ use tokio::sync::oneshot;
 /// How long something may take to come about. It takes a second or two; the rest is for machines that do much else.
 const PATIENCE: Duration = Duration::from_secs(120);
 
+/// What the schedulers log, and how much of it is shown when a test fails.
+const LOG: &str = "quotient.log";
+const LOG_LINES: usize = 60;
+
 /// A control plane for one test at a time.
 pub struct Stage {
     plane: MutexGuard<'static, ControlPlane>,
@@ -23,6 +28,8 @@ pub fn stage() -> Stage {
     static PLANE: OnceLock<Mutex<ControlPlane>> = OnceLock::new();
     let plane = PLANE.get_or_init(|| {
         let plane = ControlPlane::start(Options::default()).expect("the control plane starts");
+        let log = File::create(plane.folder().join(LOG)).expect("a log can be written");
+        tracing_subscriber::fmt().with_ansi(false).with_writer(Mutex::new(log)).init();
         Mutex::new(plane)
     });
     Stage { plane: plane.lock().unwrap_or_else(PoisonError::into_inner) }
@@ -119,7 +126,10 @@ impl Stage {
             }
             if begun.elapsed() > PATIENCE {
                 let pods = self.plane.kubectl(&["get", "pods", "-A", "-o", "wide"]).unwrap_or_default();
-                panic!("after {} s still not so: {what}\n{pods}", PATIENCE.as_secs());
+                let log = fs::read_to_string(self.plane.folder().join(LOG)).unwrap_or_default();
+                let lines: Vec<&str> = log.lines().collect();
+                let end = lines[lines.len().saturating_sub(LOG_LINES)..].join("\n");
+                panic!("after {} s still not so: {what}\n{pods}\n{end}", PATIENCE.as_secs());
             }
             thread::sleep(Duration::from_millis(200));
         }

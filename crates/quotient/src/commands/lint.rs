@@ -185,7 +185,13 @@ impl Linter {
     }
 
     fn find(&mut self, severity: Severity, problem: Problem, key: &ObjectKey, place: &Place) {
-        self.findings.push(Finding::new(severity, problem.of_object(key).in_file(place.to_string())));
+        let problem = problem.of_object(key).in_file(place.to_string());
+        // Admission and whoever acts on an object may say the same of it.
+        let text = problem.to_string();
+        let is_same = |finding: &Finding| finding.object == problem.object && finding.problem().to_string() == text;
+        if !self.findings.iter().any(is_same) {
+            self.findings.push(Finding::new(severity, problem));
+        }
     }
 
     /// Takes in one object, as if it was applied.
@@ -244,6 +250,7 @@ impl Linter {
             match admit(Request { operation, object: root, old: old.as_deref() }, &WithoutNodes(&self.store)) {
                 Ok(admitted) => {
                     if let Ok(key) = key_of(&admitted.object) {
+                        self.translator.upsert(&admitted.object);
                         self.store.put(key, admitted.object);
                     }
                 }
