@@ -93,7 +93,7 @@ fn what_a_queue_leaves_out() {
         assert_eq!(queue_told(&queue).0.closed, closed, "{state}");
         assert_eq!(queue::is_closed(&queue), closed, "{state}");
     }
-    assert_eq!(told(&queue_of("root", json!({}))).0, [], "the root is the cluster");
+    assert_eq!(queue_told(&queue_of("root", json!({"capability": {"cpu": 9}}))).0.parent, None);
 }
 
 #[test]
