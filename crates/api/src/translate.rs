@@ -195,6 +195,8 @@ pub fn told_kinds() -> impl Iterator<Item = &'static Kind> {
             ("", "Pod" | "Node" | "Namespace" | "PersistentVolume" | "PersistentVolumeClaim")
                 | ("storage.k8s.io", "StorageClass" | "CSINode")
                 | ("policy", "PodDisruptionBudget")
+                | (tree::GROUP, tree::QUOTA)
+                | (volcano::SCHEDULING, volcano::QUEUE | volcano::POD_GROUP)
         );
         elastic || other || selects_pods((kind.group, kind.kind))
     })
