@@ -6,12 +6,12 @@ use std::time::Duration;
 
 use http::Method;
 use kube::Client;
-use quotient_api::{ObjectKey, kinds, preemption_message, time};
+use quotient_api::{ObjectKey, key_of, kinds, preemption_message, time};
 use quotient_engine::ClaimBinding;
 use quotient_engine::fact::{Name, PodKey};
 use serde_json::{Value, json};
 
-use crate::call::{Call, CallError, Content};
+use crate::call::{Call, CallError, Content, kind_path};
 use crate::lease::Fence;
 use crate::queue::Outcome;
 use crate::write::{PodRef, Write};
@@ -49,15 +49,8 @@ pub async fn carry_out(client: &Client, fence: &Fence, write: &Write) -> (Outcom
             let path = format!("/api/v1/namespaces/{}/events/{}", note.namespace(), note.name());
             send(client, fence, &Call::at(Method::PATCH, path, Content::Apply, note.object())).await.map(drop)
         }
-        Write::QuotaStatus { quota, fields } => {
-            let status: serde_json::Map<String, Value> =
-                fields.iter().filter_map(|(name, value)| Some((name.to_string(), value.clone()?))).collect();
-            let kind = quota.kind_entry().map(quotient_api::Kind::api_version).unwrap_or_default();
-            let body = json!({"apiVersion": kind, "kind": quota.kind, "status": status,
-                "metadata": {"name": *quota.name, "namespace": quota.namespace.as_deref()}});
-            let call = Call::new(Method::PATCH, quota, Some("status"), Content::Apply, body);
-            send(client, fence, &call).await.map(drop)
-        }
+        Write::Amend { object, metadata, status } => amend(client, fence, object, metadata, status).await,
+        Write::Make { object } => make(client, fence, object).await,
         Write::Admit { group } => {
             let body = json!({"status": {"phase": "Inqueue"}});
             let call = Call::new(Method::PATCH, group, Some("status"), Content::MergePatch, body);
@@ -119,6 +112,34 @@ async fn patch_pod(
     body["metadata"]["uid"] = json!(*pod.uid);
     let call = Call::new(Method::PATCH, &pod_key(&pod.key), part, Content::StrategicPatch, body);
     send(client, fence, &call).await.map(drop)
+}
+
+/// Patches an object's metadata and its status.
+async fn amend(
+    client: &Client,
+    fence: &Fence,
+    object: &ObjectKey,
+    metadata: &Option<Value>,
+    status: &Option<Value>,
+) -> Result<(), Stop> {
+    for (part, field, patch) in [(None, "metadata", metadata), (Some("status"), "status", status)] {
+        if let Some(patch) = patch {
+            let body = json!({field: patch});
+            send(client, fence, &Call::new(Method::PATCH, object, part, Content::MergePatch, body)).await?;
+        }
+    }
+    Ok(())
+}
+
+/// Makes an object; nothing is wrong with one that is there.
+async fn make(client: &Client, fence: &Fence, object: &Value) -> Result<(), Stop> {
+    let key = key_of(object).map_err(|problem| Stop::Refused(problem.to_string()))?;
+    let kind = key.kind_entry().ok_or_else(|| Stop::Refused(format!("{key} is of an unknown kind")))?;
+    let path = kind_path(kind, key.namespace.as_deref());
+    match send(client, fence, &Call::at(Method::POST, path, Content::Json, object.clone())).await {
+        Ok(_) | Err(Stop::Error(CallError::Conflict(_))) => Ok(()),
+        Err(stop) => Err(stop),
+    }
 }
 
 /// Binds a pod: its claims first, then, when they are bound, the pod itself.

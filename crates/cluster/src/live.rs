@@ -252,7 +252,7 @@ impl<'a> Session<'a> {
         self.metrics.set_waiting(self.scheduler.waiting().into_iter());
         self.metrics.set_quotas(&self.scheduler.engine().quotas());
         if led && self.fence.holds() && self.unlisted.is_empty() {
-            for write in self.scheduler.quota_writes() {
+            for write in self.scheduler.quota_writes(self.clock.now()) {
                 self.push(write);
             }
         }
@@ -261,7 +261,8 @@ impl<'a> Session<'a> {
     /// Hands a write over, if it is one of those that we are to do.
     fn push(&self, write: Write) {
         let LiveSettings { shadow, controllers, .. } = self.settings;
-        let is_controllers = matches!(write.slot(), Slot::Label(_) | Slot::QuotaStatus(_) | Slot::DeleteQuota(_));
+        let is_controllers =
+            matches!(write.slot(), Slot::Label(_) | Slot::Amend(_) | Slot::Make(_) | Slot::DeleteQuota(_));
         if *shadow || (is_controllers && !controllers) {
             return;
         }

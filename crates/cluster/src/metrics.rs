@@ -133,7 +133,8 @@ impl Metrics {
             Slot::Label(_) => "label",
             Slot::Condition(_) => "condition",
             Slot::Event(..) => "event",
-            Slot::QuotaStatus(_) => "quota_status",
+            Slot::Amend(_) => "amend",
+            Slot::Make(_) => "make",
             Slot::Admit(_) => "admit",
             Slot::DeleteQuota(_) => "quota_delete",
         };

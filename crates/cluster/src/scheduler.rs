@@ -108,7 +108,7 @@ impl Scheduler {
         counts
     }
 
-    /// Takes in what a watch saw. Lists that are complete mean nothing here.
+    /// Takes in what a watch saw.
     pub fn see(&mut self, now: Now, seen: Seen) {
         match seen {
             Seen::Object(kind, mut object) => {
@@ -133,7 +133,8 @@ impl Scheduler {
                 self.tell(now, &key, translation);
                 self.problems.remove(&key);
             }
-            Seen::Listed(_) | Seen::Unavailable(_) => {}
+            Seen::Listed(kind) => self.quotas.serves(kind, true),
+            Seen::Unavailable(kind) => self.quotas.serves(kind, false),
         }
     }
 
@@ -219,9 +220,10 @@ impl Scheduler {
     }
 
     /// What is to be written so that quotas say what they hold, and those go whose place is taken.
-    pub fn quota_writes(&mut self) -> Vec<Write> {
+    pub fn quota_writes(&mut self, now: Now) -> Vec<Write> {
         let mut writes = self.quotas.taken_over();
-        writes.extend(self.quotas.statuses(&self.engine.quotas()));
+        writes.extend(self.quotas.missing_queues());
+        writes.extend(self.quotas.statuses(&self.engine.quotas(), &whole_seconds(now.wall_us)));
         writes
     }
 

@@ -31,8 +31,10 @@ pub enum Write {
     Condition { pod: PodRef, reason: &'static str, message: String, since: Option<String> },
     /// Tell people.
     Event(EventNote),
-    /// Write fields of a quota's status; those without a value are taken out.
-    QuotaStatus { quota: ObjectKey, fields: Vec<(&'static str, Option<Value>)> },
+    /// Change parts of an object's metadata and status, by merge patches.
+    Amend { object: ObjectKey, metadata: Option<Value>, status: Option<Value> },
+    /// Make an object, if it is not there.
+    Make { object: Value },
     /// Let a group of pods into its queue.
     Admit { group: ObjectKey },
     /// Take out a quota whose place another one takes.
@@ -48,7 +50,8 @@ pub enum Slot {
     Label(PodKey),
     Condition(PodKey),
     Event(ObjectKey, &'static str),
-    QuotaStatus(ObjectKey),
+    Amend(ObjectKey),
+    Make(String),
     Admit(ObjectKey),
     DeleteQuota(ObjectKey),
 }
@@ -81,10 +84,10 @@ impl Slot {
             Slot::Nominate(_) => 0,
             Slot::Bind(_) => 1,
             Slot::Evict(_) => 2,
-            Slot::DeleteQuota(_) | Slot::Admit(_) => 0,
+            Slot::DeleteQuota(_) | Slot::Make(_) | Slot::Admit(_) => 0,
             Slot::Label(_) => 1,
             Slot::Condition(_) => 2,
-            Slot::QuotaStatus(_) => 3,
+            Slot::Amend(_) => 3,
             Slot::Event(..) => 4,
         }
     }
@@ -99,7 +102,11 @@ impl Write {
             Write::Label { pod, .. } => Slot::Label(pod.key.clone()),
             Write::Condition { pod, .. } => Slot::Condition(pod.key.clone()),
             Write::Event(note) => Slot::Event(note.about.clone(), note.reason),
-            Write::QuotaStatus { quota, .. } => Slot::QuotaStatus(quota.clone()),
+            Write::Amend { object, .. } => Slot::Amend(object.clone()),
+            Write::Make { object } => {
+                let named = quotient_api::key_of(object).map(|key| key.qualified());
+                Slot::Make(named.unwrap_or_else(|problem| problem.to_string()))
+            }
             Write::Admit { group } => Slot::Admit(group.clone()),
             Write::DeleteQuota { quota } => Slot::DeleteQuota(quota.clone()),
         }

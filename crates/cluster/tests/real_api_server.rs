@@ -198,3 +198,53 @@ fn a_kind_that_comes_later_is_picked_up_and_a_malformed_object_stops_nothing() {
     stage.kubectl(&["delete", "crd", "elasticquotas.nos.nebuly.com"]);
     stage.eventually("without the kind there is no quota", || (stage.running("later").len() == 3).then_some(()));
 }
+
+#[test]
+fn queues_and_quota_trees_have_their_say() {
+    let mut stage = stage();
+    stage.plane().install(&quotient_api::crd::definitions()).expect("the kinds are installed");
+    stage.namespace("work");
+    stage.node("n", json!({"cpu": "8", "memory": "8Gi", "pods": "10"}));
+    let live = stage.start(Configuration::default());
+    stage.eventually("the queues that exist always are made", || {
+        (stage.items("queues.scheduling.volcano.sh", None).len() == 2).then_some(())
+    });
+    stage.apply(&[
+        json!({"apiVersion": "scheduling.volcano.sh/v1beta1", "kind": "Queue", "metadata": {"name": "q"},
+            "spec": {"capability": {"cpu": "2"}}}),
+        json!({"apiVersion": "scheduling.sigs.k8s.io/v1alpha1", "kind": "ElasticQuota",
+            "metadata": {"name": "team", "namespace": "work"},
+            "spec": {"min": {"cpu": "1"}, "max": {"cpu": "1"}}}),
+    ]);
+    let running = |with: &str| stage.running("work").iter().filter(|(name, _)| name.starts_with(with)).count();
+    let waiting = |with: &str, count: usize| {
+        let names = (0..count).map(|index| format!("{with}-{index}"));
+        names.filter_map(|name| stage.waits_for("work", &name)).next()
+    };
+    for index in 0..3 {
+        let mut queued = pod("work", &format!("queued-{index}"), json!({"cpu": "1"}));
+        queued["metadata"]["annotations"] = json!({"scheduling.volcano.sh/queue-name": "q"});
+        stage.apply(&[queued]);
+    }
+    stage.eventually("two of the queue run", || (running("queued") == 2).then_some(()));
+    let why = stage.eventually("the third is beyond the queue's capability", || waiting("queued", 3));
+    assert!(why.contains("Queue/q"), "{why}");
+    stage.eventually("the queue says what is allocated", || {
+        let queue = stage.get("queues.scheduling.volcano.sh", "work", "q")?;
+        (queue["status"]["allocated"]["cpu"] == "2" && queue["status"]["state"] == "Open").then_some(())
+    });
+    for index in 0..2 {
+        let mut member = pod("work", &format!("member-{index}"), json!({"cpu": "1"}));
+        member["metadata"]["labels"] = json!({"quota.scheduling.koordinator.sh/name": "team"});
+        stage.apply(&[member]);
+    }
+    stage.eventually("one of the team runs", || (running("member") == 1).then_some(()));
+    let why = stage.eventually("the other is beyond the team's max", || waiting("member", 2));
+    assert!(why.contains("team"), "{why}");
+    stage.eventually("the quota says what is used", || {
+        let quota = stage.get("elasticquotas.scheduling.sigs.k8s.io", "work", "team")?;
+        (quota["status"]["used"]["cpu"] == "1").then_some(())
+    });
+    let metrics = live.metrics.text();
+    assert!(metrics.contains(r#"quota="Queue/q""#) && metrics.contains(r#"policy="tree""#), "{metrics}");
+}
