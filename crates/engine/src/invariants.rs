@@ -17,7 +17,9 @@ impl Engine {
         self.check_amounts()?;
         self.check_attachments()?;
         self.check_queue()?;
-        self.check_quotas()
+        self.check_quotas()?;
+        self.world.quotas.check_requests()?;
+        self.check_gangs()
     }
 
     /// What nodes hold equals a recount over pods, and what is claimed a recount over claims.
@@ -97,6 +99,38 @@ impl Engine {
             queued.iter().find(|id| !candidates.contains(id)).or(candidates.iter().find(|id| !queued.contains(id)));
         let key = odd.map(|id| self.world.pods.get(*id).key().to_string()).unwrap_or_default();
         Err(format!("pod {key} is queued and no candidate, or a candidate and not queued"))
+    }
+
+    /// What queues keep for gangs, and what gangs could give back, equals a recount over the gangs.
+    fn check_gangs(&self) -> Result<(), String> {
+        let mut counted: BTreeMap<QuotaId, (Sums, Sums)> = BTreeMap::new();
+        for (id, gang) in self.world.gangs.iter() {
+            for member in &gang.members {
+                if self.world.pods.get(*member).gang != Some(id) {
+                    return Err(format!(
+                        "{} is listed in a gang that is not its own",
+                        self.world.pods.get(*member).key()
+                    ));
+                }
+            }
+            let Some(queue) = gang.queue else { continue };
+            let (reserved, elastic) = counted.entry(queue).or_default();
+            reserved.charge(&gang.reserved, true);
+            elastic.charge(&gang.elastic, true);
+        }
+        for (id, quota) in self.world.quotas.iter() {
+            let Some(queue) = quota.queue() else { continue };
+            let (reserved, elastic) = counted.remove(&id).unwrap_or_default();
+            for (what, (kept, counted)) in
+                ["kept for", "elastic in"].iter().zip(queue.of_gangs().zip([reserved, elastic]))
+            {
+                let (kept, counted): (Vec<_>, Vec<_>) = (kept.nonzero().collect(), counted.nonzero().collect());
+                if kept != counted {
+                    return Err(format!("{}: {what} gangs is {kept:?}, but a recount gives {counted:?}", quota.key));
+                }
+            }
+        }
+        Ok(())
     }
 
     /// What quotas hold equals a recount over their pods and those of the quotas below, and so do the sums of the
