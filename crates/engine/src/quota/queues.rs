@@ -47,11 +47,6 @@ impl QueuePolicy {
         self.capability.is_empty() && self.deserved.is_none() && self.guarantee.is_empty() && self.cards.is_none()
     }
 
-    /// What is kept for gangs, and what gangs hold beyond their need.
-    pub fn of_gangs(&self) -> impl Iterator<Item = &Sums> {
-        [&self.inqueue, &self.elastic].into_iter()
-    }
-
     pub fn guarantee(&self, resource: ResourceId) -> i128 {
         amount_of(&self.guarantee, resource).unwrap_or(0)
     }
