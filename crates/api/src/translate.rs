@@ -139,7 +139,7 @@ impl Translator {
             ("storage.k8s.io", "StorageClass") => Fact::StorageClass(volume::storage_class(root, name, interner)),
             ("storage.k8s.io", "CSINode") => Fact::AttachLimits(node::attach_limits(root, name, interner)),
             ("policy", "PodDisruptionBudget") => Fact::Budget(budget::budget(root, key, interner)),
-            (volcano::SCHEDULING, volcano::QUEUE) => Fact::Queue(queue::queue(root, key, interner)?),
+            (volcano::SCHEDULING, volcano::QUEUE) => Fact::Queue(queue::queue(root, key, interner)),
             (volcano::SCHEDULING, volcano::POD_GROUP) => Fact::Group(group::group(root, notes, key, interner)),
             kind if selects_pods(kind) && settings.default_topology => {
                 let spec = root.field("spec");
@@ -172,7 +172,6 @@ impl Translator {
             ("storage.k8s.io", "StorageClass") => Fact::StorageClassGone(name),
             ("storage.k8s.io", "CSINode") => Fact::AttachLimitsGone(name),
             ("policy", "PodDisruptionBudget") => Fact::BudgetGone { namespace: namespace(), name },
-            (volcano::SCHEDULING, volcano::QUEUE) if *name == *volcano::ROOT_QUEUE => return None,
             (volcano::SCHEDULING, volcano::QUEUE) => Fact::QuotaGone(pools::quota_key(key)),
             (volcano::SCHEDULING, volcano::POD_GROUP) => Fact::GroupGone { namespace: namespace(), name },
             kind if selects_pods(kind) && self.settings.default_topology => {
@@ -195,8 +194,8 @@ pub fn told_kinds() -> impl Iterator<Item = &'static Kind> {
             ("", "Pod" | "Node" | "Namespace" | "PersistentVolume" | "PersistentVolumeClaim")
                 | ("storage.k8s.io", "StorageClass" | "CSINode")
                 | ("policy", "PodDisruptionBudget")
-                | (tree::GROUP, tree::QUOTA)
                 | (volcano::SCHEDULING, volcano::QUEUE | volcano::POD_GROUP)
+                | (tree::GROUP, tree::QUOTA)
         );
         elastic || other || selects_pods((kind.group, kind.kind))
     })

@@ -11,6 +11,7 @@ pub mod gang;
 pub mod group;
 pub mod job;
 pub(crate) mod membership;
+pub mod metrics;
 pub mod queue;
 pub mod status;
 pub mod traps;

@@ -45,29 +45,26 @@ fn told(object: &Value) -> (Vec<Fact>, Vec<String>) {
 }
 
 fn queue_told(object: &Value) -> (QueueFact, Vec<String>) {
-    match told(object) {
-        (facts, problems) => match &facts[..] {
-            [Fact::Queue(fact)] => (fact.clone(), problems),
-            other => panic!("{other:?}"),
-        },
+    let (facts, problems) = told(object);
+    match &facts[..] {
+        [Fact::Queue(fact)] => (fact.clone(), problems),
+        other => panic!("{other:?}"),
     }
 }
 
 fn group_told(object: &Value) -> (GroupFact, Vec<String>) {
-    match told(object) {
-        (facts, problems) => match &facts[..] {
-            [Fact::Group(fact)] => (fact.clone(), problems),
-            other => panic!("{other:?}"),
-        },
+    let (facts, problems) = told(object);
+    match &facts[..] {
+        [Fact::Group(fact)] => (fact.clone(), problems),
+        other => panic!("{other:?}"),
     }
 }
 
 fn pod_told(object: &Value) -> (PodFact, Vec<String>) {
-    match told(object) {
-        (facts, problems) => match &facts[..] {
-            [Fact::Pod(fact)] => (fact.clone(), problems),
-            other => panic!("{other:?}"),
-        },
+    let (facts, problems) = told(object);
+    match &facts[..] {
+        [Fact::Pod(fact)] => (fact.clone(), problems),
+        other => panic!("{other:?}"),
     }
 }
 
@@ -96,7 +93,7 @@ fn what_a_queue_leaves_out() {
         assert_eq!(queue_told(&queue).0.closed, closed, "{state}");
         assert_eq!(queue::is_closed(&queue), closed, "{state}");
     }
-    assert_eq!(told(&queue_of("root", json!({}))).0, [], "the root is the cluster");
+    assert_eq!(queue_told(&queue_of("root", json!({"capability": {"cpu": 9}}))).0.parent, None);
 }
 
 #[test]
@@ -386,7 +383,7 @@ fn which_queues_may_go() {
 #[test]
 fn a_bad_queue_can_be_mended_and_left_as_it_is() {
     let bad = queue_of("bad", json!({"parent": "nobody", "capability": {"cpu": 1}}));
-    let view = Objects::of(&[bad.clone()]);
+    let view = Objects::of(std::slice::from_ref(&bad));
     let mut closed = bad;
     closed["status"] = json!({"state": "Closed"});
     let_in(&closed, &view);

@@ -17,7 +17,9 @@ impl Engine {
         self.check_amounts()?;
         self.check_attachments()?;
         self.check_queue()?;
-        self.check_quotas()
+        self.check_quotas()?;
+        self.world.quotas.check_requests()?;
+        self.check_gangs()
     }
 
     /// What nodes hold equals a recount over pods, and what is claimed a recount over claims.
@@ -97,6 +99,18 @@ impl Engine {
             queued.iter().find(|id| !candidates.contains(id)).or(candidates.iter().find(|id| !queued.contains(id)));
         let key = odd.map(|id| self.world.pods.get(*id).key().to_string()).unwrap_or_default();
         Err(format!("pod {key} is queued and no candidate, or a candidate and not queued"))
+    }
+
+    /// Members of a gang say that they are.
+    fn check_gangs(&self) -> Result<(), String> {
+        for (id, gang) in self.world.gangs.iter() {
+            for member in gang.members.iter().map(|member| self.world.pods.get(*member)) {
+                if member.gang != Some(id) {
+                    return Err(format!("{} is listed in a gang that is not its own", member.key()));
+                }
+            }
+        }
+        Ok(())
     }
 
     /// What quotas hold equals a recount over their pods and those of the quotas below, and so do the sums of the

@@ -123,6 +123,11 @@ impl Pod {
         self.leaving_since.is_some() || self.evicted_for.is_some()
     }
 
+    /// Whether it is never evicted.
+    pub fn is_kept(&self) -> bool {
+        self.protected || self.non_preemptible
+    }
+
     /// Whether it is one that could be placed.
     pub fn is_candidate(&self) -> bool {
         self.place == Place::Waiting

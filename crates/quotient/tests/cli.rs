@@ -281,48 +281,6 @@ fn test_refuses_scenarios_that_cannot_be_read() {
     }
 }
 
-/// Trees with what is wrong in them: a ratio, a selector, a root that is no parent, a sum of mins, a parent.
-const TREES: &str = r#"
-apiVersion: quota.koordinator.sh/v1alpha1
-kind: ElasticQuotaProfile
-metadata: {name: a, namespace: kube-system}
-spec: {quotaName: a-root, nodeSelector: {matchLabels: {pool: a}}, quotaLabels: {quota.scheduling.koordinator.sh/is-parent: "true"}}
----
-apiVersion: quota.koordinator.sh/v1alpha1
-kind: ElasticQuotaProfile
-metadata: {name: b, namespace: kube-system}
-spec: {quotaName: b-root, nodeSelector: {matchLabels: {pool: b}}, resourceRatio: "90%"}
----
-apiVersion: scheduling.sigs.k8s.io/v1alpha1
-kind: ElasticQuota
-metadata: {name: x, namespace: x, labels: {quota.scheduling.koordinator.sh/parent: a-root}}
-spec: {min: {cpu: "4", memory: 1Gi}, max: {cpu: "8", memory: 1Gi}}
----
-apiVersion: scheduling.sigs.k8s.io/v1alpha1
-kind: ElasticQuota
-metadata: {name: y, namespace: y, labels: {quota.scheduling.koordinator.sh/parent: a-root}}
-spec: {min: {cpu: "1", memory: 1Gi}, max: {cpu: "8", memory: 1Gi}}
----
-apiVersion: scheduling.sigs.k8s.io/v1alpha1
-kind: ElasticQuota
-metadata: {name: z, namespace: z, labels: {quota.scheduling.koordinator.sh/parent: nowhere, quota.scheduling.koordinator.sh/is-parent: "true"}}
-spec: {max: {cpu: "8"}}
----
-apiVersion: scheduling.sigs.k8s.io/v1alpha1
-kind: ElasticQuota
-metadata: {name: dept, namespace: z, labels: {quota.scheduling.koordinator.sh/is-parent: "true"}}
-spec: {max: {cpu: "8"}}
-"#;
-
-#[test]
-fn quota_trees() {
-    insta::assert_snapshot!("simulate-trees", run_examples(&["simulate", "node-pools"]));
-    insta::assert_snapshot!("lint-trees-example", run_examples(&["lint", "node-pools"]));
-    let node = NODE.replace("{name: n-0}", "{name: n-0, labels: {pool: a}}");
-    let folder = Folder::with("lint-trees", &[("trees.yaml", TREES), ("nodes.yaml", &node)]);
-    insta::assert_snapshot!("lint-trees", folder.run(&["lint", "trees.yaml", "nodes.yaml"]));
-}
-
 /// Two quotas that four GPUs could serve one at a time, one that is refused, and one for GPUs that no node has.
 const QUOTAS: &str = "\
 apiVersion: scheduling.x-k8s.io/v1alpha1

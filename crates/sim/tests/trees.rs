@@ -181,10 +181,15 @@ fn check(cluster: &Cluster, at: &str) -> usize {
     compared + check_roots(cluster, &by_name, at)
 }
 
-/// The root of each profile has what its nodes hold, unless another profile has taken the root.
+/// The root of each profile has what its nodes hold, unless two profiles ask for the same root.
 fn check_roots(cluster: &Cluster, by_name: &BTreeMap<&str, (&ObjectKey, &Value)>, at: &str) -> usize {
     let mut compared = 0;
-    for (key, profile) in all(cluster, "quota.koordinator.sh", "ElasticQuotaProfile") {
+    let profiles = all(cluster, "quota.koordinator.sh", "ElasticQuotaProfile");
+    let is_alone = |profile: &Value| {
+        let same = |other: &&(ObjectKey, Value)| other.1["spec"]["quotaName"] == profile["spec"]["quotaName"];
+        profiles.iter().filter(same).count() == 1
+    };
+    for (key, profile) in profiles.iter().filter(|(_, profile)| is_alone(profile)) {
         let root = by_name.get(profile["spec"]["quotaName"].as_str().expect("a text"));
         let Some((_, root)) = root.filter(|(_, root)| label(root, "profile") == Some(&key.name)) else { continue };
         let pool = &profile["spec"]["nodeSelector"]["matchLabels"]["pool"];

@@ -196,19 +196,14 @@ impl<'a> Place<'a> {
                 let before = tree_id(old);
                 let before = if before.is_empty() { "none".to_string() } else { format!("{before:?}") };
                 let message = format!("the id of a quota's tree may not change: it was {before}");
-                return self.note_label(at, keys::TREE_ID, message);
+                return at.note(message);
             }
         }
         let of_other_tree = |child: &&Value| tree_id(child) != id;
         let child = children(self.context.view, own_name).into_iter().find(of_other_tree);
         if let Some(child) = child.filter(|_| self.old.is_none()).and_then(|child| key_of(child).ok()) {
-            self.note_label(at, keys::TREE_ID, format!("{child}, which is below it, is of another tree"));
+            at.note(format!("{child}, which is below it, is of another tree"));
         }
-    }
-
-    /// Notes something about a label that may be absent.
-    fn note_label(&self, at: &Cursor<'_, '_>, key: &str, message: String) {
-        if at.exists() { at.note(message) } else { at.note(format!("{key}: {message}")) }
     }
 
     /// What is below the quota: another quota, or a pod.
@@ -264,7 +259,10 @@ impl<'a> Place<'a> {
         if ours == theirs || self.old.as_ref().is_some_and(is_as_before) {
             return;
         }
-        let list = |names: BTreeSet<String>| names.into_iter().collect::<Vec<_>>().join(", ");
+        let list = |names: BTreeSet<String>| match names.is_empty() {
+            true => "nothing".to_string(),
+            false => names.into_iter().collect::<Vec<_>>().join(", "),
+        };
         at.note(format!(
             "max names {}, and the parent's names {}: expected the same resources",
             list(ours),
@@ -332,7 +330,7 @@ impl<'a> Place<'a> {
         let was_parent = self.old.is_some_and(is_parent);
         if was_parent && !is_parent(self.object) {
             if let Some(child) = children(view, own_name).first().and_then(|child| key_of(child).ok()) {
-                self.note_label(at, keys::IS_PARENT, format!("{child} is below it: expected it to stay a parent"));
+                at.note(format!("{child} is below it: expected it to stay a parent"));
             }
         } else if !was_parent
             && is_parent(self.object)

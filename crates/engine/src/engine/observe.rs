@@ -480,6 +480,8 @@ impl Engine {
             self.take_claim(id, Claim { node, kind: claim.kind });
         }
         self.enqueue(id);
+        // It may have been asked to go meanwhile, and then it asks for nothing more.
+        self.world.settle_request(id);
         self.stir();
     }
 

@@ -1,9 +1,12 @@
 //! Over-use: a quota of a tree that stays above its runtime gives back, after a while.
 
+use std::collections::BTreeMap;
+
+use crate::budgets::BudgetKey;
 use crate::decision::{Decision, Decisions, Rule};
 use crate::engine::Engine;
 use crate::fact::Tick;
-use crate::pods::{Pod, PodId};
+use crate::pods::{Place, Pod, PodId};
 use crate::quantity::canonical;
 use crate::quota::QuotaId;
 use crate::relations::Effects;
@@ -14,7 +17,7 @@ impl Engine {
     /// Returns whether somebody is evicted.
     pub(super) fn revoke_overuse(&mut self, now: Tick, decisions: &mut Decisions) -> bool {
         for id in std::mem::take(&mut self.recheck_overuse) {
-            if self.world.quotas.is_listed(id) && self.excess(id, &[]).is_some() {
+            if self.world.quotas.is_listed(id) && !self.excess(id, &[]).is_empty() {
                 self.overused_since.entry(id).or_insert(now);
             } else {
                 self.overused_since.remove(&id);
@@ -44,64 +47,85 @@ impl Engine {
         self.overused_since.values().map(|since| self.revoked_at(*since)).filter(|due| *due > now).min()
     }
 
-    /// A resource of which a quota holds more than its runtime when these are gone, with what it holds and may hold.
-    fn excess(&self, id: QuotaId, gone: &[PodId]) -> Option<(ResourceId, i128, i128)> {
+    /// The resources of which a quota holds more than its runtime when these are gone, with what it holds and may hold.
+    fn excess(&self, id: QuotaId, gone: &[PodId]) -> Vec<(ResourceId, i128, i128)> {
         let quota = self.world.quotas.get(id);
-        let tree = quota.tree().filter(|tree| !tree.fact.is_parent)?;
-        let left = |resource: ResourceId| {
-            let taken: i128 = gone.iter().map(|pod| self.world.charged(*pod, resource)).sum();
-            quota.ledger.stays(resource) - taken
-        };
-        let mut over = tree.runtimes().map(|(resource, runtime)| (resource, left(resource), runtime));
-        over.find(|(_, left, runtime)| left > runtime)
+        let Some(tree) = quota.tree().filter(|tree| !tree.fact.is_parent) else { return Vec::new() };
+        let left = |resource: ResourceId| quota.ledger.stays(resource) - self.held_by(gone, resource);
+        let over = tree.runtimes().map(|(resource, runtime)| (resource, left(resource), runtime));
+        over.filter(|(_, left, runtime)| left > runtime).collect()
     }
 
-    /// Evicts the least important pods that make the difference: taken from the least important on, and put back from
-    /// the most important on where there is room again. No disruption budget is passed over.
-    fn revoke(&mut self, id: QuotaId, decisions: &mut Decisions) {
+    fn held_by(&self, pods: &[PodId], resource: ResourceId) -> i128 {
+        pods.iter().map(|pod| self.world.charged(*pod, resource)).sum()
+    }
+
+    /// The pods that a quota could give back, the least important first.
+    fn revocable(&self, id: QuotaId) -> Vec<PodId> {
         let world = &self.world;
         let mut pods: Vec<PodId> = world.quotas.get(id).pods.iter().map(|senior| senior.pod).collect();
         pods.retain(|pod| {
             let pod = world.pods.get(*pod);
-            !pod.protected && !pod.non_preemptible && !pod.is_leaving() && pod.node().is_some()
+            !pod.is_kept() && !pod.is_leaving() && matches!(pod.place, Place::Placed(_))
         });
         pods.sort_by_cached_key(|pod| {
             let Pod { priority, created, .. } = *world.pods.get(*pod);
             (priority, std::cmp::Reverse(created), std::cmp::Reverse(world.pods.get(*pod).key()))
         });
-        let mut spent: Vec<(crate::budgets::BudgetKey, u32)> = Vec::new();
-        let mut taken: Vec<PodId> = Vec::new();
+        pods
+    }
+
+    /// Whether no disruption budget keeps these from going together.
+    fn budgets_allow(&self, pods: &[PodId]) -> bool {
+        let mut taken: BTreeMap<BudgetKey, u32> = BTreeMap::new();
         for pod in pods {
-            if self.excess(id, &taken).is_none() {
-                break;
+            for key in self.world.budgets.of(self.world.pods.get(*pod)) {
+                *taken.entry(key.clone()).or_default() += 1;
             }
-            let budgets: Vec<_> = self.world.budgets.of(self.world.pods.get(pod)).cloned().collect();
-            let spent_of =
-                |key: &crate::budgets::BudgetKey| spent.iter().find(|(k, _)| k == key).map_or(0, |(_, n)| *n);
-            if budgets.iter().any(|key| self.world.budgets.allows(key, &self.world.pods) <= spent_of(key)) {
+        }
+        taken.iter().all(|(key, count)| *count <= self.world.budgets.allows(key, &self.world.pods))
+    }
+
+    /// Evicts the least important pods that make the difference: those that hold something of which there is too much
+    /// are taken from the least important on, and put back from the most important on where there is room again. A
+    /// gang that would fall below its minimum goes whole or not at all, and no disruption budget is passed over.
+    fn revoke(&mut self, id: QuotaId, decisions: &mut Decisions) {
+        let mut parts: Vec<Vec<PodId>> = Vec::new();
+        for pod in self.revocable(id) {
+            let gone = parts.concat();
+            let over = self.excess(id, &gone);
+            if gone.contains(&pod) || !over.iter().any(|(resource, ..)| self.world.charged(pod, *resource) > 0) {
                 continue;
             }
-            for key in budgets {
-                match spent.iter_mut().find(|(k, _)| *k == key) {
-                    Some((_, n)) => *n += 1,
-                    None => spent.push((key, 1)),
-                }
+            let with: Vec<PodId> = gone.into_iter().chain([pod]).collect();
+            let Some(rest) = self.world.rest_of_gangs(&with) else { continue };
+            let rest: Vec<PodId> = rest.into_iter().map(|(pod, _)| pod).collect();
+            if !self.budgets_allow(&[with, rest.clone()].concat()) {
+                continue;
             }
-            taken.push(pod);
+            let mut part = vec![pod];
+            if !rest.is_empty() {
+                // What went of the gang before comes back with the rest or not at all.
+                let gang = self.world.pods.get(pod).gang;
+                let is_of_gang = |part: &mut Vec<PodId>| self.world.pods.get(part[0]).gang == gang;
+                part.extend(parts.extract_if(.., is_of_gang).flatten());
+                part.extend(rest);
+            }
+            parts.push(part);
         }
-        for pod in taken.clone().into_iter().rev() {
-            let without: Vec<PodId> = taken.iter().copied().filter(|other| *other != pod).collect();
-            let fits = |(resource, runtime): (ResourceId, i128)| {
-                let gone: i128 = without.iter().map(|pod| self.world.charged(*pod, resource)).sum();
-                let stays = self.world.quotas.get(id).ledger.stays(resource);
-                self.world.charged(pod, resource) == 0 || stays - gone <= runtime
-            };
-            let tree = self.world.quotas.get(id).tree();
-            if tree.is_some_and(|tree| tree.runtimes().all(fits)) {
-                taken = without;
+        for at in (0..parts.len()).rev() {
+            let gone: Vec<PodId> =
+                parts.iter().enumerate().filter(|(i, _)| *i != at).flat_map(|(_, p)| p).copied().collect();
+            let over = self.excess(id, &gone);
+            if !over.iter().any(|(resource, ..)| self.held_by(&parts[at], *resource) > 0) {
+                parts.remove(at);
             }
         }
-        let Some((resource, used, runtime)) = self.excess(id, &[]) else { return };
+        let mut taken = parts.concat();
+        if taken.is_empty() {
+            return;
+        }
+        let Some((resource, used, runtime)) = self.excess(id, &[]).into_iter().next() else { return };
         let name = self.world.names.name(resource).clone();
         let message = format!(
             "evicted because {} held {} {name} for longer than {} s, more than its runtime of {}",

@@ -115,7 +115,7 @@ impl World {
             }
             for pod in stays {
                 let placed = matches!(self.pods.get(pod).place, Place::Placed(_));
-                if self.pods.get(pod).protected || !placed {
+                if self.pods.get(pod).is_kept() || !placed {
                     return None;
                 }
                 rest.push((pod, *victim));

@@ -156,7 +156,7 @@ impl World {
     /// The right of the claimant to evict a pod, if it has one.
     pub fn right(&self, rights: &Rights, victim: PodId) -> Option<Right> {
         let pod = self.pods.get(victim);
-        if pod.protected {
+        if pod.is_kept() {
             return None;
         }
         let lower = pod.priority < rights.priority;

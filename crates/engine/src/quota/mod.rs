@@ -447,6 +447,7 @@ impl Quotas {
                 Policy::Elastic(_) => {}
                 Policy::Queue(_) => self.change(*quota, |ledger| ledger.asked.charge(charge, add)),
                 Policy::Tree(_) => {
+                    self.tree_mut(*quota).asked_own.charge(charge, add);
                     self.change(*quota, |ledger| {
                         ledger.asked.charge(charge, add);
                         if pod.non_preemptible {

@@ -131,7 +131,7 @@ impl Quotas {
             let name = &self.get(closed).key.name;
             return Some((Code::QueueClosed, format!("the queue {name} is closed, and starts nothing new")));
         }
-        (self.queue(id).children > 0 && *self.get(id).key.name != *ROOT_QUEUE).then(|| {
+        (self.queue(id).children > 0).then(|| {
             let name = &self.get(id).key.name;
             (Code::QueueNotLeaf, format!("the queue {name} has queues below it; pods go into one of these"))
         })

@@ -159,8 +159,8 @@ impl Quotas {
                 report.tree = Some(tree.fact.tree.clone()).filter(|tree| !tree.is_empty());
                 let limited = |r: ResourceId, amount: i128| if tree.runtime(r).is_some() { amount } else { 0 };
                 report.runtime = named(&mut tree.runtimes().filter(|(r, _)| shown(*r)));
-                report.requested = amounts(&|r| tree.request(ledger, r));
-                report.child_requested = amounts(&|r| tree.child_request(ledger, r));
+                report.requested = amounts(&|r| tree.request(r));
+                report.child_requested = amounts(&|r| tree.child_request(r));
                 report.non_preemptible_used = amounts(&|r| ledger.fixed.get(r));
                 report.non_preemptible_requested = amounts(&|r| ledger.fixed_asked.get(r));
                 report.borrowed = amounts(&|r| limited(r, (ledger.used.get(r) - tree.min(r)).max(0)));

@@ -29,6 +29,8 @@ pub(crate) struct Tree {
     pub max: Vec<(ResourceId, Amount)>,
     weight: Vec<(ResourceId, Amount)>,
     total: Vec<(ResourceId, Amount)>,
+    /// What the pods that answer to it directly ask for.
+    pub asked_own: Sums,
     /// What the quotas below it ask for, each within its max.
     asked_below: Sums,
     /// What it asks of its parent, as it is counted there.
@@ -74,14 +76,14 @@ impl Tree {
         amount_of(&self.min, resource).unwrap_or(0)
     }
 
-    /// What is asked for below it, or by its own pods.
-    pub fn child_request(&self, ledger: &Ledger, resource: ResourceId) -> i128 {
-        if self.fact.is_parent { self.asked_below.get(resource) } else { ledger.asked.get(resource) }
+    /// What is asked for below it, and by its own pods.
+    pub fn child_request(&self, resource: ResourceId) -> i128 {
+        self.asked_below.get(resource) + self.asked_own.get(resource)
     }
 
     /// What it asks for: at least its min, if it does not lend.
-    pub fn request(&self, ledger: &Ledger, resource: ResourceId) -> i128 {
-        let asked = self.child_request(ledger, resource);
+    pub fn request(&self, resource: ResourceId) -> i128 {
+        let asked = self.child_request(resource);
         if self.fact.lends { asked } else { asked.max(self.min(resource)) }
     }
 
@@ -167,7 +169,7 @@ impl Quotas {
         self.get(id).tree().expect("a quota that is listed with the trees is one of theirs")
     }
 
-    fn tree_mut(&mut self, id: QuotaId) -> &mut Tree {
+    pub(super) fn tree_mut(&mut self, id: QuotaId) -> &mut Tree {
         match &mut self.get_mut(id).policy {
             Policy::Tree(tree) => tree,
             _ => unreachable!("a quota that is listed with the trees is one of theirs"),
@@ -217,18 +219,17 @@ impl Quotas {
             self.pools[old_pool.0 as usize].count_named(&old_min, false);
         }
         self.pools[pool.0 as usize].count_named(&new.min, true);
-        let asked_below = std::mem::take(&mut self.tree_mut(id).asked_below);
+        let mut near = self.chain(id);
+        let old = self.tree_mut(id);
+        let (asked_below, asked_own) = (std::mem::take(&mut old.asked_below), std::mem::take(&mut old.asked_own));
         let quota = self.get_mut(id);
         quota.pool = pool;
-        quota.policy = Policy::Tree(Tree { asked_below, ..new });
+        quota.policy = Policy::Tree(Tree { asked_below, asked_own, ..new });
         self.attach(id);
-        // Those below it may have waited for it.
-        for child in self.trees.naming.get(&key.name).cloned().unwrap_or_default() {
-            if child != id && self.get(child).parent != Some(id) {
-                self.detach(child);
-                self.attach(child);
-            }
-        }
+        // Those below it may have waited for it, and it may have closed a circle, or opened one.
+        near.extend(self.chain(id));
+        near.extend(self.trees.naming.get(&key.name).into_iter().flatten());
+        self.link_anew(near);
         reassigned.all = is_new && key.name.as_ref() == DEFAULT_QUOTA;
         self.changed.insert(id);
         reassigned
@@ -242,12 +243,10 @@ impl Quotas {
             self.trees.by_name.remove(&name);
         }
         self.pools[pool.0 as usize].count_named(&min, false);
-        for child in self.trees.naming.get(&name).cloned().unwrap_or_default() {
-            if self.get(child).parent == Some(id) {
-                self.detach(child);
-                self.attach(child);
-            }
-        }
+        let mut near = self.chain(id);
+        near.extend(self.trees.naming.get(&name).into_iter().flatten());
+        near.retain(|quota| *quota != id);
+        self.link_anew(near);
         self.trees.children.remove(&Node::Quota(id));
         self.trees.dirty.retain(|(_, node, _)| *node != Node::Quota(id));
     }
@@ -279,6 +278,43 @@ impl Quotas {
         }
     }
 
+    /// The quota that one names as the one above it, if it exists. The root of a tree has none above it, nor have those
+    /// beside the default tree.
+    fn named_parent_in_tree(&self, id: QuotaId) -> Option<QuotaId> {
+        let name = self.tree(id).fact.parent.as_ref().filter(|_| self.is_sharer(id))?;
+        self.trees.by_name.get(name).copied()
+    }
+
+    /// A quota and those above it by what they name, each once.
+    fn chain(&self, id: QuotaId) -> Vec<QuotaId> {
+        let mut chain = vec![id];
+        while let Some(parent) = self.named_parent_in_tree(chain[chain.len() - 1])
+            && !chain.contains(&parent)
+        {
+            chain.push(parent);
+        }
+        chain
+    }
+
+    /// The quota above: the one that is named. Quotas that would be above themselves have none, whichever of them was
+    /// seen first.
+    fn parent_in_tree(&self, id: QuotaId) -> Option<QuotaId> {
+        let last = *self.chain(id).last().unwrap_or(&id);
+        self.named_parent_in_tree(id).filter(|_| self.named_parent_in_tree(last) != Some(id))
+    }
+
+    /// Puts those of these quotas below the right parent that are not.
+    fn link_anew(&mut self, mut quotas: Vec<QuotaId>) {
+        quotas.sort_unstable();
+        quotas.dedup();
+        for id in quotas {
+            if self.get(id).parent != self.parent_in_tree(id) {
+                self.detach(id);
+                self.attach(id);
+            }
+        }
+    }
+
     fn node_of(&self, id: QuotaId) -> Node {
         match self.get(id).parent {
             Some(parent) => Node::Quota(parent),
@@ -297,7 +333,9 @@ impl Quotas {
         self.list_namespaces(id, false);
         let node = self.node_of(id);
         let resources: Vec<ResourceId> = self.tree(id).max.iter().map(|(resource, _)| *resource).collect();
+        let total: Vec<ResourceId> = self.tree(id).total.iter().map(|(resource, _)| *resource).collect();
         self.mark_dirty(&node, resources.iter().copied());
+        self.mark_dirty(&Node::Quota(id), resources.iter().chain(&total).copied());
         let name = self.get(id).key.name.clone();
         if let Some(children) = self.trees.children.get_mut(&node)
             && children.get(&name) == Some(&id)
@@ -314,7 +352,6 @@ impl Quotas {
         }
         let limited = std::mem::take(&mut self.tree_mut(id).limited);
         self.count_below(id, limited.nonzero().map(|(resource, amount)| (resource, -amount)).collect());
-        let total: Vec<ResourceId> = self.tree(id).total.iter().map(|(resource, _)| *resource).collect();
         self.set_parent(id, None);
         self.trees.apart.remove(&id);
         self.total_changed(total.into_iter().chain(resources));
@@ -324,10 +361,10 @@ impl Quotas {
     fn attach(&mut self, id: QuotaId) {
         self.list_namespaces(id, true);
         if let Some(name) = self.tree(id).fact.parent.clone() {
-            self.trees.naming.entry(name.clone()).or_default().insert(id);
-            let parent = self.trees.by_name.get(&name).copied();
-            self.set_parent(id, parent);
+            self.trees.naming.entry(name).or_default().insert(id);
         }
+        let parent = self.parent_in_tree(id);
+        self.set_parent(id, parent);
         let (key, node) = (self.get(id).key.clone(), self.node_of(id));
         if self.is_sharer(id) {
             self.trees.children.entry(node.clone()).or_default().insert(key.name.clone(), id);
@@ -356,12 +393,11 @@ impl Quotas {
         if !self.is_sharer(id) {
             return;
         }
-        let quota = self.get(id);
-        let tree = quota.tree().expect("asked of a quota of a tree");
+        let tree = self.tree(id);
         let mut changes = Vec::new();
         for resource in resources {
             let Some(max) = amount_of(&tree.max, resource) else { continue };
-            let limited = tree.request(&quota.ledger, resource).min(max);
+            let limited = tree.request(resource).min(max);
             let change = limited - tree.limited.get(resource);
             if change != 0 {
                 changes.push((resource, change));
@@ -516,5 +552,36 @@ impl Quotas {
             let min = amount_of(&tree.min, *resource);
             min.is_some_and(|min| ledger.fixed.get(*resource) + i128::from(*amount) > min)
         })
+    }
+
+    /// What is asked for in trees equals a recount from below: of each quota what it asks of its parent, of each parent
+    /// what those below it ask for. The error is the first that does not.
+    pub fn check_requests(&self) -> Result<(), String> {
+        let mut below: BTreeMap<QuotaId, Sums> = BTreeMap::new();
+        for (id, quota) in self.iter() {
+            let Some(tree) = quota.tree() else { continue };
+            let asked =
+                |(resource, max): &(ResourceId, Amount)| (*resource, tree.request(*resource).min(i128::from(*max)));
+            let mut limited = Sums::default();
+            if self.is_sharer(id) {
+                tree.max.iter().map(asked).for_each(|(resource, amount)| limited.add(resource, amount));
+            }
+            if !limited.nonzero().eq(tree.limited.nonzero()) {
+                return Err(format!("{}: asks for {:?}, but a recount gives {limited:?}", quota.key, tree.limited));
+            }
+            if let Some(parent) = quota.parent {
+                let below = below.entry(parent).or_default();
+                limited.nonzero().for_each(|(resource, amount)| below.add(resource, amount));
+            }
+        }
+        for (id, quota) in self.iter() {
+            let Some(tree) = quota.tree() else { continue };
+            let counted = below.remove(&id).unwrap_or_default();
+            if !counted.nonzero().eq(tree.asked_below.nonzero()) {
+                let kept = &tree.asked_below;
+                return Err(format!("{}: {kept:?} is asked for below it, but a recount gives {counted:?}", quota.key));
+            }
+        }
+        Ok(())
     }
 }

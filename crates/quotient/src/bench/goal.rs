@@ -15,6 +15,9 @@ pub struct Goal {
     pub met: bool,
 }
 
+/// What is wanted of a case's median time, in nanoseconds.
+type MedianGoal = (&'static str, fn(&Case) -> bool, u64);
+
 /// The goals that the figures bear on; those whose case did not run are left out.
 pub fn goals(figures: &[Figures]) -> Vec<Goal> {
     let plain = |wanted: u32| figures.iter().find(|f| matches!(f.case, Case::Plain { nodes, .. } if nodes == wanted));
@@ -95,7 +98,7 @@ pub fn goals(figures: &[Figures]) -> Vec<Goal> {
             });
         }
     }
-    let medians: [(&'static str, fn(&Case) -> bool, u64); 4] = [
+    let medians: [MedianGoal; 4] = [
         (
             "time for one pod under 10,000 quotas of a tree of five levels, median",
             |case| matches!(case, Case::Tree { quotas: 10_000, levels: 5, .. }),
