@@ -47,6 +47,7 @@ pub struct Totals {
 pub struct Branch {
     #[serde(flatten)]
     pub quota: QuotaReport,
+    reclaimable: Quantities,
     pub children: Vec<Branch>,
 }
 
@@ -104,7 +105,7 @@ fn grow(parent: Option<String>, below: &mut BTreeMap<Option<String>, Vec<QuotaRe
     let quotas = below.remove(&parent).unwrap_or_default();
     let branch = |quota: QuotaReport| {
         let children = grow(Some(quota.object.clone()), below);
-        Branch { quota, children }
+        Branch { reclaimable: quota.reclaimable.clone(), quota, children }
     };
     quotas.into_iter().map(branch).collect()
 }
@@ -194,7 +195,7 @@ fn branch_rows(branches: &[Branch], indent: &str, table: &mut Table, room: &mut 
         let last = i + 1 == branches.len();
         let (knot, line) = if last { ("└─ ", "   ") } else { ("├─ ", "│  ") };
         let below = format!("{indent}{line}");
-        let Branch { quota, children } = branch;
+        let Branch { quota, children, .. } = branch;
         let tree = quota.tree.as_ref().map_or(String::new(), |tree| format!(" (tree {tree})"));
         let first = format!("{indent}{knot}{}{tree}", quota.object);
         let other = if children.is_empty() { below.clone() } else { format!("{below}│") };

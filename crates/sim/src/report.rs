@@ -139,6 +139,8 @@ pub struct QuotaReport {
     pub runtime: Quantities,
     pub borrowed: Quantities,
     pub lent: Quantities,
+    /// What others may take back; for those who look at quotas, and not in the report of a simulation.
+    #[serde(skip)]
     pub reclaimable: Quantities,
 }
 
@@ -183,8 +185,7 @@ fn quantities(amounts: &[(Name, i128)]) -> Quantities {
 
 impl QuotaReport {
     /// The amount fields, by the names they have in the report.
-    pub const AMOUNTS: [&'static str; 8] =
-        ["min", "max", "used", "entitlement", "runtime", "borrowed", "lent", "reclaimable"];
+    pub const AMOUNTS: [&'static str; 7] = ["min", "max", "used", "entitlement", "runtime", "borrowed", "lent"];
 
     /// The amounts of the field of that name.
     pub fn amounts(&self, field: &str) -> Option<&Quantities> {
@@ -196,7 +197,6 @@ impl QuotaReport {
             "runtime" => Some(&self.runtime),
             "borrowed" => Some(&self.borrowed),
             "lent" => Some(&self.lent),
-            "reclaimable" => Some(&self.reclaimable),
             _ => None,
         }
     }
