@@ -1,13 +1,13 @@
 # The few things there are to do here. `make` alone lists them.
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test bench explore fuzz
+.PHONY: help demo test testenv cluster bench explore fuzz
 
 CARGO ?= cargo
 TARGET := $(or $(CARGO_TARGET_DIR),target)
 
 # Scenarios that hold today; each rule that is added brings its folder.
-SCENARIOS := $(wildcard scenarios/kubernetes scenarios/controllers scenarios/elastic scenarios/nodecap)
+SCENARIOS := $(wildcard $(addprefix scenarios/,kubernetes controllers elastic nodecap tree cards))
 
 # Tests are built without debug information: it is half of the build and nobody reads it there.
 test: export CARGO_PROFILE_DEV_DEBUG = 0
@@ -16,6 +16,8 @@ test: export CARGO_PROFILE_TEST_DEBUG = 0
 help:
 	@echo 'make demo     two small clusters, simulated: who runs where, who is evicted, who waits and why'
 	@echo 'make test     everything that is checked: style, lints, tests, scenarios, licences'
+	@echo 'make cluster  a real Kubernetes control plane with nodes that kwok plays (NODES=3), to run `quotient run` on'
+	@echo 'make testenv  builds that control plane, if it is not there yet: ten minutes, once'
 	@echo 'make bench    the engine'\''s figures beside their goals'
 	@echo 'make explore  the properties of the engine on random histories, for an hour or so'
 	@echo 'make fuzz     one minute of random bytes for each parser (installs cargo-fuzz)'
@@ -26,12 +28,20 @@ demo:
 	@printf '\n%s\n\n' '--- two teams share ten GPUs ---'
 	@$(TARGET)/release/quotient simulate examples/two-teams
 
-test:
+# The tests run on a real API server. Where it is neither there nor can be built, this fails and says so.
+test: testenv
 	$(CARGO) fmt --all --check
 	$(CARGO) clippy --quiet --workspace --all-targets --locked -- -D warnings
 	RUSTDOCFLAGS='-D warnings -A rustdoc::private_intra_doc_links' $(CARGO) doc --quiet --workspace --no-deps --locked
 	$(CARGO) test --workspace --locked
 	$(TARGET)/debug/quotient test $(SCENARIOS)
+
+testenv:
+	@testenv/build.sh
+
+NODES ?= 3
+cluster: testenv
+	@$(CARGO) run --quiet --locked --package quotient-testenv -- $(NODES)
 
 bench:
 	@$(CARGO) build --quiet --release --locked --package quotient

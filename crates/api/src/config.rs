@@ -10,6 +10,7 @@ use crate::cursor::{Cursor, Notes};
 use crate::problem::Problem;
 use crate::read;
 use crate::time::parse_duration;
+use crate::translate::TranslatorSettings;
 use crate::volcano_conf::{self, VolcanoConf};
 
 /// The settings. What is left out has its default.
@@ -101,6 +102,13 @@ const KEYS: [&str; 7] = [
 const OBJECT_KEYS: [&str; 3] = ["apiVersion", "kind", "metadata"];
 
 impl Configuration {
+    /// How objects are translated by it. `scheduler_names`: which pods are ours; `None` is every pod.
+    pub fn translator_settings(&self, scheduler_names: Option<Vec<String>>) -> TranslatorSettings {
+        let whole_gpu_gb = self.nvidia_gpu_resource_memory_gb;
+        let cross_quota = self.cross_quota.clone();
+        TranslatorSettings { scheduler_names, whole_gpu_gb, cross_quota, ..TranslatorSettings::default() }
+    }
+
     /// Reads the body of a configuration; `apiVersion`, `kind` and `metadata` may be there or not. The
     /// configuration of a Volcano scheduler is read as it stands, in its ConfigMap or without it. All problems are
     /// given at once.
@@ -291,6 +299,33 @@ tiers:
         let map = json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "volcano-scheduler-configmap"},
             "data": {"volcano-scheduler.conf": CONF}});
         assert_eq!(Configuration::from_value(&map), Ok(read));
+    }
+
+    #[test]
+    fn the_arguments_of_capacity_card_are_read_quoted_or_not() {
+        let conf =
+            |arguments: &str| yaml(&format!("tiers: [{{plugins: [{{name: capacity-card, arguments: {arguments}}}]}}]"));
+        let read = |arguments: &str| Configuration::from_value(&conf(arguments)).map(|read| read.cards);
+        let cards = |unlimited: Option<bool>, weight: Option<i64>| {
+            Ok(Some(CardSettings { card_unlimited_cpu_memory: unlimited, node_order_weight: weight }))
+        };
+        assert_eq!(read("{cardUnlimitedCpuMemory: true}"), cards(Some(true), None));
+        assert_eq!(read("{cardUnlimitedCpuMemory: \"false\", nodeOrderWeight: \"2\"}"), cards(Some(false), Some(2)));
+        assert_eq!(read("{nodeOrderWeight: 3}"), cards(None, Some(3)));
+        assert_eq!(
+            Configuration::from_value(&yaml("tiers: [{plugins: [{name: capacity-card}]}]")).map(|c| c.cards),
+            cards(None, None)
+        );
+        let place = "tiers[0].plugins[0].arguments";
+        assert_eq!(
+            lines(&conf("{cardUnlimitedCpuMemory: yes please}")),
+            [format!("{place}.cardUnlimitedCpuMemory: \"yes please\": expected true or false")]
+        );
+        assert_eq!(
+            lines(&conf("{nodeOrderWeight: heavy}")),
+            [format!("{place}.nodeOrderWeight: \"heavy\": expected a whole number")]
+        );
+        assert_eq!(lines(&conf("{cardUnlimited: true}")).len(), 1);
     }
 
     #[test]

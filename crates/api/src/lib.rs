@@ -39,4 +39,4 @@ pub use object::{ObjectKey, key_of};
 pub use pod::preemption_message;
 pub use problem::Problem;
 pub use read::{Document, Place, Read, read, read_path};
-pub use translate::{Translation, Translator, TranslatorSettings};
+pub use translate::{Translation, Translator, TranslatorSettings, told_kinds};

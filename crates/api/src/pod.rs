@@ -89,7 +89,6 @@ pub(crate) fn pod(
             .first_of_spec()
             .map(|note| RequestProblem { message: note_message(&note).into(), field: note.field.into() })
             .or(membership.problem),
-        ..PodFact::default()
     }
 }
 

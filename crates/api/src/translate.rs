@@ -10,6 +10,7 @@ use crate::cursor::{Cursor, Notes};
 use crate::elastic::{self, pools};
 use crate::gpu_memory::WHOLE_GPU_GB;
 use crate::intern::Interner;
+use crate::kinds::{KINDS, Kind};
 use crate::object::{ObjectKey, key_of};
 use crate::problem::Problem;
 use crate::selector::{label_selector, labels, map_selector};
@@ -52,8 +53,8 @@ pub struct Translation {
     pub elsewhere: Vec<(ObjectKey, Vec<Problem>)>,
 }
 
-/// Turns objects into facts. It remembers nothing about objects but equal parts it can share, and the quotas of pools and
-/// trees: what one of them means depends on which others there are.
+/// Turns objects into facts. It remembers nothing about objects but equal parts it can share, and the quotas of pools
+/// and trees: what one of them means depends on which others there are.
 #[derive(Debug, Clone, Default)]
 pub struct Translator {
     settings: TranslatorSettings,
@@ -138,7 +139,7 @@ impl Translator {
             ("storage.k8s.io", "StorageClass") => Fact::StorageClass(volume::storage_class(root, name, interner)),
             ("storage.k8s.io", "CSINode") => Fact::AttachLimits(node::attach_limits(root, name, interner)),
             ("policy", "PodDisruptionBudget") => Fact::Budget(budget::budget(root, key, interner)),
-            (volcano::SCHEDULING, volcano::QUEUE) => Fact::Queue(queue::queue(root, key, interner)?),
+            (volcano::SCHEDULING, volcano::QUEUE) => Fact::Queue(queue::queue(root, key, interner)),
             (volcano::SCHEDULING, volcano::POD_GROUP) => Fact::Group(group::group(root, notes, key, interner)),
             kind if selects_pods(kind) && settings.default_topology => {
                 let spec = root.field("spec");
@@ -171,7 +172,6 @@ impl Translator {
             ("storage.k8s.io", "StorageClass") => Fact::StorageClassGone(name),
             ("storage.k8s.io", "CSINode") => Fact::AttachLimitsGone(name),
             ("policy", "PodDisruptionBudget") => Fact::BudgetGone { namespace: namespace(), name },
-            (volcano::SCHEDULING, volcano::QUEUE) if *name == *volcano::ROOT_QUEUE => return None,
             (volcano::SCHEDULING, volcano::QUEUE) => Fact::QuotaGone(pools::quota_key(key)),
             (volcano::SCHEDULING, volcano::POD_GROUP) => Fact::GroupGone { namespace: namespace(), name },
             kind if selects_pods(kind) && self.settings.default_topology => {
@@ -182,6 +182,23 @@ impl Translator {
         };
         Some(fact)
     }
+}
+
+/// The kinds of which the engine is told: what a live cluster has to be watched for.
+pub fn told_kinds() -> impl Iterator<Item = &'static Kind> {
+    KINDS.iter().filter(|kind| {
+        let elastic =
+            elastic::is_fair(kind.group).is_some() && matches!(kind.kind, elastic::PLAIN | elastic::COMPOSITE);
+        let other = matches!(
+            (kind.group, kind.kind),
+            ("", "Pod" | "Node" | "Namespace" | "PersistentVolume" | "PersistentVolumeClaim")
+                | ("storage.k8s.io", "StorageClass" | "CSINode")
+                | ("policy", "PodDisruptionBudget")
+                | (volcano::SCHEDULING, volcano::QUEUE | volcano::POD_GROUP)
+                | (tree::GROUP, tree::QUOTA)
+        );
+        elastic || other || selects_pods((kind.group, kind.kind))
+    })
 }
 
 /// What was noted, as problems of the object.
@@ -203,4 +220,24 @@ fn selects_pods((group, kind): (&str, &str)) -> bool {
 /// The namespace and `Kind/name` of an object that names a set of pods.
 fn selector_key(key: &ObjectKey) -> (Name, Name) {
     (key.namespace.clone().unwrap_or_default(), format!("{}/{}", key.kind, key.name).into())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    #[test]
+    fn a_kind_that_gives_facts_is_one_that_is_watched() {
+        let told: Vec<&Kind> = told_kinds().collect();
+        for kind in KINDS {
+            // Enough for every kind to be worth a fact.
+            let object = json!({
+                "apiVersion": kind.api_version(), "kind": kind.kind, "metadata": {"name": "x", "namespace": "y"},
+                "spec": {"namespaces": ["y"], "selector": {"matchLabels": {"a": "b"}, "a": "b"}},
+            });
+            let facts = Translator::default().upsert(&object).facts;
+            assert_eq!(told.contains(&kind), !facts.is_empty(), "{}/{}: {facts:?}", kind.group, kind.kind);
+        }
+    }
 }

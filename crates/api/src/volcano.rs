@@ -1,8 +1,8 @@
 //! Queues, groups of pods that start together, jobs of several tasks, and quotas by kind of card.
 //!
 //! The objects are those of Volcano: `Queue` and `PodGroup` of `scheduling.volcano.sh`, `Job` of `batch.volcano.sh`,
-//! labels of nodes, and annotations of pods and of whatever makes pods. Everything here is a function of objects; who runs
-//! it (the virtual cluster, the live program) carries out what it answers.
+//! labels of nodes, and annotations of pods and of whatever makes pods. Everything here is a function of objects; who
+//! runs it (the virtual cluster, the live program) carries out what it answers.
 
 pub mod cards;
 pub mod discovery;
@@ -11,6 +11,7 @@ pub mod gang;
 pub mod group;
 pub mod job;
 pub(crate) mod membership;
+pub mod metrics;
 pub mod queue;
 pub mod status;
 pub mod traps;

@@ -25,5 +25,5 @@ fn every_definition_is_of_a_known_kind_and_no_kind_has_two() {
         names.push(definition["metadata"]["name"].to_string());
     }
     assert!(names.windows(2).all(|pair| pair[0] != pair[1]), "{names:?}");
-    assert_eq!(names.len(), 7);
+    assert_eq!(names.len(), 10);
 }

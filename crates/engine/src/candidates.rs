@@ -14,7 +14,8 @@ use std::collections::BinaryHeap;
 use crate::filter::{Filter, pod_affinity};
 use crate::lookup::LookupMap;
 use crate::nodes::NodeId;
-use crate::place::{Answer, Question, Sized};
+use crate::place::{Answer, Question};
+use crate::scan::Taker;
 use crate::score;
 use crate::shape::{Shape, ShapeId};
 use crate::topology::{NO_DOMAIN, TopoId};
@@ -153,7 +154,6 @@ impl World {
         let basis = self.basis(shape);
         let holds = |kept: &Candidates| kept.basis == basis && !kept.outgrown && !question.counted_anew();
         let kept = self.kept.take(question.shape).filter(|kept| holds(kept));
-        let sized = Sized::of(shape);
         if let Some(mut kept) = kept
             && let Some(changed) = self.nodes.changed_since(kept.position)
             && changed.len() < self.nodes.limit().max(64)
@@ -162,7 +162,7 @@ impl World {
             let mut last = None;
             for node in changed {
                 if last.replace(*node) != Some(*node) {
-                    self.judge(question, shape, &sized, &mut kept, *node);
+                    self.judge(question, shape, &mut kept, *node);
                 }
             }
             kept.position = self.nodes.log_end();
@@ -182,13 +182,13 @@ impl World {
         });
         fresh.widen(self.nodes.limit());
         for i in 0..self.nodes.limit() {
-            self.judge(question, shape, &sized, &mut fresh, NodeId(i as u32));
+            self.judge(question, shape, &mut fresh, NodeId(i as u32));
         }
         fresh
     }
 
     /// Judges a node anew and moves it to where it belongs.
-    fn judge(&self, question: &Question, shape: &Shape, sized: &Sized, kept: &mut Candidates, node: NodeId) {
+    fn judge(&self, question: &Question, shape: &Shape, kept: &mut Candidates, node: NodeId) {
         let at = node.at();
         let (old_verdict, old_bucket, old_points) = (kept.verdict[at], kept.bucket[at], kept.points[at]);
         let closing = if self.nodes.is_present(node) {
@@ -208,7 +208,7 @@ impl World {
             OPEN => {
                 let class = self.statics.get(question.rule).class(node);
                 let bucket = kept.bucket_of(class, self.places(question, shape, node));
-                let points = self.points(shape, sized, node);
+                let points = self.points(shape, node);
                 kept.bucket[at] = bucket;
                 kept.points[at] = points;
                 kept.buckets[bucket as usize].open += 1;
@@ -264,7 +264,7 @@ impl World {
             closed[Filter::InterPodAffinity as usize] += objected;
             if let Some((points, node)) = top {
                 let (spread, affinity) = self.raw_by_counts(question, shape, &counts);
-                takers.push(crate::place::Taker { node, points, class, spread, affinity });
+                takers.push(Taker { node, points, class, spread, affinity });
             }
         }
         // Counts move on and leave empty buckets behind; when these are by far the most, all is sorted anew next time.
@@ -332,8 +332,8 @@ impl World {
         for (rule, count) in shape.soft_spread.iter().zip(soft) {
             match count {
                 Some(count) => {
-                    let domains = self.topologies.inhabited(rule.topology);
-                    spread = spread.map(|sum| sum + score::spread::raw(*count, domains, rule.max_skew));
+                    let ln1024 = self.topologies.ln1024(rule.topology);
+                    spread = spread.map(|sum| sum + score::spread::raw(*count, ln1024, rule.max_skew));
                 }
                 None if shape.spread_implied => {}
                 None => spread = None,

@@ -17,6 +17,14 @@ pub(crate) struct Look {
     pub cards: Vec<(ResourceId, Amount)>,
 }
 
+/// The shape that another has when its pods may take some cards only.
+#[derive(Debug, Clone)]
+pub(crate) struct Variant {
+    cards: Vec<ResourceId>,
+    any: bool,
+    pub shape: ShapeId,
+}
+
 impl World {
     /// The ways in which a pod can be placed, in order of preference; `None` is the pod as it is.
     pub fn looks(&mut self, id: PodId) -> Vec<Option<Look>> {
@@ -106,16 +114,15 @@ impl World {
     /// The shape that a pod has when it may take these cards only.
     fn variant(&mut self, id: PodId, cards: &[ResourceId], any: bool) -> ShapeId {
         let base = self.pods.get(id).shape;
-        let key = (cards.to_vec(), any);
-        let known = self.variants.get(&base).and_then(|variants| variants.iter().find(|(known, _)| *known == key));
-        if let Some((_, shape)) = known {
-            return *shape;
+        let is_it = |variant: &&Variant| variant.cards == cards && variant.any == any;
+        if let Some(known) = self.variants.get(&base).into_iter().flatten().find(is_it) {
+            return known.shape;
         }
         let names = cards.iter().map(|card| self.names.name(*card).clone()).collect();
         let spec = PodSpec { cards: names, any_card: any, ..(**self.shapes.get(base).spec()).clone() };
         let namespace = self.pods.get(id).namespace.clone();
         let shape = self.shape_like(base, spec, &namespace);
-        self.variants.entry(base).or_default().push((key, shape));
+        self.variants.entry(base).or_default().push(Variant { cards: cards.to_vec(), any, shape });
         shape
     }
 

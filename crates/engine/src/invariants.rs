@@ -101,32 +101,12 @@ impl Engine {
         Err(format!("pod {key} is queued and no candidate, or a candidate and not queued"))
     }
 
-    /// What queues keep for gangs, and what gangs could give back, equals a recount over the gangs.
+    /// Members of a gang say that they are.
     fn check_gangs(&self) -> Result<(), String> {
-        let mut counted: BTreeMap<QuotaId, (Sums, Sums)> = BTreeMap::new();
         for (id, gang) in self.world.gangs.iter() {
-            for member in &gang.members {
-                if self.world.pods.get(*member).gang != Some(id) {
-                    return Err(format!(
-                        "{} is listed in a gang that is not its own",
-                        self.world.pods.get(*member).key()
-                    ));
-                }
-            }
-            let Some(queue) = gang.queue else { continue };
-            let (reserved, elastic) = counted.entry(queue).or_default();
-            reserved.charge(&gang.reserved, true);
-            elastic.charge(&gang.elastic, true);
-        }
-        for (id, quota) in self.world.quotas.iter() {
-            let Some(queue) = quota.queue() else { continue };
-            let (reserved, elastic) = counted.remove(&id).unwrap_or_default();
-            for (what, (kept, counted)) in
-                ["kept for", "elastic in"].iter().zip(queue.of_gangs().zip([reserved, elastic]))
-            {
-                let (kept, counted): (Vec<_>, Vec<_>) = (kept.nonzero().collect(), counted.nonzero().collect());
-                if kept != counted {
-                    return Err(format!("{}: {what} gangs is {kept:?}, but a recount gives {counted:?}", quota.key));
+            for member in gang.members.iter().map(|member| self.world.pods.get(*member)) {
+                if member.gang != Some(id) {
+                    return Err(format!("{} is listed in a gang that is not its own", member.key()));
                 }
             }
         }
@@ -162,6 +142,13 @@ impl Engine {
                     let fixed = asks && pod.non_preemptible && world.quotas.get(*quota).tree().is_some();
                     count(fixed, |ledger| &mut ledger.fixed_asked, asked);
                 }
+            }
+        }
+        for (_, gang) in world.gangs.iter() {
+            for level in gang.queue.into_iter().flat_map(|queue| world.quotas.path(queue)) {
+                let counted = ledgers.entry(level).or_default();
+                counted.kept.charge(&gang.reserved, true);
+                counted.elastic.charge(&gang.elastic, true);
             }
         }
         let mut pools: BTreeMap<PoolId, Ledger> = BTreeMap::new();

@@ -31,6 +31,7 @@ mod queue;
 mod quota;
 mod relations;
 mod resources;
+mod scan;
 mod score;
 mod select;
 mod shape;

@@ -10,6 +10,7 @@ use crate::cap::Cap;
 use crate::fact::{Amount, Effect, HostPort, Labels, Limits, Name, NodeFact, Taint};
 use crate::lookup::LookupMap;
 use crate::resources::{CPU_ID, Demand, MEMORY_ID, ResourceId, ResourceNames};
+use crate::score::resources::Load;
 
 /// A node's number. Numbers are reused after a node has gone.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -47,17 +48,6 @@ pub(crate) struct Node {
     held: Vec<i128>,
     claimed: Vec<i128>,
     assumed: [i128; 2],
-}
-
-/// The load of a node as scores see it, in one place for the scan.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub(crate) struct Load {
-    /// Allocatable (cpu, memory).
-    pub allocatable: [Amount; 2],
-    /// Held and claimed, by true requests.
-    pub used: [Amount; 2],
-    /// Held and claimed, where a container without a request counts a little.
-    pub assumed: [Amount; 2],
 }
 
 /// All nodes.
@@ -142,6 +132,11 @@ impl Nodes {
 
     pub fn free(&self, resource: ResourceId, id: NodeId) -> Amount {
         self.free.get(resource.0 as usize).map_or(0, |column| column[id.at()])
+    }
+
+    /// What is free of a resource on every node, by number; `None` for one that nobody has or holds.
+    pub fn free_of(&self, resource: ResourceId) -> Option<&[Amount]> {
+        self.free.get(resource.0 as usize).map(Vec::as_slice)
     }
 
     pub fn allocatable(&self, resource: ResourceId, id: NodeId) -> Amount {
@@ -365,13 +360,9 @@ impl Nodes {
     }
 
     fn refresh_load(&mut self, id: NodeId) {
-        let used = |r: ResourceId| clamp(self.held(r, id) + self.claimed(r, id));
-        let assumed = self.list[id.at()].assumed;
-        self.load[id.at()] = Load {
-            allocatable: [self.allocatable(CPU_ID, id), self.allocatable(MEMORY_ID, id)],
-            used: [used(CPU_ID), used(MEMORY_ID)],
-            assumed: [clamp(assumed[0]), clamp(assumed[1])],
-        };
+        let allocatable = [CPU_ID, MEMORY_ID].map(|r| self.allocatable(r, id));
+        let used = [CPU_ID, MEMORY_ID].map(|r| self.held(r, id) + self.claimed(r, id));
+        self.load[id.at()].set(allocatable, used, self.list[id.at()].assumed);
     }
 
     /// The node's object is gone. Its number stays while pods are still on it.

@@ -1,4 +1,4 @@
-//! Where a pod can go: the filters and scores over the nodes.
+//! Where a pod can go: the filters and the scores of one node.
 
 use crate::fact::Name;
 use crate::filter::{
@@ -8,10 +8,9 @@ use crate::filter::{
 use crate::nodes::NodeId;
 use crate::pods::PodId;
 use crate::relations::{Around, CounterId, CounterKey, Eligible, Matched};
-use crate::resources::{CPU_ID, MEMORY_ID};
-use crate::score::{self, weight};
+use crate::score;
 use crate::shape::{Shape, ShapeId, Spread};
-use crate::statics::{Static, StaticId};
+use crate::statics::StaticId;
 use crate::topology::{NO_DOMAIN, TopoId};
 use crate::world::World;
 
@@ -45,31 +44,6 @@ pub(crate) enum Answer {
     Nowhere(ClosedCounts),
 }
 
-/// A node that takes the pod, with its scores before they are made comparable.
-#[derive(Debug, Clone, Copy)]
-pub(crate) struct Taker {
-    pub node: NodeId,
-    pub points: i64,
-    pub class: u16,
-    pub spread: Option<i64>,
-    pub affinity: i64,
-}
-
-/// The size of a pod as the resource scores see it.
-pub(crate) struct Sized {
-    request: [i64; 2],
-    assumed: [i64; 2],
-}
-
-impl Sized {
-    pub fn of(shape: &Shape) -> Self {
-        Sized {
-            request: [shape.demand.get(CPU_ID), shape.demand.get(MEMORY_ID)],
-            assumed: [shape.demand.assumed.0, shape.demand.assumed.1],
-        }
-    }
-}
-
 impl Question {
     /// Whether a placed pod objects to this one somewhere.
     pub fn has_objections(&self) -> bool {
@@ -95,6 +69,11 @@ impl Question {
         let soft = shape.soft_spread.iter().map(|s| s.topology).zip(self.soft_spread.iter().copied());
         let preferred = shape.preferred.iter().map(|t| t.topology).zip(self.preferred.iter().copied());
         spread.chain(affinity).chain(anti).chain(soft).chain(preferred)
+    }
+
+    /// What placed pods add to the raw affinity score of domains, by topology.
+    pub fn inclining(&self) -> impl Iterator<Item = (TopoId, &[i64])> {
+        self.inclinations.iter().map(|(topology, sums)| (*topology, sums.as_slice()))
     }
 
     /// The domains where a placed pod objects, as marks by topology.
@@ -209,7 +188,7 @@ impl World {
         self.closed_by_volumes(question, shape, node)
     }
 
-    fn closed_by_volumes(&self, question: &Question, shape: &Shape, node: NodeId) -> Option<Filter> {
+    pub fn closed_by_volumes(&self, question: &Question, shape: &Shape, node: NodeId) -> Option<Filter> {
         let spec = shape.spec();
         if spec.volumes.is_empty() {
             return None;
@@ -236,7 +215,7 @@ impl World {
     }
 
     /// The filters that look at other pods.
-    fn closed_by_others(&self, question: &Question, shape: &Shape, node: NodeId) -> Option<Filter> {
+    pub fn closed_by_others(&self, question: &Question, shape: &Shape, node: NodeId) -> Option<Filter> {
         let domain = |topology: TopoId| self.topologies.domain(topology, node);
         let uneven = |(rule, counter): (&Spread, &CounterId)| {
             spread::closes(domain(rule.topology), self.relations.get(*counter), rule)
@@ -275,49 +254,9 @@ impl World {
         })
     }
 
-    /// The best node for the pod, by looking at every node.
-    pub fn scan(&mut self, question: &Question) -> Answer {
-        let mut takers = std::mem::take(&mut self.takers);
-        takers.clear();
-        let answer = self.scan_into(question, &mut takers);
-        self.takers = takers;
-        answer
-    }
-
-    fn scan_into(&self, question: &Question, takers: &mut Vec<Taker>) -> Answer {
-        let shape = self.shapes.get(question.shape);
-        let rule = self.statics.get(question.rule);
-        let mut closed = [0; Filter::COUNT];
-        let sized = Sized::of(shape);
-        for i in 0..self.nodes.limit() {
-            let node = NodeId(i as u32);
-            if !self.nodes.is_present(node) {
-                continue;
-            }
-            let closing = rule
-                .closed_by(node)
-                .or_else(|| self.closed_locally(question, shape, node))
-                .or_else(|| self.closed_by_others(question, shape, node));
-            match closing {
-                Some(filter) => closed[filter as usize] += 1,
-                None => takers.push(Taker {
-                    node,
-                    points: self.points(shape, &sized, node),
-                    class: rule.class(node),
-                    spread: self.raw_spread(question, shape, node),
-                    affinity: self.raw_affinity(question, shape, node),
-                }),
-            }
-        }
-        match self.best(rule, shape, takers) {
-            Some(node) => Answer::Node(node),
-            None => Answer::Nowhere(closed),
-        }
-    }
-
-    /// The points of the scores that look at the node alone.
-    pub fn points(&self, shape: &Shape, sized: &Sized, node: NodeId) -> i64 {
-        let mut points = score::resources::points(self.nodes.load(node), sized.request, sized.assumed);
+    /// The points of the scores that look at the node alone, for a pod that fits there.
+    pub fn points(&self, shape: &Shape, node: NodeId) -> i64 {
+        let mut points = self.nodes.load(node).points(&shape.size);
         if !shape.spec().images.is_empty() {
             points += score::image::points(&self.nodes, node, &shape.spec().images);
         }
@@ -325,67 +264,5 @@ impl World {
             points += score::node_cap::points(&self.nodes.get(node).cap, &shape.demand, strategy, &self.cap_weights);
         }
         points
-    }
-
-    /// What the soft spread rules make of a node; `None` where it lacks one of their keys.
-    fn raw_spread(&self, question: &Question, shape: &Shape, node: NodeId) -> Option<i64> {
-        let mut sum = 0;
-        for (rule, counter) in shape.soft_spread.iter().zip(&question.soft_spread) {
-            let domain = self.topologies.domain(rule.topology, node);
-            if domain == NO_DOMAIN {
-                if shape.spread_implied {
-                    continue;
-                }
-                return None;
-            }
-            let count = self.relations.get(*counter).at(domain);
-            sum += score::spread::raw(count, self.topologies.inhabited(rule.topology), rule.max_skew);
-        }
-        Some(sum)
-    }
-
-    fn raw_affinity(&self, question: &Question, shape: &Shape, node: NodeId) -> i64 {
-        let mut sum = 0;
-        for (term, counter) in shape.preferred.iter().zip(&question.preferred) {
-            let domain = self.topologies.domain(term.topology, node);
-            if domain != NO_DOMAIN {
-                sum += term.weight * self.relations.get(*counter).at(domain);
-            }
-        }
-        for (topology, sums) in &question.inclinations {
-            let domain = self.topologies.domain(*topology, node);
-            if domain != NO_DOMAIN {
-                sum += sums[domain as usize];
-            }
-        }
-        sum
-    }
-
-    /// The taker with the highest total, the first by name among equals.
-    pub fn best(&self, rule: &Static, shape: &Shape, takers: &[Taker]) -> Option<NodeId> {
-        let classes = rule.classes();
-        let largest = |of: fn(&crate::statics::StaticClass) -> i64| {
-            takers.iter().map(|t| of(&classes[t.class as usize])).max().unwrap_or(0)
-        };
-        let (most_spared, most_preferred) = (largest(|c| c.spared), largest(|c| c.preference));
-        let spreads = || takers.iter().filter_map(|t| t.spread);
-        let (least_spread, most_spread) = (spreads().min().unwrap_or(0), spreads().max().unwrap_or(0));
-        let affinities = || takers.iter().map(|t| t.affinity);
-        let (least_affine, most_affine) = (affinities().min().unwrap_or(0), affinities().max().unwrap_or(0));
-        let total = |t: &Taker| {
-            let class = &classes[t.class as usize];
-            let even = match t.spread {
-                Some(raw) if !shape.soft_spread.is_empty() => score::normal::even(raw, least_spread, most_spread),
-                _ => 0,
-            };
-            t.points
-                + self.card_weight * class.card * (score::FULL / 100)
-                + weight::TAINTS * score::normal::fewer_is_better(class.spared, most_spared)
-                + weight::PREFERRED_NODES * score::normal::more_is_better(class.preference, most_preferred)
-                + weight::SPREAD * even
-                + weight::POD_AFFINITY * score::normal::between(t.affinity, least_affine, most_affine)
-        };
-        let order = |t: &&Taker| (total(t), std::cmp::Reverse(self.nodes.rank(t.node)));
-        takers.iter().max_by_key(order).map(|t| t.node)
     }
 }

@@ -6,6 +6,7 @@
 //! domains where they are, so that an arriving pod finds those who object to it.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use crate::fact::{Labels, Name, Operator, Requirement, Selector};
 use crate::lookup::LookupMap;
@@ -102,7 +103,7 @@ pub(crate) struct Counter {
     by_domain: Vec<i64>,
     total: i64,
     /// For spreading: the eligible nodes of each domain.
-    eligible_nodes: Vec<u32>,
+    eligible_nodes: Arc<[u32]>,
     /// For spreading: how many domains with an eligible node have a count, by count.
     spectrum: BTreeMap<i64, u32>,
     /// Up to date with nodes and namespaces of these epochs.
@@ -148,6 +149,43 @@ fn note(spectrum: &mut BTreeMap<i64, u32>, count: i64, by: i32) {
     *domains = domains.saturating_add_signed(by);
     if *domains == 0 {
         spectrum.remove(&count);
+    }
+}
+
+/// How many eligible nodes domains have. Many counters ask for the same, and it takes a look at every node.
+#[derive(Debug, Clone, Default)]
+struct EligibleNodes {
+    by_key: LookupMap<(TopoId, Eligible), Arc<[u32]>>,
+    count: usize,
+    /// Up to date with nodes of this epoch.
+    epoch: u64,
+}
+
+impl EligibleNodes {
+    fn clear(&mut self) {
+        self.by_key.clear();
+        self.count = 0;
+    }
+
+    fn of(&mut self, topology: TopoId, eligible: &Eligible, around: &Around<'_>) -> Arc<[u32]> {
+        if self.epoch != around.nodes.epoch || self.count >= COUNTERS_MAX {
+            self.epoch = around.nodes.epoch;
+            self.clear();
+        }
+        let Self { by_key, count, .. } = self;
+        let made = by_key.or_insert_with((topology, eligible.clone()), || {
+            *count += 1;
+            let mut nodes = vec![0; around.topologies.domain_limit(topology)];
+            for i in 0..around.nodes.limit() {
+                let node = NodeId(i as u32);
+                let domain = around.topologies.domain(topology, node);
+                if domain != NO_DOMAIN && eligible.holds(node, around) {
+                    nodes[domain as usize] += 1;
+                }
+            }
+            nodes.into()
+        });
+        made.clone()
     }
 }
 
@@ -202,6 +240,7 @@ pub(crate) struct Relations {
     counters: Vec<Option<Counter>>,
     counter_ids: LookupMap<CounterKey, CounterId>,
     counters_live: usize,
+    eligible_nodes: EligibleNodes,
     clock: u64,
     /// How many counters were ever counted anew.
     pub counted: u64,
@@ -441,7 +480,7 @@ impl Relations {
                     key: key.clone(),
                     by_domain: Vec::new(),
                     total: 0,
-                    eligible_nodes: Vec::new(),
+                    eligible_nodes: Arc::default(),
                     spectrum: BTreeMap::new(),
                     epoch: (u64::MAX, u64::MAX),
                     used: 0,
@@ -466,26 +505,19 @@ impl Relations {
         self.counters[id.0 as usize].as_ref().expect("a counter is used right after it was asked for")
     }
 
-    fn count_anew(&self, key: &CounterKey, epoch: (u64, u64), around: &Around<'_>) -> Counter {
-        let Around { pods, nodes, topologies, .. } = *around;
+    fn count_anew(&mut self, key: &CounterKey, epoch: (u64, u64), around: &Around<'_>) -> Counter {
+        let Around { pods, topologies, .. } = *around;
         let mut counter = Counter {
             key: key.clone(),
-            by_domain: vec![0; topologies.domain_limit(key.topology)],
+            by_domain: Vec::new(),
             total: 0,
-            eligible_nodes: Vec::new(),
+            eligible_nodes: Arc::default(),
             spectrum: BTreeMap::new(),
             epoch,
             used: self.clock,
         };
         if let Some(eligible) = &key.eligible {
-            counter.eligible_nodes = vec![0; topologies.domain_limit(key.topology)];
-            for i in 0..nodes.limit() {
-                let node = NodeId(i as u32);
-                let domain = topologies.domain(key.topology, node);
-                if domain != NO_DOMAIN && eligible.holds(node, around) {
-                    counter.eligible_nodes[domain as usize] += 1;
-                }
-            }
+            counter.eligible_nodes = self.eligible_nodes.of(key.topology, eligible, around);
             let domains = counter.eligible_nodes.iter().filter(|nodes| **nodes > 0).count() as u32;
             if domains > 0 {
                 counter.spectrum.insert(0, domains);
@@ -525,6 +557,7 @@ impl Relations {
 
     /// All counters go: rules about nodes got new numbers.
     pub fn drop_counters(&mut self) {
+        self.eligible_nodes.clear();
         for i in 0..self.counters.len() {
             if let Some(counter) = &self.counters[i] {
                 let (relation, id) = (counter.key.relation, CounterId(i as u32));

@@ -7,7 +7,8 @@ use crate::lookup::LookupMap;
 use crate::nodes::Nodes;
 use crate::pods::Pods;
 use crate::relations::{Bearing, HolderKey, Part, RelationId, Relations};
-use crate::resources::{Demand, ResourceId, ResourceNames};
+use crate::resources::{CPU_ID, Demand, MEMORY_ID, ResourceId, ResourceNames};
+use crate::score::resources::Size;
 use crate::topology::{TopoId, Topologies};
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -50,6 +51,7 @@ pub(crate) struct Term {
 pub(crate) struct Shape {
     key: Key,
     pub demand: Demand,
+    pub size: Size,
     /// What its pods are charged to quotas: what they ask for, and what follows from it.
     pub charge: Vec<(ResourceId, Amount)>,
     pub spread: Vec<Spread>,
@@ -227,6 +229,8 @@ fn compile(key: Key, namespace: &Name, tables: &mut Compiling<'_>) -> Shape {
     let spec = key.spec.clone();
     let capped = spec.capped.is_some();
     let demand = Demand { capped, ..Demand::new(&spec.requests, spec.assumed, tables.names) };
+    let size =
+        Size { request: [demand.get(CPU_ID), demand.get(MEMORY_ID)], assumed: [demand.assumed.0, demand.assumed.1] };
     let derived = spec.derived.iter().filter(|(_, amount)| *amount > 0);
     let derived = derived.map(|(name, amount)| (tables.names.intern(name), *amount));
     let charge = demand.amounts.iter().copied().chain(derived).collect();
@@ -289,6 +293,7 @@ fn compile(key: Key, namespace: &Name, tables: &mut Compiling<'_>) -> Shape {
     });
     Shape {
         demand,
+        size,
         charge,
         spread,
         soft_spread,

@@ -23,6 +23,8 @@ pub(crate) const TAINTED: u8 = 2;
 pub(crate) const EXCLUDED: u8 = 4;
 /// The node has no card that the pod may take.
 pub(crate) const CARDLESS: u8 = 8;
+/// There is no such node.
+const ABSENT: u8 = 16;
 
 /// Nodes of one class are alike to the template: as many taints ask to be spared, and as much is preferred.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -48,13 +50,18 @@ impl Static {
         self.flags[node.at()]
     }
 
+    /// What closes each node, by number: 0 where it is there and none of these filters closes it.
+    pub fn all_flags(&self) -> &[u8] {
+        &self.flags
+    }
+
     /// The filter that closes the node, if one of these does.
     pub fn closed_by(&self, node: NodeId) -> Option<Filter> {
         match self.flags[node.at()] {
             0 => None,
             flags if flags & CORDONED != 0 => Some(Filter::NodeUnschedulable),
             flags if flags & TAINTED != 0 => Some(Filter::TaintToleration),
-            flags if flags & EXCLUDED != 0 => Some(Filter::NodeAffinity),
+            flags if flags & (EXCLUDED | ABSENT) != 0 => Some(Filter::NodeAffinity),
             _ => Some(Filter::Cards),
         }
     }
@@ -70,7 +77,7 @@ impl Static {
     fn judge(&mut self, node: NodeId, nodes: &Nodes, names: &ResourceNames) {
         let facts = nodes.get(node);
         let spec = &self.spec;
-        let mut flags = 0;
+        let mut flags = if facts.present { 0 } else { ABSENT };
         if unschedulable::closes(facts, &spec.tolerations) {
             flags |= CORDONED;
         }

@@ -3,6 +3,7 @@
 use crate::fact::Name;
 use crate::lookup::LookupMap;
 use crate::nodes::{NodeId, Nodes};
+use crate::score::spread::ln1024;
 
 /// A topology key.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -24,6 +25,18 @@ struct Topology {
     members: Vec<Vec<NodeId>>,
     /// Domains that have a node.
     inhabited: usize,
+    /// The logarithm of that number and two, as the spread score takes it.
+    ln1024: i64,
+}
+
+/// The domains of nodes by one key.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Domains<'a>(&'a [DomainId]);
+
+impl Domains<'_> {
+    pub fn of(self, node: NodeId) -> DomainId {
+        self.0.get(node.at()).copied().unwrap_or(NO_DOMAIN)
+    }
 }
 
 /// All topology keys that are in use.
@@ -49,6 +62,7 @@ impl Topologies {
             ids: LookupMap::default(),
             members: Vec::new(),
             inhabited: 0,
+            ln1024: ln1024(2),
         });
         for node in nodes.by_name() {
             self.place(id, node, nodes);
@@ -66,6 +80,7 @@ impl Topologies {
     fn place(&mut self, id: TopoId, node: NodeId, nodes: &Nodes) {
         let was_fine = self.is_fine(id);
         let topology = &mut self.list[id.0 as usize];
+        let inhabited = topology.inhabited;
         if topology.domain_of.len() <= node.at() {
             topology.domain_of.resize(node.at() + 1, NO_DOMAIN);
         }
@@ -95,13 +110,16 @@ impl Topologies {
             topology.inhabited += usize::from(members.is_empty());
             members.push(node);
         }
+        if topology.inhabited != inhabited {
+            topology.ln1024 = ln1024(topology.inhabited as u64 + 2);
+        }
         if self.is_fine(id) != was_fine {
             self.grain_epoch += 1;
         }
     }
 
     pub fn domain(&self, id: TopoId, node: NodeId) -> DomainId {
-        self.list[id.0 as usize].domain_of.get(node.at()).copied().unwrap_or(NO_DOMAIN)
+        self.domains(id).of(node)
     }
 
     /// One more than the largest domain number in use.
@@ -109,9 +127,14 @@ impl Topologies {
         self.list[id.0 as usize].members.len()
     }
 
-    /// How many values the key has among the nodes.
-    pub fn inhabited(&self, id: TopoId) -> usize {
-        self.list[id.0 as usize].inhabited
+    /// The logarithm of how many values the key has among the nodes, and two.
+    pub fn ln1024(&self, id: TopoId) -> i64 {
+        self.list[id.0 as usize].ln1024
+    }
+
+    /// The domain of each node by number; nodes beyond the end have none.
+    pub fn domains(&self, id: TopoId) -> Domains<'_> {
+        Domains(&self.list[id.0 as usize].domain_of)
     }
 
     pub fn members(&self, id: TopoId, domain: DomainId) -> &[NodeId] {

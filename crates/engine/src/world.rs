@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 
 use crate::budgets::Budgets;
 use crate::candidates::Kept;
+use crate::cards::Variant;
 use crate::fact::{Amount, Name, PodVolume};
 use crate::gangs::Gangs;
 use crate::implied::Implied;
@@ -37,14 +38,14 @@ pub(crate) struct World {
     /// The kinds of card that nodes have, by the resource by which they are asked for, with how many nodes have them.
     pub card_kinds: BTreeMap<ResourceId, BTreeMap<ResourceId, u32>>,
     /// The shapes that shapes have when their pods may take some cards only.
-    pub variants: BTreeMap<ShapeId, Vec<((Vec<ResourceId>, bool), ShapeId)>>,
+    pub variants: BTreeMap<ShapeId, Vec<Variant>>,
     /// The queues of namespaces.
     pub queue_of_namespace: BTreeMap<Name, Name>,
     pub cap_weights: CapWeights,
     /// What the order of preference among cards weighs.
     pub card_weight: i64,
     /// The nodes that took the last pod that was asked about; kept for its memory alone.
-    pub takers: Vec<crate::place::Taker>,
+    pub open: Vec<NodeId>,
 }
 
 /// What a pod is charged where it is.
@@ -95,8 +96,8 @@ impl World {
         }
         // Its number may be given to another shape; what was found of it must not be taken for the other's.
         self.kept.forget(shape);
-        for (_, variant) in self.variants.remove(&shape).unwrap_or_default() {
-            self.release_shape(variant);
+        for variant in self.variants.remove(&shape).unwrap_or_default() {
+            self.release_shape(variant.shape);
         }
         true
     }

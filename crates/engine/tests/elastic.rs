@@ -530,6 +530,27 @@ fn run(fair: bool, steps: &[Step], seen: &mut Seen) -> Result<(), TestCaseError>
     nobody_forgotten(&model)
 }
 
+/// Of two victims that hold different things, one may have to go before the other: the quota is above its due in what
+/// the last one gives only if the order is right.
+#[test]
+fn victims_go_in_an_order_in_which_each_may() {
+    let quota = |namespace, min| Step::Quota { namespace, min, max: [None, None] };
+    let pod = |namespace, size| Step::AddPod { namespace, size, priority: 0, never: false };
+    let steps = [
+        Step::Node { name: 0, size: [3, 6] },
+        quota(0, [None, Some(5)]),
+        quota(1, [Some(3), Some(3)]),
+        quota(2, [Some(2), Some(1)]),
+        pod(2, [1, 1]),
+        pod(2, [2, 0]),
+        pod(2, [0, 1]),
+        pod(1, [3, 3]),
+    ];
+    let mut seen = Seen::default();
+    run(false, &steps, &mut seen).expect("the promises hold");
+    assert_eq!(seen.evictions.get(&Rule::ElasticReclaim), Some(&2));
+}
+
 /// Histories bring about what they are for: a generator that never evicts anybody proves nothing.
 #[test]
 fn histories_are_eventful() {

@@ -9,10 +9,6 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::{env, fs};
 
-/// Where floats may appear, and why that is safe. A guess that is corrected to the exact integer is.
-const FLOAT_FILES: &[(&str, &str)] =
-    &[("score/points.rs", "a division is guessed in floating point and then made exact in integers")];
-
 /// The one file that may name the standard or Fx hash maps: it wraps them so that they cannot be iterated.
 const LOOKUP_FILE: &str = "lookup.rs";
 
@@ -250,7 +246,6 @@ fn violations(file: &str, source: &str) -> Vec<String> {
     let mut report = |token: &Token, why: &str| {
         found.push(format!("src/{file}:{}: `{}` {why}", token.line, token.text));
     };
-    let floats_allowed = FLOAT_FILES.iter().any(|(allowed, _)| *allowed == file);
     for (i, token) in tokens.iter().enumerate() {
         let text = token.text.as_str();
         for head in heads(&tokens, i) {
@@ -264,7 +259,7 @@ fn violations(file: &str, source: &str) -> Vec<String> {
         if MACROS.contains(&text) && tokens.get(i + 1).is_some_and(|t| t.text == "!") {
             report(token, "reaches outside the engine's values");
         }
-        if !floats_allowed && (token.kind == Kind::Float || matches!(text, "f32" | "f64")) {
+        if token.kind == Kind::Float || matches!(text, "f32" | "f64") {
             report(token, "is a float; amounts and points are exact integers");
         }
         if file == LOOKUP_FILE {
@@ -304,14 +299,6 @@ fn the_engine_is_pure() {
         })
         .collect();
     assert!(found.is_empty(), "the engine is not pure:\n{}", found.join("\n"));
-}
-
-#[test]
-fn every_allowance_is_for_a_file_that_exists() {
-    let src = Path::new(env!("CARGO_MANIFEST_DIR")).join("src");
-    for (file, why) in FLOAT_FILES {
-        assert!(src.join(file).is_file(), "{file} may use floats ({why}) but does not exist");
-    }
 }
 
 #[test]

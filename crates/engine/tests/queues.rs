@@ -22,7 +22,7 @@ const CARDS: [&str; 2] = ["A", "B"];
 const COUNTED: [&str; 4] = ["cpu", GPU, "A", "B"];
 const QUEUES: [&str; 5] = ["q0", "q1", "q2", "q3", "default"];
 const GROUPS: [&str; 4] = ["g0", "g1", "g2", "g3"];
-const PODS_MAX: usize = 11;
+const PODS_MAX: usize = 14;
 
 type GroupKey = (Name, Name);
 
@@ -735,14 +735,14 @@ fn queue(index: usize) -> impl Strategy<Value = QueueFact> {
     let parent = match index {
         0 => prop_oneof![8 => Just(None), 1 => Just(Some(1usize)), 1 => Just(Some(0))].boxed(),
         4 => Just(None).boxed(),
-        _ => prop_oneof![5 => Just(None), 4 => Just(Some(0usize)), 1 => Just(Some(1)), 1 => Just(Some(2))].boxed(),
+        _ => prop_oneof![8 => Just(None), 3 => Just(Some(0usize)), 1 => Just(Some(1)), 1 => Just(Some(2))].boxed(),
     };
     let flags = (prop::bool::weighted(0.05), prop::bool::weighted(0.85), prop_oneof![6 => Just(0), 1 => Just(1)]);
     let amounts = (
-        prop_oneof![1 => Just(Limits::default()).boxed(), 2 => limits(&COUNTED, 9, 0.3).boxed()],
-        prop::option::weighted(0.7, limits(&COUNTED, 4, 0.5)),
+        prop_oneof![1 => Just(Limits::default()).boxed(), 1 => limits(&COUNTED, 9, 0.2).boxed()],
+        prop::option::weighted(0.8, limits(&COUNTED, 4, 0.6)),
         prop_oneof![3 => Just(Limits::default()).boxed(), 1 => limits(&COUNTED, 2, 0.4).boxed()],
-        prop::option::weighted(0.3, limits(&CARDS, 5, 0.8)),
+        prop::option::weighted(0.2, limits(&CARDS, 6, 0.9)),
     );
     (parent, flags, amounts).prop_map(move |(parent, (closed, reclaimable, priority), amounts)| {
         let (capability, deserved, guarantee, card_quota) = amounts;
@@ -789,21 +789,21 @@ fn step() -> impl Strategy<Value = Step> {
         2 => any::<u64>().prop_map(Common::Restart),
     ];
     prop_oneof![
-        24 => common.prop_map(Step::Common),
-        5 => (0..QUEUES.len()).prop_flat_map(queue).prop_map(Step::Queue),
+        20 => common.prop_map(Step::Common),
+        3 => (0..QUEUES.len()).prop_flat_map(queue).prop_map(Step::Queue),
         1 => (0..QUEUES.len()).prop_map(Step::DropQueue),
         5 => (0..GROUPS.len()).prop_flat_map(group).prop_map(Step::Group),
         1 => (0..GROUPS.len()).prop_map(Step::DropGroup),
-        8 => (0..GROUPS.len(), prop::collection::vec(0usize..3, 1..4)).prop_map(|(group, p)| Step::Members(group, p)),
+        11 => (0..GROUPS.len(), prop::collection::vec(0usize..3, 1..4)).prop_map(|(group, p)| Step::Members(group, p)),
     ]
 }
 
 fn history() -> impl Strategy<Value = History> {
-    let queues = (0usize..5).prop_flat_map(queue).prop_map(Step::Queue);
+    let queues = (queue(0), queue(1), queue(2), queue(3));
     let start = (
-        prop::collection::vec(node().prop_map(|node| Step::Common(Common::Node(node))), 1..5),
-        prop::collection::vec(queues, 2..6),
-        prop::collection::vec((step(), any::<u64>()), 5..35),
+        prop::collection::vec(node().prop_map(|node| Step::Common(Common::Node(node))), 2..6),
+        queues.prop_map(|(a, b, c, d)| [a, b, c, d].map(Step::Queue)),
+        prop::collection::vec((step(), any::<u64>()), 10..45),
     );
     (prop::bool::weighted(0.2), any::<bool>(), start).prop_map(|(unlimited, returns, (nodes, queues, steps))| {
         let first = nodes.into_iter().chain(queues).map(|step| (step, 1));

@@ -1,6 +1,7 @@
 //! What can be typed: commands, flags and their help. Nothing here does anything.
 
 use std::ffi::OsString;
+use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -45,6 +46,11 @@ pub enum Command {
     ///
     /// Objects are looked at in the order given, as if they were applied one after another. Nothing is scheduled.
     Lint(LintArguments),
+    /// Schedule the pods of a live cluster
+    ///
+    /// Watches the cluster, binds and evicts pods, keeps labels and statuses. Several may run: one has the lease and
+    /// writes, the others are ready to go on.
+    Run(RunArguments),
     /// Measure the engine: decisions per second, memory, growth with the cluster
     ///
     /// Everything is measured through the engine's public surface, on one thread, with a workload that is the same
@@ -244,6 +250,60 @@ pub struct LintArguments {
     pub config: Option<PathBuf>,
     #[command(flatten)]
     pub output: OutputArguments,
+}
+
+/// What `run` is told.
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  quotient run                                       the cluster that kubectl talks to
+  quotient run --shadow --metrics 127.0.0.1:9090     decide and report, write nothing
+  quotient run --config quotient.yaml --log json
+
+QUOTIENT_LOG sets what is logged, as in QUOTIENT_LOG=debug.")]
+pub struct RunArguments {
+    /// The cluster; without it the one that kubectl would talk to, or the one that this pod runs in
+    #[arg(long, value_name = "FILE")]
+    pub kubeconfig: Option<PathBuf>,
+    /// A QuotientConfiguration, or the configuration of a Volcano scheduler
+    #[arg(long, value_name = "FILE")]
+    pub config: Option<PathBuf>,
+    /// Run these parts and no others
+    #[arg(long, value_enum, value_delimiter = ',', value_name = "PART,…")]
+    pub only: Vec<Part>,
+    /// Decide and report, and write nothing
+    #[arg(long)]
+    pub shadow: bool,
+    /// Serve /metrics, /livez and /readyz here
+    #[arg(long, value_name = "ADDRESS:PORT")]
+    pub metrics: Option<SocketAddr>,
+    /// The Lease that the one who writes has
+    #[arg(long, value_name = "NAMESPACE/NAME", default_value = "kube-system/quotient")]
+    pub lease: String,
+    /// After how long without a sign another may take the lease
+    #[arg(long, value_name = "DURATION", default_value = "15s", value_parser = crate::commands::lease_duration)]
+    pub lease_duration: Duration,
+    /// How to write the log, which goes to stderr
+    #[arg(long, value_enum, value_name = "FORMAT", default_value = "text")]
+    pub log: LogFormat,
+}
+
+/// A part of `run`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum Part {
+    /// Binds, evicts, nominates, says why pods wait
+    Scheduler,
+    /// Keeps capacity labels and the status of quotas
+    Controllers,
+}
+
+/// How a log is written.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum LogFormat {
+    /// A line for people
+    Text,
+    /// A JSON object a line
+    Json,
 }
 
 /// What `bench` is told.

@@ -28,7 +28,7 @@ pub struct Explanation {
     pub requests: Quantities,
     /// Whether it is within its quota or borrows, where its quotas tell the two apart.
     pub capacity: Option<String>,
-    /// The quotas that it answers to.
+    /// The quotas that it answers to, each before those above it.
     pub quotas: Vec<QuotaReport>,
     /// Why it waits.
     pub reason: Option<ReasonExplained>,
@@ -154,8 +154,7 @@ impl Explanation {
         let PodReport { namespace, name, phase, node, capacity, quotas, reason: _ } =
             pod.unwrap_or_else(|| gone(namespace, name));
         let PodObject { created, started, nominated_node, priority, is_leaving } = state.pod_object(&namespace, &name);
-        let all = state.quotas();
-        let quotas = all.into_iter().map(|(_, quota)| quota).filter(|quota| quotas.contains(&quota.object)).collect();
+        let quotas = with_those_above(quotas, state.quotas().into_iter().map(|(_, quota)| quota).collect());
         let waits = phase == PodPhase::Pending;
         let reason = state.reason(&namespace, &name).filter(|_| waits);
         let verdicts = if waits { state.verdicts(&namespace, &name) } else { Vec::new() };
@@ -178,6 +177,22 @@ impl Explanation {
             phase,
         })
     }
+}
+
+/// The quotas of these names, and all above them: what they hold counts there as well.
+fn with_those_above(names: Vec<String>, all: Vec<QuotaReport>) -> Vec<QuotaReport> {
+    let mut found: Vec<QuotaReport> = Vec::new();
+    for name in names {
+        let mut next = Some(name);
+        while let Some(quota) = next.and_then(|name| all.iter().find(|quota| quota.object == name)) {
+            if found.iter().any(|known| known.object == quota.object) {
+                break;
+            }
+            found.push(quota.clone());
+            next = quota.parent.clone();
+        }
+    }
+    found
 }
 
 /// A pod that had to go, and whose place another one has taken under another name.

@@ -17,14 +17,14 @@ const QUOTAS_MAX: usize = 100;
 /// Everything that limits who may hold how much. Field names are a contract with whoever reads the JSON.
 #[derive(Debug, Serialize)]
 pub struct Forest {
-    pub pools: Vec<Pool>,
+    pub groups: Vec<Group>,
     /// Caps on what pods without GPUs hold: those that are passed first, then the fullest.
     pub caps: Vec<NodeCap>,
 }
 
-/// The quotas of one API group. They lend to each other, and to no others.
+/// The quotas of one API group. They lend to none of another group.
 #[derive(Debug, Serialize)]
-pub struct Pool {
+pub struct Group {
     pub group: String,
     /// Sums over the quotas at the top.
     #[serde(flatten)]
@@ -74,14 +74,14 @@ impl Forest {
         for (key, quota) in state.quotas() {
             groups.entry(key.group).or_default().push(quota);
         }
-        let pools = groups.into_iter().map(|(group, quotas)| Pool::of(group, quotas)).collect();
+        let groups = groups.into_iter().map(|(group, quotas)| Group::of(group, quotas)).collect();
         let mut caps: Vec<NodeCap> = state.nodes().into_iter().filter_map(NodeCap::of).collect();
         caps.sort_by_key(|cap| (cap.over.is_empty(), std::cmp::Reverse(cap.fullness()), cap.node.clone()));
-        Forest { pools, caps }
+        Forest { groups, caps }
     }
 }
 
-impl Pool {
+impl Group {
     fn of(group: &str, quotas: Vec<QuotaReport>) -> Self {
         let names: BTreeSet<String> = quotas.iter().map(|quota| quota.object.clone()).collect();
         let mut below: BTreeMap<Option<String>, Vec<QuotaReport>> = BTreeMap::new();
@@ -95,7 +95,7 @@ impl Pool {
         while let Some(parent) = below.keys().next().cloned() {
             branches.extend(grow(parent, &mut below));
         }
-        Pool { group: group.to_owned(), totals: Totals::of(&branches), quotas: branches }
+        Group { group: group.to_owned(), totals: Totals::of(&branches), quotas: branches }
     }
 }
 
@@ -147,18 +147,18 @@ impl NodeCap {
 
 /// Prints the trees, and the caps below them.
 pub fn tell(printer: &mut Printer, forest: &Forest) -> Result<()> {
-    let Forest { pools, caps } = forest;
-    if pools.is_empty() {
+    let Forest { groups, caps } = forest;
+    if groups.is_empty() {
         printer.line(format_args!("{}: none", printer.paint(Tone::Strong, "Quotas")))?;
     } else {
         let titles = ["QUOTA", "RESOURCE", "GUARANTEED", "USED", "BORROWED", "LENT", "ENTITLED", "RECLAIMABLE", "MAX"];
         let align = |i: usize| if i < 2 { Align::Left } else { Align::Right };
         let mut table = Table::new(titles.into_iter().enumerate().map(|(i, title)| (title, align(i))));
-        let count = pools.iter().map(|pool| pool.quotas.iter().map(Branch::count).sum::<usize>()).sum();
+        let count = groups.iter().map(|group| group.quotas.iter().map(Branch::count).sum::<usize>()).sum();
         let shown = printer.shown_of(count, QUOTAS_MAX);
         let mut room = shown;
-        for pool in pools {
-            pool_rows(pool, &mut table, &mut room);
+        for group in groups {
+            group_rows(group, &mut table, &mut room);
         }
         printer.table("", &table)?;
         printer.left_out(count, shown)?;
@@ -166,9 +166,9 @@ pub fn tell(printer: &mut Printer, forest: &Forest) -> Result<()> {
     if caps.is_empty() { Ok(()) } else { tell_caps(printer, caps) }
 }
 
-/// A row of sums for each resource of a pool, then the quotas.
-fn pool_rows(pool: &Pool, table: &mut Table, room: &mut usize) {
-    let Pool { group, totals: Totals { min, used, borrowed, lent, reclaimable }, quotas } = pool;
+/// A row of sums for each resource of a group, then the quotas.
+fn group_rows(group: &Group, table: &mut Table, room: &mut usize) {
+    let Group { group, totals: Totals { min, used, borrowed, lent, reclaimable }, quotas } = group;
     let governed = in_order([min, borrowed, lent].into_iter().flat_map(|amounts| amounts.keys()));
     for (i, resource) in governed.iter().enumerate() {
         let name = if i == 0 { Cell::toned(Tone::Strong, group.as_str()) } else { Cell::from("│") };
@@ -272,10 +272,10 @@ mod tests {
         }
     }
 
-    /// The first columns of the rows of a pool.
-    fn shown(pool: &Pool, room: usize) -> Vec<String> {
+    /// The first columns of the rows of a group.
+    fn shown(group: &Group, room: usize) -> Vec<String> {
         let mut table = Table::new([("", Align::Left); 9]);
-        pool_rows(pool, &mut table, &mut { room });
+        group_rows(group, &mut table, &mut { room });
         let cut = |line: String| line.split_once(" cpu").map_or(line.clone(), |(name, _)| name.trim_end().to_owned());
         table.lines(|_, text| text.to_owned()).into_iter().skip(1).map(cut).collect()
     }
@@ -290,12 +290,12 @@ mod tests {
             quota("Q/b", Some("Q/root"), "4", "3"),
             quota("Q/other", None, "1", "500m"),
         ];
-        let pool = Pool::of("example.com", quotas);
+        let group = Group::of("example.com", quotas);
         let all =
             ["example.com", "├─ Q/root", "│  ├─ Q/a", "│  │  ├─ Q/a-1", "│  │  └─ Q/a-2", "│  └─ Q/b", "└─ Q/other"];
-        assert_eq!(shown(&pool, 100), all);
-        assert_eq!(shown(&pool, 2), all[..3]);
-        let totals = (pool.totals.min["cpu"].as_str(), pool.totals.used["cpu"].as_str());
+        assert_eq!(shown(&group, 100), all);
+        assert_eq!(shown(&group, 2), all[..3]);
+        let totals = (group.totals.min["cpu"].as_str(), group.totals.used["cpu"].as_str());
         assert_eq!(totals, ("11", "7500m"), "only what stands at the top counts");
     }
 
@@ -303,9 +303,9 @@ mod tests {
     fn quotas_without_a_way_to_the_top_are_shown_all_the_same() {
         let lost = quota("Q/lost", Some("Q/gone"), "1", "0");
         let circle = [("Q/x", "Q/y"), ("Q/y", "Q/x")].map(|(name, parent)| quota(name, Some(parent), "1", "0"));
-        let pool = Pool::of("example.com", [vec![lost], circle.to_vec()].concat());
-        assert_eq!(pool.quotas.iter().map(Branch::count).sum::<usize>(), 3);
-        assert_eq!(shown(&pool, 100), ["example.com", "├─ Q/lost", "└─ Q/y", "   └─ Q/x"]);
+        let group = Group::of("example.com", [vec![lost], circle.to_vec()].concat());
+        assert_eq!(group.quotas.iter().map(Branch::count).sum::<usize>(), 3);
+        assert_eq!(shown(&group, 100), ["example.com", "├─ Q/lost", "└─ Q/y", "   └─ Q/x"]);
     }
 
     #[test]

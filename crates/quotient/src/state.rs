@@ -197,5 +197,9 @@ fn joined(steps: &[StepReport]) -> StepReport {
         all.rejected.extend(rejected.iter().cloned());
         all.problems.extend(problems.iter().cloned());
     }
+    all.bound.sort();
+    all.evicted.sort();
+    all.rejected.sort();
+    all.problems.sort();
     all
 }

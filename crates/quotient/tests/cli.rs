@@ -84,6 +84,7 @@ fn help_says_what_there_is() {
     insta::assert_snapshot!("help-plan", folder.run(&["plan", "--help"]));
     insta::assert_snapshot!("help-test", folder.run(&["test", "--help"]));
     insta::assert_snapshot!("help-lint", folder.run(&["lint", "--help"]));
+    insta::assert_snapshot!("help-run", folder.run(&["run", "--help"]));
     insta::assert_snapshot!("help-bench", folder.run(&["bench", "--help"]));
 }
 
@@ -529,6 +530,41 @@ fn tree_and_top_show_how_quotas_and_nodes_stand() {
     let folder = Folder::with("two-pools", &[("cluster.yaml", &both.replace("nvidia.com/gpu", "cpu"))]);
     insta::assert_snapshot!("explain-two-pools", folder.run(&["explain", "large", "-f", "cluster.yaml"]));
     insta::assert_snapshot!("tree-empty", folder.run(&["tree", "-f", "gone.yaml"]));
+}
+
+/// Two quotas below a third, and more pods of one of them than it may hold.
+const QUOTA_TREE: &str = "\
+apiVersion: v1
+kind: Node
+metadata: {name: n}
+status: {allocatable: {cpu: '20', memory: 100Gi, pods: '110'}}
+---
+apiVersion: scheduling.sigs.k8s.io/v1alpha1
+kind: ElasticQuota
+metadata: {name: all, namespace: kube-system, labels: {quota.scheduling.koordinator.sh/is-parent: 'true'}}
+spec: {min: {cpu: 12, memory: 20Gi}, max: {cpu: 16, memory: 40Gi}}
+---
+apiVersion: scheduling.sigs.k8s.io/v1alpha1
+kind: ElasticQuota
+metadata: {name: a, namespace: a, labels: {quota.scheduling.koordinator.sh/parent: all}}
+spec: {min: {cpu: 4, memory: 10Gi}, max: {cpu: 16, memory: 40Gi}}
+---
+apiVersion: scheduling.sigs.k8s.io/v1alpha1
+kind: ElasticQuota
+metadata: {name: b, namespace: b, labels: {quota.scheduling.koordinator.sh/parent: all}}
+spec: {min: {cpu: 8, memory: 10Gi}, max: {cpu: 16, memory: 40Gi}}
+";
+
+#[test]
+fn trees_of_quotas_are_shown_and_explained() {
+    let pods: String = (0..4).map(|i| pod(&format!("p-{i}"), "5")).collect();
+    let claims = pod("claims", "5").replace("namespace: a", "namespace: b");
+    let cluster = format!("{QUOTA_TREE}{pods}");
+    let folder = Folder::with("quota-tree", &[("cluster.yaml", &cluster), ("claims.yaml", &claims)]);
+    insta::assert_snapshot!("tree-of-quotas", folder.run(&["tree", "-f", "cluster.yaml"]));
+    insta::assert_snapshot!("explain-tree", folder.run(&["explain", "p-3", "-f", "cluster.yaml"]));
+    let plan = ["plan", "-f", "claims.yaml", "--on", "cluster.yaml", "--wait", "10m"];
+    insta::assert_snapshot!("plan-tree", folder.run(&plan));
 }
 
 /// Research is owed less, vision more.

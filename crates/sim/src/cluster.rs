@@ -16,8 +16,7 @@ use std::time::Duration;
 
 use quotient_api::gpu_memory::GPU_MEMORY;
 use quotient_api::{
-    Configuration, ObjectKey, Problem, Translation, Translator, TranslatorSettings, elastic, kinds, preemption_message,
-    time, tree, volcano,
+    Configuration, ObjectKey, Problem, Translation, Translator, elastic, kinds, preemption_message, time, tree, volcano,
 };
 use quotient_engine::fact::{Name, PodKey};
 use quotient_engine::{Budget, ClaimBinding, Code, Decision, Engine, Fact, Reason, Tick};
@@ -645,10 +644,7 @@ fn engine(setup: &Setup) -> Engine {
 }
 
 fn translator(setup: &Setup) -> Translator {
-    let scheduler_names = setup.scheduler_names.clone();
-    let whole_gpu_gb = setup.configuration.nvidia_gpu_resource_memory_gb;
-    let cross_quota = setup.configuration.cross_quota.clone();
-    Translator::new(TranslatorSettings { scheduler_names, whole_gpu_gb, cross_quota, ..TranslatorSettings::default() })
+    Translator::new(setup.configuration.translator_settings(setup.scheduler_names.clone()))
 }
 
 /// Whether a pod is on a node, and neither ended nor leaving.

@@ -186,8 +186,14 @@ impl Controllers {
             (_, elastic::COMPOSITE) => composite_quota::reconcile(server, key, &object),
             _ => {}
         }
-        if matches!((key.group, key.kind), ("apps", "ReplicaSet" | "StatefulSet") | ("batch", "Job")) {
-            gang::reconcile_owner(self, server, key);
+        match (key.group, key.kind) {
+            ("apps", "ReplicaSet" | "StatefulSet") | ("batch", "Job") => gang::reconcile_owner(self, server, key),
+            ("apps", "Deployment") => {
+                let sets = server.store().controlled(key, "ReplicaSet");
+                let sets: Vec<ObjectKey> = sets.into_iter().map(|(key, _)| key.clone()).collect();
+                sets.iter().for_each(|set| gang::reconcile_owner(self, server, set));
+            }
+            _ => {}
         }
     }
 

@@ -246,7 +246,10 @@ impl Server {
         match admit(Request { operation, object, old }, &view) {
             Ok(admitted) => {
                 let warn = |message| Problem::new(message).of_object(key);
-                self.warnings.extend(admitted.warnings.into_iter().map(warn));
+                // What is to be said of a template was said of whatever makes pods from it.
+                if field::controller(&admitted.object).is_none() {
+                    self.warnings.extend(admitted.warnings.into_iter().map(warn));
+                }
                 Ok(admitted.object)
             }
             Err(rejection) => Err(self.reject(Rejected { object: key.clone(), message: rejection.message })),

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use quotient_sim::scenario::{self, Scenario};
 
 /// Folders whose scenarios pass.
-const PASSING: [&str; 4] = ["controllers", "elastic", "kubernetes", "nodecap"];
+const PASSING: [&str; 6] = ["cards", "controllers", "elastic", "kubernetes", "nodecap", "tree"];
 
 fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../../scenarios")

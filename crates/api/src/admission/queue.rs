@@ -7,7 +7,6 @@ use std::collections::BTreeMap;
 use quotient_engine::quantity::Quantity;
 use serde_json::{Map, Value};
 
-use super::metadata::is_label_key;
 use super::{Context, Operation};
 use crate::cursor::Cursor;
 use crate::elastic::capacity::Sums;
@@ -54,8 +53,9 @@ fn check_amounts(spec: &Cursor<'_, '_>) {
         (spec.field("capability"), spec.field("deserved"), guarantee.field("resource"));
     for at in [&capability, &deserved, &guarantee] {
         for (resource, value) in at.entries() {
-            if !is_label_key(resource) {
-                value.note(format!("{resource:?} is no name of a resource: expected name or domain/name"));
+            // A card's name has characters that a resource's has not.
+            if resource.is_empty() || resource.contains(|c: char| c.is_whitespace() || c.is_control()) {
+                value.note(format!("{resource:?} is no name of a resource or card"));
             }
             value.amount(resource);
         }

@@ -42,8 +42,6 @@ fn check_tree_is_kept(metadata: &Cursor<'_, '_>, root: &Cursor<'_, '_>, context:
     let has_root = root_key(old).is_some_and(|root| by_name(context.view, &root.name).is_some());
     if before != after && has_root && root_key(old) == root_key(new) {
         let labels = metadata.field("labels");
-        labels
-            .field(keys::TREE_ID)
-            .note(format!("{}: the id of a tree may not change: it was {before:?}", keys::TREE_ID));
+        labels.field(keys::TREE_ID).note(format!("the id of a tree may not change: it was {before:?}"));
     }
 }

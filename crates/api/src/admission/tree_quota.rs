@@ -1,7 +1,7 @@
 //! Quotas of trees: their place is filled in, and what cannot hold is refused.
 //!
-//! What an update leaves as it was is not held against it, so that a quota that got in by another way can be mended, and
-//! so that a tree whose nodes went does not freeze the quotas below it.
+//! What an update leaves as it was is not held against it, so that a quota that got in by another way can be mended,
+//! and so that a tree whose nodes went does not freeze the quotas below it.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -51,8 +51,8 @@ pub(super) fn fill_in(object: &mut Value, context: &Context<'_>) -> Result<(), R
     Ok(())
 }
 
-/// The weight as it should be written: one for each resource that max names, from max where none is given. A weight that
-/// was filled in from max follows max. `None` where it is fine, or where the checks refuse it.
+/// The weight as it should be written: one for each resource that max names, from max where none is given. A weight
+/// that was filled in from max follows max. `None` where it is fine, or where the checks refuse it.
 fn weight(object: &Value, old: Option<&Value>) -> Option<String> {
     let max = readable(object.pointer("/spec/max"))?;
     if max.is_empty() {
@@ -196,19 +196,14 @@ impl<'a> Place<'a> {
                 let before = tree_id(old);
                 let before = if before.is_empty() { "none".to_string() } else { format!("{before:?}") };
                 let message = format!("the id of a quota's tree may not change: it was {before}");
-                return self.note_label(at, keys::TREE_ID, message);
+                return at.note(message);
             }
         }
         let of_other_tree = |child: &&Value| tree_id(child) != id;
         let child = children(self.context.view, own_name).into_iter().find(of_other_tree);
         if let Some(child) = child.filter(|_| self.old.is_none()).and_then(|child| key_of(child).ok()) {
-            self.note_label(at, keys::TREE_ID, format!("{child}, which is below it, is of another tree"));
+            at.note(format!("{child}, which is below it, is of another tree"));
         }
-    }
-
-    /// Notes something about a label that may be absent.
-    fn note_label(&self, at: &Cursor<'_, '_>, key: &str, message: String) {
-        if at.exists() { at.note(message) } else { at.note(format!("{key}: {message}")) }
     }
 
     /// What is below the quota: another quota, or a pod.
@@ -216,7 +211,8 @@ impl<'a> Place<'a> {
         below(self.context)
     }
 
-    /// The quota above, if it can be above this one. `None` also right below the root of all, which holds for everybody.
+    /// The quota above, if it can be above this one. `None` also right below the root of all, which holds for
+    /// everybody.
     fn check_parent(&self, at: &Cursor<'_, '_>) -> Option<&'a Value> {
         let above = parent(self.object);
         if above == ROOT {
@@ -228,7 +224,7 @@ impl<'a> Place<'a> {
             at.note(format!("is-root is \"true\": expected {ROOT} above the root of a tree"));
             return None;
         }
-        if above == own_name {
+        if is_new && above == own_name {
             at.note("a quota cannot be its own parent");
             return None;
         }
@@ -238,7 +234,10 @@ impl<'a> Place<'a> {
             }
             return None;
         };
-        if is_new && (!is_parent(quota) || BUILT_IN.contains(&above)) {
+        if !is_new {
+            return Some(quota);
+        }
+        if !is_parent(quota) || BUILT_IN.contains(&above) {
             let key = key_of(quota).map_or_else(|_| above.to_string(), |key| key.to_string());
             at.note(format!("{key} is no parent: expected a quota with the label {}: \"true\"", keys::IS_PARENT));
         }
@@ -260,7 +259,10 @@ impl<'a> Place<'a> {
         if ours == theirs || self.old.as_ref().is_some_and(is_as_before) {
             return;
         }
-        let list = |names: BTreeSet<String>| names.into_iter().collect::<Vec<_>>().join(", ");
+        let list = |names: BTreeSet<String>| match names.is_empty() {
+            true => "nothing".to_string(),
+            false => names.into_iter().collect::<Vec<_>>().join(", "),
+        };
         at.note(format!(
             "max names {}, and the parent's names {}: expected the same resources",
             list(ours),
@@ -328,7 +330,7 @@ impl<'a> Place<'a> {
         let was_parent = self.old.is_some_and(is_parent);
         if was_parent && !is_parent(self.object) {
             if let Some(child) = children(view, own_name).first().and_then(|child| key_of(child).ok()) {
-                self.note_label(at, keys::IS_PARENT, format!("{child} is below it: expected it to stay a parent"));
+                at.note(format!("{child} is below it: expected it to stay a parent"));
             }
         } else if !was_parent
             && is_parent(self.object)

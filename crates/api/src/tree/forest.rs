@@ -1,9 +1,9 @@
 //! All quotas of trees together: which of them count, and what is wrong between them.
 //!
-//! Admission refuses what is wrong here; where it was bypassed, the engine is told a reading that does not depend on the
-//! order in which objects were seen. Of two quotas of one name the one in the earlier namespace counts, and of two that
-//! list one namespace the one of the earlier name has it. Quotas that are above themselves count as right below the root.
-//! A parent that does not exist or is none is told as it is. All of this is reported.
+//! Admission refuses what is wrong here; where it was bypassed, the engine is told a reading that does not depend on
+//! the order in which objects were seen. Of two quotas of one name the one in the earlier namespace counts, and of two
+//! that list one namespace the one of the earlier name has it. Quotas that are above themselves count as right below
+//! the root. A parent that does not exist or is none is told as it is. All of this is reported.
 
 use std::collections::{BTreeMap, BTreeSet};
 

@@ -1,5 +1,5 @@
-//! How a quota of a tree stands, as it is written on its object: annotations where people of this API look for them, and
-//! the same in the status.
+//! How a quota of a tree stands, as it is written on its object: annotations where people of this API look for them,
+//! and the same in the status.
 
 use std::collections::BTreeMap;
 
@@ -52,7 +52,8 @@ pub fn held(reports: &[QuotaReport]) -> BTreeMap<&QuotaKey, Held> {
     held
 }
 
-/// Writes how a quota stands on its object. A quota that does not count, because another one has its name, has no report.
+/// Writes how a quota stands on its object. A quota that does not count, because another one has its name, has no
+/// report.
 pub fn write(object: &mut Value, report: Option<&QuotaReport>, held: Option<&Held>, now: &str) {
     let (no_report, nothing_held) = (QuotaReport::default(), Held::default());
     let counts = report.is_some();

@@ -9,7 +9,8 @@
 //! | `<vendor>/<kind>.shared` | `<product>/mps-<gigabytes>g*1/<replicas>` |
 //! | `<vendor>/mig-<profile>` | `<product>/mig-<profile>-mixed` |
 //!
-//! There are as many as the resource is allocatable: a label says what the node was built with, and not what can be had.
+//! There are as many as the resource is allocatable: a label says what the node was built with, and not what can be
+//! had.
 
 use quotient_engine::fact::{Amounts, NodeCard};
 

@@ -30,7 +30,8 @@ pub struct Gang {
 }
 
 /// The group of annotations that this pod needs, if it needs one. `owners` are the object that made it and the object
-/// that made that, as far as they exist. Nothing that cannot be read gets lost: the group carries it, and its pods wait.
+/// that made that, as far as they exist. Nothing that cannot be read gets lost: the group carries it, and its pods
+/// wait.
 pub fn gang(pod: &Value, owners: &[&Value]) -> Option<Gang> {
     let on_owners = owners.iter().find_map(|owner| on_owner(owner, GROUP_MIN_MEMBER));
     let min_member = on_owners.or_else(|| annotation(pod, GROUP_MIN_MEMBER))?;

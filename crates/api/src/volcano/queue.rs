@@ -38,11 +38,8 @@ pub fn standing_queues() -> [Value; 2] {
 }
 
 /// What there is to tell about a queue. An amount that cannot be read is taken not to be named, and the rest counts; a
-/// card quota that cannot be read lets no card through. Nothing is told about the root: it is the cluster.
-pub(crate) fn queue(root: &Cursor<'_, '_>, key: &ObjectKey, interner: &mut Interner) -> Option<QueueFact> {
-    if *key.name == *ROOT_QUEUE {
-        return None;
-    }
+/// card quota that cannot be read lets no card through.
+pub(crate) fn queue(root: &Cursor<'_, '_>, key: &ObjectKey, interner: &mut Interner) -> QueueFact {
     let (metadata, spec, status) = (root.field("metadata"), root.field("spec"), root.field("status"));
     let deserved = spec.field("deserved");
     let guarantee = spec.field("guarantee");
@@ -50,7 +47,7 @@ pub(crate) fn queue(root: &Cursor<'_, '_>, key: &ObjectKey, interner: &mut Inter
     let created = metadata.field("creationTimestamp");
     let created = created.str().and_then(|text| parse_timestamp(text).map_err(|message| created.note(message)).ok());
     let annotations = metadata.field("annotations");
-    Some(QueueFact {
+    QueueFact {
         key: quota_key(key),
         created: Created(created.unwrap_or_default()),
         parent: parent.map(|parent| interner.name(parent)),
@@ -61,7 +58,7 @@ pub(crate) fn queue(root: &Cursor<'_, '_>, key: &ObjectKey, interner: &mut Inter
         card_quota: card_quota(&annotations.field(CARD_QUOTA), interner),
         reclaimable: spec.field("reclaimable").bool().unwrap_or(true),
         priority: spec.field("priority").int().unwrap_or(0),
-    })
+    }
 }
 
 fn limits(at: &Cursor<'_, '_>, interner: &mut Interner) -> Limits {

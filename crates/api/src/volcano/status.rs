@@ -120,8 +120,7 @@ pub fn queue_status(
     let used = used.iter().filter(|(resource, amount)| *amount != 0 && !GPU_MEMORY.contains(&&**resource));
     let allocated: Map<String, Value> =
         used.map(|(resource, amount)| (resource.to_string(), json!(canonical(resource, *amount)))).collect();
-    let phases =
-        [GroupPhase::Pending, GroupPhase::Inqueue, GroupPhase::Running, GroupPhase::Unknown].map(|phase| count(phase));
+    let phases = [GroupPhase::Pending, GroupPhase::Inqueue, GroupPhase::Running, GroupPhase::Unknown].map(&count);
     let is_idle = allocated.is_empty() && phases.iter().all(|count| *count == 0);
     let state = match queue.pointer("/status/state").and_then(Value::as_str) {
         // One that is being closed is closed when nothing is left in it.

@@ -2,6 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use quotient_engine::fact::{Amount, Amounts, Name, NodeCard};
 use quotient_engine::quantity::canonical;
 use serde_json::Value;
 
@@ -33,7 +34,14 @@ pub fn traps(objects: &[&Value], nodes: &[&Value]) -> Vec<(ObjectKey, Problem)> 
     for (key, object) in &objects {
         if is_queue(key) {
             if let Some(held) = &held {
-                promises(key, object, held, &guaranteed, &mut told, &mut found);
+                promises(
+                    key,
+                    object,
+                    &|name| held.amount(name).max(cards.count(name)),
+                    &guaranteed,
+                    &mut told,
+                    &mut found,
+                );
             }
             effect(key, object, &queues, &mut found);
         }
@@ -57,7 +65,7 @@ impl Found {
 fn promises(
     key: &ObjectKey,
     queue: &Value,
-    held: &Held,
+    held: &dyn Fn(&str) -> i128,
     guaranteed: &Sums,
     told: &mut BTreeSet<String>,
     found: &mut Found,
@@ -65,7 +73,7 @@ fn promises(
     for (part, word) in [("guarantee.resource", "guarantee"), ("deserved", "deserved")] {
         let amounts = Sums::of(queue.pointer(&format!("/spec/{}", part.replace('.', "/"))));
         for (resource, amount) in amounts.iter() {
-            let there = held.amount(resource);
+            let there = held(resource);
             let field = match resource.contains(['.', '/']) {
                 true => format!("spec.{part}[{resource:?}]"),
                 false => format!("spec.{part}.{resource}"),
@@ -142,30 +150,37 @@ fn is_limited(queue: &Value, queues: &[(&ObjectKey, &Value)]) -> bool {
 
 /// The cards that the nodes have.
 struct Cards {
-    names: BTreeSet<String>,
+    counts: BTreeMap<String, i128>,
 }
 
 impl Cards {
     fn of(nodes: &[&Value]) -> Self {
-        let mut names = BTreeSet::new();
+        let mut counts: BTreeMap<String, i128> = BTreeMap::new();
         for node in nodes {
             let notes = Notes::default();
             let root = Cursor::root(node, &notes);
             let allocatable = root.field("status").field("allocatable").entries().fold(BTreeMap::new(), add_amount);
-            let allocatable = allocatable.into_iter().collect();
+            let allocatable: Amounts = allocatable.into_iter().collect();
             let metadata = root.field("metadata");
             let cards = discovery::cards(&metadata.field("labels"), &allocatable, &mut Interner::default());
-            names.extend(cards.iter().map(|card| card.name.to_string()));
+            for NodeCard { name, resource } in cards {
+                *counts.entry(name.to_string()).or_default() += i128::from(allocatable.get(&resource));
+            }
         }
-        Cards { names }
+        Cards { counts }
+    }
+
+    /// How many of a card the nodes have.
+    fn count(&self, name: &str) -> i128 {
+        self.counts.get(name).copied().unwrap_or(0)
     }
 
     /// What is wrong with a name, if no node has such a card.
     fn lacks(&self, name: &str) -> Option<String> {
-        if self.names.contains(name) {
+        if self.counts.contains_key(name) {
             return None;
         }
-        Some(match self.names.iter().filter_map(|known| Some((distance(name, known)?, known))).min() {
+        Some(match self.counts.keys().filter_map(|known| Some((distance(name, known)?, known))).min() {
             Some((_, near)) => format!("no node has a card {name:?}: did you mean {near:?}?"),
             None => format!("no node has a card {name:?}"),
         })
@@ -173,9 +188,9 @@ impl Cards {
 }
 
 fn add_amount(
-    mut amounts: BTreeMap<quotient_engine::fact::Name, i64>,
+    mut amounts: BTreeMap<Name, Amount>,
     (resource, value): (&str, Cursor<'_, '_>),
-) -> BTreeMap<quotient_engine::fact::Name, i64> {
+) -> BTreeMap<Name, Amount> {
     amounts.extend(value.amount(resource).map(|amount| (resource.into(), amount)));
     amounts
 }

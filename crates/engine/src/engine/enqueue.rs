@@ -154,7 +154,7 @@ impl Engine {
                     self.settle_gang(id);
                     any = true;
                 }
-                Err(reason) => self.world.gangs.get_mut(id).reason = Some(Arc::new(reason)),
+                Err(reason) => self.world.gangs.get_mut(id).reason = Some(reason),
             }
         }
         if any {
@@ -164,18 +164,19 @@ impl Engine {
     }
 
     /// The cards that a group is let in with, or why it is not.
-    fn admission(&mut self, id: GangId) -> Result<Vec<(ResourceId, Amount)>, Reason> {
+    fn admission(&mut self, id: GangId) -> Result<Vec<(ResourceId, Amount)>, Arc<Reason>> {
         let least = self.min_resources(id);
         let fact = self.world.gangs.get(id).fact.clone().unwrap_or_default();
         if let Some(problem) = &fact.problem {
-            return Err(explain::invalid(problem));
+            return Err(Arc::new(explain::invalid(problem)));
         }
         let Some(name) = self.world.queue_name_of_gang(id) else { return Ok(Vec::new()) };
         let Some(queue) = self.world.quotas.queues.find(&name) else {
-            return Err(explain::unruled(Code::QueueNotFound, format!("the queue {name} does not exist")));
+            let why = format!("the queue {name} does not exist");
+            return Err(Arc::new(explain::unruled(Code::QueueNotFound, why)));
         };
         if let Some((code, why)) = self.world.quotas.closed_queue(queue) {
-            return Err(explain::unruled(code, why));
+            return Err(Arc::new(explain::unruled(code, why)));
         }
         let free = self.settings.cards.unlimited_cpu_memory && !fact.card_request.is_empty();
         let held_to = least.iter().filter(|(r, _)| !(free && (*r == CPU_ID || *r == MEMORY_ID)));
@@ -188,13 +189,14 @@ impl Engine {
             for kind in &kinds {
                 self.world.quotas.queues.note_card(*kind);
             }
-            let tried: Vec<Result<(), Reason>> =
+            let tried: Vec<Result<(), Arc<Reason>>> =
                 kinds.iter().map(|kind| self.has_room(queue, *kind, *amount, Code::CardQuotaExceeded)).collect();
             match tried.iter().position(Result::is_ok) {
                 Some(at) => cards.push((kinds[at], *amount)),
                 None => {
                     return Err(tried.into_iter().find_map(Result::err).unwrap_or_else(|| {
-                        explain::unruled(Code::InvalidRequest, "the card request names no card".to_owned())
+                        let why = "the card request names no card".to_owned();
+                        Arc::new(explain::unruled(Code::InvalidRequest, why))
                     }));
                 }
             }
@@ -203,15 +205,16 @@ impl Engine {
     }
 
     /// Whether a queue, and those above it, have room for so much more beside what is held and kept in them.
-    fn has_room(&self, queue: QuotaId, resource: ResourceId, amount: Amount, code: Code) -> Result<(), Reason> {
+    fn has_room(&self, queue: QuotaId, resource: ResourceId, amount: Amount, code: Code) -> Result<(), Arc<Reason>> {
         let quotas = &self.world.quotas;
         for level in quotas.path(queue) {
             let Some(limit) = quotas.real_capability(level, resource) else { continue };
-            let used = quotas.get(level).ledger.taken(resource) + quotas.held_for_gangs(level, resource);
+            let ledger = &quotas.get(level).ledger;
+            let used = ledger.taken(resource) + ledger.kept.get(resource) - ledger.elastic.get(resource);
             let requested = i128::from(amount);
             if used + requested > limit {
                 let numbers = Numbers { resource: self.world.names.name(resource).clone(), used, requested, limit };
-                return Err(self.world.refused(&Refusal { code, quota: level, numbers }));
+                return Err(Arc::new(self.world.refused(&Refusal { code, quota: level, numbers })));
             }
         }
         Ok(())

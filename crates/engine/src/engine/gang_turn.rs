@@ -242,7 +242,7 @@ impl Engine {
         members: &[PodId],
         card: Option<ResourceId>,
         whole: bool,
-    ) -> Result<Vec<(PodId, NodeId)>, Option<Reason>> {
+    ) -> Result<Vec<(PodId, NodeId)>, Option<Arc<Reason>>> {
         let mut places: Vec<(PodId, NodeId)> = Vec::new();
         let mut failure = None;
         let mut effects = Effects::tentative();
@@ -301,7 +301,7 @@ impl Engine {
     }
 
     /// The node that takes a pod as things stand, its own claim first.
-    fn find_place(&mut self, id: PodId, card: Option<ResourceId>) -> Result<NodeId, Reason> {
+    fn find_place(&mut self, id: PodId, card: Option<ResourceId>) -> Result<NodeId, Arc<Reason>> {
         let mut reasons = Vec::new();
         for look in self.looks_with(id, card) {
             self.world.pods.get_mut(id).look = look;
@@ -328,9 +328,10 @@ impl Engine {
             }
         }
         self.world.pods.get_mut(id).look = None;
-        Err(reasons.into_iter().next().unwrap_or_else(|| {
+        let first = reasons.into_iter().next().unwrap_or_else(|| {
             explain::plain(Code::CardUnavailable, "the group holds another card".to_owned(), Vec::new())
-        }))
+        });
+        Err(Arc::new(first))
     }
 
     fn looks_with(&mut self, id: PodId, card: Option<ResourceId>) -> Vec<Option<Look>> {
@@ -346,7 +347,7 @@ impl Engine {
 
     /// What is said of a gang that cannot start: what keeps its first pod without a place out, if a quota does, and
     /// that the others wait for it.
-    fn incomplete(&self, id: GangId, failure: Option<Reason>, min_member: u32) -> Reason {
+    fn incomplete(&self, id: GangId, failure: Option<Arc<Reason>>, min_member: u32) -> Reason {
         let gang = self.world.gangs.get(id);
         let shown = format!("{}/{}", gang.namespace, gang.name);
         let running = gang.settled(&self.world.pods).count();
@@ -355,7 +356,7 @@ impl Engine {
             format!("the group {shown} needs {min_member} pods at once, {running} run, and there is no room{why}");
         let remedies = failure.as_ref().map(|reason| reason.remedies.clone()).unwrap_or_default();
         let incomplete = explain::plain(Code::GangIncomplete, message, remedies);
-        explain::first_of(failure.into_iter().chain([incomplete]).collect())
+        explain::first_of(failure.as_deref().cloned().into_iter().chain([incomplete]).collect())
     }
 
     /// Looks for pods that may go so that enough of a gang can run.

@@ -194,6 +194,9 @@ impl Engine {
             }
             None => {
                 self.adopt_nomination(id);
+                if self.world.pods.get(id).claim.is_some() {
+                    self.stir(); // It takes room that others count on.
+                }
                 self.enqueue(id);
             }
         }

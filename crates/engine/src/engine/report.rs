@@ -29,7 +29,8 @@ impl Engine {
     /// All quotas, by key.
     pub fn quotas(&self) -> Vec<QuotaReport> {
         let quotas = &self.world.quotas;
-        quotas.iter().map(|(id, _)| quotas.report(id, &self.world.names)).collect()
+        let lending = quotas.lending();
+        quotas.iter().map(|(id, _)| quotas.report(id, &lending, &self.world.names)).collect()
     }
 
     /// All groups whose objects were seen, by namespace and name.

@@ -58,23 +58,29 @@ impl World {
     /// Looks for the cheapest victims for a claimant that no node takes, or that its quotas refuse.
     pub fn find_victims(&mut self, claimant: PodId, question: &Question) -> Outcome {
         let mut rights = self.rights(claimant, &self.asked_charge(claimant));
-        rights.spares_gangs = self.gangs.iter().any(|(_, gang)| gang.is_gang() && !gang.members.is_empty());
+        let cheapest = match self.search(&rights, question) {
+            Outcome::Plan(plan) if self.breaks_a_gang(&plan.victims) => plan,
+            // Who spares gangs finds nothing cheaper.
+            other => return self.without_return(other, claimant),
+        };
+        // A gang goes whole where that is cheaper than to spare it, or where nothing else will do.
+        let whole = self.with_whole_gangs(&rights, cheapest);
+        rights.spares_gangs = true;
         let sparing = self.search(&rights, question);
-        if !rights.spares_gangs {
-            return self.without_return(sparing, claimant);
-        }
-        // Whole gangs may go where that is cheaper than to spare them, or where nothing else will do.
-        rights.spares_gangs = false;
-        let whole = match self.search(&rights, question) {
-            Outcome::Plan(plan) => self.with_whole_gangs(&rights, plan).map_or(Outcome::Hopeless, Outcome::Plan),
-            other => other,
+        let outcome = match (sparing, whole) {
+            (Outcome::Plan(sparing), Some(whole)) => {
+                let cheaper = self.cost_of(&rights, &whole) < self.cost_of(&rights, &sparing);
+                Outcome::Plan(if cheaper { whole } else { sparing })
+            }
+            (Outcome::Hopeless, Some(whole)) => Outcome::Plan(whole),
+            (sparing, _) => sparing,
         };
-        let cheaper = match (&sparing, &whole) {
-            (Outcome::Plan(a), Outcome::Plan(b)) => self.cost_of(&rights, b) < self.cost_of(&rights, a),
-            (Outcome::Hopeless, _) => true,
-            _ => false,
-        };
-        self.without_return(if cheaper { whole } else { sparing }, claimant)
+        self.without_return(outcome, claimant)
+    }
+
+    pub fn breaks_a_gang(&self, victims: &[PodId]) -> bool {
+        let mut gangs = victims.iter().filter_map(|pod| self.pods.get(*pod).gang);
+        gangs.any(|gang| self.breaks(gang, victims))
     }
 
     /// A pod that was evicted must not be able to evict its evictor: where queues compare several resources a victim

@@ -217,16 +217,15 @@ impl World {
         crate::quota::amount_of(&self.charge_of(pod), resource).unwrap_or(0)
     }
 
-    /// Whether a set of victims leaves every quota it draws on with its due until the last one is taken: each must
-    /// find its quota still above it. The smallest are taken first, which is the order that allows most.
+    /// Whether a set of victims leaves every quota it draws on with its due until the last one is taken: in some order
+    /// each must find its quota still above it, in something that it gives.
     ///
     /// And none of them may be owed its place again once it is gone: where a fair share is claimed, a victim with which
     /// its quota would be within its own share, as that will be then, could claim the place back for ever.
     pub fn may_take(&self, rights: &Rights, victims: &[(PodId, Option<(QuotaId, Bound)>)]) -> bool {
         if rights.spares_gangs {
             let pods: Vec<PodId> = victims.iter().map(|(pod, _)| *pod).collect();
-            let mut gangs = pods.iter().filter_map(|pod| self.pods.get(*pod).gang);
-            if gangs.any(|gang| self.breaks(gang, &pods)) {
+            if self.breaks_a_gang(&pods) {
                 return false;
             }
         }
@@ -240,17 +239,11 @@ impl World {
         drawn.sort_unstable_by_key(|(quota, _)| *quota);
         drawn.dedup();
         drawn.iter().all(|(quota, bound)| {
-            let charge = |pod: PodId, resource: ResourceId| self.charged(pod, resource);
             let Some(own) = self.own_in_pool(rights, *quota) else { return false };
-            let size = |pod: &PodId| rights.charge.iter().map(|(r, _)| charge(*pod, *r)).collect::<Vec<_>>();
-            let mut pods: Vec<PodId> =
+            let pods: Vec<PodId> =
                 victims.iter().filter(|(_, from)| *from == Some((*quota, *bound))).map(|(pod, _)| *pod).collect();
-            pods.sort_by_cached_key(size);
-            (0..pods.len()).all(|taken| {
-                let gone = |resource: ResourceId| pods[..taken].iter().map(|pod| charge(*pod, resource)).sum::<i128>();
-                self.over(own, *quota, *bound, &gone).any(|resource| charge(pods[taken], resource) > 0)
-                    && self.may_draw(rights, own, *quota, &pods[..taken], pods[taken])
-            }) && (*bound != Bound::FairShare || !self.is_owed_again(rights, *quota, &pods, victims))
+            self.is_some_order_right(rights, own, (*quota, *bound), &pods)
+                && (*bound != Bound::FairShare || !self.is_owed_again(rights, *quota, &pods, victims))
         })
     }
 
@@ -275,6 +268,39 @@ impl World {
                 lost == 0 || quota.ledger.stays(*resource) - lost >= i128::from(*amount)
             })
         })
+    }
+
+    /// Whether pods of one quota can be taken in some order in which each may be.
+    ///
+    /// It is found from the last one back: whoever can go last is no hindrance to the others, which find more there
+    /// before it than after, so that it does not matter which of several is put last.
+    fn is_some_order_right(
+        &self,
+        rights: &Rights,
+        own: &(QuotaId, Standing),
+        (quota, bound): (QuotaId, Bound),
+        pods: &[PodId],
+    ) -> bool {
+        let mut unordered = pods.to_vec();
+        while !unordered.is_empty() {
+            let sum = |resource: ResourceId| unordered.iter().map(|pod| self.charged(*pod, resource)).sum::<i128>();
+            let sums: Vec<(ResourceId, i128)> = own.1.compared.iter().map(|r| (*r, sum(*r))).collect();
+            let all = unordered.clone();
+            unordered.retain(|pod| {
+                let before = |resource: ResourceId| {
+                    let all = sums.iter().find(|(r, _)| *r == resource).map_or(0, |(_, sum)| *sum);
+                    all - self.charged(*pod, resource)
+                };
+                let finds_enough =
+                    self.over(own, quota, bound, &before).any(|resource| self.charged(*pod, resource) > 0);
+                let others = || all.iter().copied().filter(|other| other != pod).collect::<Vec<PodId>>();
+                !(finds_enough && self.may_draw(rights, own, quota, &others(), *pod))
+            });
+            if unordered.len() == all.len() {
+                return false;
+            }
+        }
+        true
     }
 
     /// Whether one of these pods of a fair quota could come back within the quota's share, once all victims are gone

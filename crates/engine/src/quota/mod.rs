@@ -59,6 +59,10 @@ pub(crate) struct Ledger {
     pub asked: Sums,
     /// Of that, by pods that are never evicted.
     pub fixed_asked: Sums,
+    /// What is kept for groups that were let in and have not started.
+    pub kept: Sums,
+    /// What groups hold beyond what it takes them to start.
+    pub elastic: Sums,
 }
 
 impl Ledger {
@@ -78,8 +82,8 @@ impl Ledger {
     }
 
     /// All its sums, by name.
-    pub fn sums(&self) -> [(&'static str, &Sums); 7] {
-        let Ledger { used, running, leaving, claimed, fixed, asked, fixed_asked } = self;
+    pub fn sums(&self) -> [(&'static str, &Sums); 9] {
+        let Ledger { used, running, leaving, claimed, fixed, asked, fixed_asked, kept, elastic } = self;
         [
             ("used", used),
             ("running", running),
@@ -88,12 +92,14 @@ impl Ledger {
             ("held by pods that are never evicted", fixed),
             ("asked for", asked),
             ("asked for by pods that are never evicted", fixed_asked),
+            ("kept for groups", kept),
+            ("held by groups beyond their need", elastic),
         ]
     }
 
-    fn sums_mut(&mut self) -> [&mut Sums; 7] {
-        let Ledger { used, running, leaving, claimed, fixed, asked, fixed_asked } = self;
-        [used, running, leaving, claimed, fixed, asked, fixed_asked]
+    fn sums_mut(&mut self) -> [&mut Sums; 9] {
+        let Ledger { used, running, leaving, claimed, fixed, asked, fixed_asked, kept, elastic } = self;
+        [used, running, leaving, claimed, fixed, asked, fixed_asked, kept, elastic]
     }
 
     /// Adds what another holds (or takes it off).

@@ -29,10 +29,6 @@ pub(crate) struct QueuePolicy {
     pub cards: Option<Vec<(ResourceId, Amount)>>,
     /// Σ guarantee of the queues below it.
     guaranteed_below: Sums,
-    /// What is held for groups that were let in and have not started.
-    inqueue: Sums,
-    /// What gangs hold beyond what it takes them to start.
-    elastic: Sums,
     children: u32,
 }
 
@@ -51,11 +47,6 @@ impl QueuePolicy {
     /// Whether it says nothing: such a queue counts as none.
     pub fn is_plain(&self) -> bool {
         self.capability.is_empty() && self.deserved.is_none() && self.guarantee.is_empty() && self.cards.is_none()
-    }
-
-    /// What is kept for gangs, and what gangs hold beyond their need.
-    pub fn of_gangs(&self) -> impl Iterator<Item = &Sums> {
-        [&self.inqueue, &self.elastic].into_iter()
     }
 
     pub fn guarantee(&self, resource: ResourceId) -> i128 {
@@ -144,7 +135,7 @@ impl Quotas {
             let name = &self.get(closed).key.name;
             return Some((Code::QueueClosed, format!("the queue {name} is closed, and starts nothing new")));
         }
-        (self.queue(id).children > 0 && *self.get(id).key.name != *ROOT_QUEUE).then(|| {
+        (self.queue(id).children > 0).then(|| {
             let name = &self.get(id).key.name;
             (Code::QueueNotLeaf, format!("the queue {name} has queues below it; pods go into one of these"))
         })
@@ -169,9 +160,8 @@ impl Quotas {
             near = chain(id, |id| self.named_above(id));
             self.detach_queue(id);
             let old = self.queue_mut(id);
-            let QueuePolicy { guaranteed_below, inqueue, elastic, children, .. } = std::mem::take(old);
-            let kept = QueuePolicy { guaranteed_below, inqueue, elastic, children, ..new };
-            self.get_mut(id).policy = Policy::Queue(kept);
+            let QueuePolicy { guaranteed_below, children, .. } = std::mem::take(old);
+            self.get_mut(id).policy = Policy::Queue(QueuePolicy { guaranteed_below, children, ..new });
             id
         };
         self.attach_queue(id);
@@ -254,7 +244,7 @@ impl Quotas {
         }
     }
 
-    /// Counts what is held for a gang in its queue, and what it could give back (or no longer).
+    /// Counts what is kept for a group in its queue, and what it could give back (or no longer).
     pub fn count_gang(
         &mut self,
         queue: Option<QuotaId>,
@@ -263,15 +253,10 @@ impl Quotas {
         add: bool,
     ) {
         let Some(queue) = queue.filter(|id| self.is_listed(*id)) else { return };
-        let queue = self.queue_mut(queue);
-        queue.inqueue.charge(reserved, add);
-        queue.elastic.charge(elastic, add);
-    }
-
-    /// What is held for gangs in a queue and those below it, less what gangs there hold beyond their need.
-    pub fn held_for_gangs(&self, id: QuotaId, resource: ResourceId) -> i128 {
-        let below = self.queues.by_name.values().filter(|queue| self.path(**queue).any(|above| above == id));
-        below.map(|queue| self.queue(*queue)).map(|q| q.inqueue.get(resource) - q.elastic.get(resource)).sum()
+        self.change(queue, |ledger| {
+            ledger.kept.charge(reserved, add);
+            ledger.elastic.charge(elastic, add);
+        });
     }
 
     /// The most a queue may hold of a resource, by itself and by what the others are guaranteed; `None` where nothing

@@ -1,14 +1,21 @@
 //! Quotas as people see them.
 
+use std::collections::BTreeMap;
+
 use crate::decision::Capacity;
 use crate::engine::QuotaReport;
 use crate::fact::Name;
 use crate::pods::Pods;
+use crate::quota::amounts::Sums;
+use crate::quota::elastic::PoolId;
 use crate::quota::fraction::mul_div;
 use crate::quota::standing::Bound;
 use crate::quota::{Policy, QuotaId, Quotas, Seniority};
 use crate::resources::{ResourceId, ResourceNames};
 use crate::shape::Shapes;
+
+/// By pool and parent: what is held beyond what is due, and what is left of it.
+pub(crate) type Lending = BTreeMap<(PoolId, Option<QuotaId>), (Sums, Sums)>;
 
 impl Quotas {
     /// The first pod, by seniority, with which the pods of a quota pass what it is owed, among those that count.
@@ -52,7 +59,45 @@ impl Quotas {
         quota.pods.iter().filter(|senior| pods.get(senior.pod).running).map(mark).collect()
     }
 
-    pub fn report(&self, id: QuotaId, names: &ResourceNames) -> QuotaReport {
+    /// What siblings hold beyond their due, and what they leave of it, by what they are below: what one lends, another
+    /// holds.
+    pub fn lending(&self) -> Lending {
+        let mut lending = Lending::default();
+        for (id, quota) in self.iter() {
+            let due = self.lendable(id);
+            if due.is_empty() {
+                continue;
+            }
+            let (over, unused) = lending.entry((quota.pool, quota.parent)).or_default();
+            for (resource, due) in due {
+                let used = quota.ledger.used.get(resource);
+                over.add(resource, (used - due).max(0));
+                unused.add(resource, (due - used).max(0));
+            }
+        }
+        lending
+    }
+
+    /// What a quota of a tree or a queue could lend: its min, or what it deserves.
+    fn lendable(&self, id: QuotaId) -> Vec<(ResourceId, i128)> {
+        match &self.get(id).policy {
+            Policy::Elastic(_) => Vec::new(),
+            Policy::Tree(tree) => tree.runtimes().map(|(resource, _)| (resource, tree.min(resource))).collect(),
+            Policy::Queue(_) => self.within_up_to(id),
+        }
+    }
+
+    /// Of what a quota could lend, what its siblings hold: in proportion to what each leaves.
+    fn lent(&self, id: QuotaId, lending: &Lending, resource: ResourceId) -> i128 {
+        let quota = self.get(id);
+        let due = self.lendable(id).iter().find(|(r, _)| *r == resource).map_or(0, |(_, due)| *due);
+        let mine = (due - quota.ledger.used.get(resource)).max(0);
+        let Some((over, unused)) = lending.get(&(quota.pool, quota.parent)) else { return 0 };
+        let (over, unused) = (over.get(resource), unused.get(resource));
+        if unused == 0 { 0 } else { mul_div(mine, over.min(unused), unused) }
+    }
+
+    pub fn report(&self, id: QuotaId, lending: &Lending, names: &ResourceNames) -> QuotaReport {
         let quota = self.get(id);
         let ledger = &quota.ledger;
         let mut resources: Vec<(Name, ResourceId)> =
@@ -113,20 +158,19 @@ impl Quotas {
                 report.policy = "tree";
                 report.tree = Some(tree.fact.tree.clone()).filter(|tree| !tree.is_empty());
                 let limited = |r: ResourceId, amount: i128| if tree.runtime(r).is_some() { amount } else { 0 };
-                report.runtime = named(&mut tree.runtimes());
+                report.runtime = named(&mut tree.runtimes().filter(|(r, _)| shown(*r)));
                 report.requested = amounts(&|r| tree.request(r));
                 report.child_requested = amounts(&|r| tree.child_request(r));
                 report.non_preemptible_used = amounts(&|r| ledger.fixed.get(r));
                 report.non_preemptible_requested = amounts(&|r| ledger.fixed_asked.get(r));
                 report.borrowed = amounts(&|r| limited(r, (ledger.used.get(r) - tree.min(r)).max(0)));
-                // What it is not allowed of its min, others may have.
-                report.lent = amounts(&|r| tree.runtime(r).map_or(0, |runtime| (tree.min(r) - runtime).max(0)));
+                report.lent = amounts(&|r| self.lent(id, lending, r));
             }
             Policy::Queue(_) => {
                 report.policy = "queue";
                 report.requested = amounts(&|r| ledger.asked.get(r));
                 report.borrowed = amounts(&|r| entitlement(r).map_or(0, |owed| (ledger.used.get(r) - owed).max(0)));
-                report.lent = amounts(&|r| entitlement(r).map_or(0, |owed| (owed - ledger.used.get(r)).max(0)));
+                report.lent = amounts(&|r| self.lent(id, lending, r));
             }
         }
         report

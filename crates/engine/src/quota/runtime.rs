@@ -112,7 +112,10 @@ mod tests {
     }
 
     proptest! {
-        #![proptest_config(ProptestConfig { rng_seed: proptest::test_runner::RngSeed::Fixed(1), ..ProptestConfig::default() })]
+        #![proptest_config(ProptestConfig {
+            rng_seed: proptest::test_runner::RngSeed::Fixed(1),
+            ..ProptestConfig::default()
+        })]
 
         /// Nothing is given twice, nobody gets more than it may have, and nothing lies idle that somebody could have.
         #[test]
@@ -120,8 +123,11 @@ mod tests {
             total in 0i128..1_000,
             all in prop::collection::vec((0i128..300, 0i128..300, 0i128..50, any::<bool>()), 0..8),
         ) {
-            let sharers: Vec<Sharer> =
-                all.iter().map(|(request, min, weight, lends)| Sharer { min: *min, request: *request, weight: *weight, lends: *lends }).collect();
+            let sharers: Vec<Sharer> = all
+                .iter()
+                .map(|(request, min, weight, lends)| (*request, *min, *weight, *lends))
+                .map(|(request, min, weight, lends)| Sharer { min, request, weight, lends })
+                .collect();
             let got = share_out(total, &sharers, true);
             prop_assert!(got.iter().sum::<i128>() <= total);
             let idle = total - got.iter().sum::<i128>();

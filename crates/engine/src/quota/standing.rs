@@ -58,9 +58,11 @@ impl Quotas {
                 Standing { entitled, compared, preempts_own }
             }
             Policy::Tree(tree) => {
-                let compared = charge.iter().map(|(resource, _)| *resource);
-                let compared = compared.filter(|resource| tree.runtime(*resource).is_some()).collect();
-                let entitled = within(&|resource| tree.min(resource))
+                let limited = || charge.iter().filter(|(resource, _)| tree.runtime(*resource).is_some());
+                let compared: Vec<ResourceId> = limited().map(|(resource, _)| *resource).collect();
+                // Of a resource without a min nothing is owed.
+                let is_within = limited().all(|(r, a)| quota.ledger.taken(*r) + i128::from(*a) <= tree.min(*r));
+                let entitled = (is_within && !compared.is_empty())
                     .then_some(Entitled { rule: Rule::TreeReclaim, bound: Bound::Runtime });
                 Standing { entitled, compared, preempts_own: true }
             }

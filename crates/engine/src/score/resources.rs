@@ -1,34 +1,66 @@
 //! Least allocated and balanced: spread the load, and use cpu and memory alike.
 
 use crate::fact::Amount;
-use crate::nodes::Load;
 use crate::score::FULL;
-use crate::score::points::share;
+use crate::score::points::{Whole, divided};
 
-/// The points of both scores for a pod of this size on a node with this load.
-pub(crate) fn points(load: &Load, request: [Amount; 2], assumed: [Amount; 2]) -> i64 {
-    least_allocated(load, assumed) + balanced(load, request)
+/// The load of a node as these scores see it, (cpu, memory) each.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(crate) struct Load {
+    whole: [Whole; 2],
+    allocatable: [Amount; 2],
+    /// What is free where a container without a request counts a little; never below 0.
+    spare: [Amount; 2],
+    /// Held and claimed, by true requests; never more than there is.
+    used: [Amount; 2],
 }
 
-fn least_allocated(load: &Load, assumed: [Amount; 2]) -> i64 {
-    let free = |r: usize| {
-        let allocatable = load.allocatable[r];
-        if allocatable <= 0 {
-            return 0;
+/// The size of a pod as these scores see it, (cpu, memory) each; never below 0.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Size {
+    pub request: [Amount; 2],
+    pub assumed: [Amount; 2],
+}
+
+impl Load {
+    /// Takes in what a node has, what is held and claimed of it, and the same with a little for each container
+    /// without a request.
+    pub fn set(&mut self, allocatable: [Amount; 2], used: [i128; 2], assumed: [i128; 2]) {
+        // What a node has seldom changes, and a new whole costs a division.
+        if self.allocatable != allocatable {
+            self.allocatable = allocatable;
+            self.whole = allocatable.map(Whole::new);
         }
-        let free = allocatable.saturating_sub(load.assumed[r]).saturating_sub(assumed[r]);
-        share(free.max(0), allocatable)
-    };
-    (free(0) + free(1)) / 2
-}
-
-fn balanced(load: &Load, request: [Amount; 2]) -> i64 {
-    if load.allocatable.iter().any(|allocatable| *allocatable <= 0) {
-        return FULL;
+        for r in 0..2 {
+            let all = i128::from(allocatable[r].max(0));
+            self.spare[r] = (all - assumed[r]).clamp(0, all) as Amount;
+            self.used[r] = used[r].clamp(0, all) as Amount;
+        }
     }
-    let used = |r: usize| {
-        let used = load.used[r].saturating_add(request[r]);
-        share(used.clamp(0, load.allocatable[r]), load.allocatable[r])
-    };
-    FULL - (used(0) - used(1)).abs() / 2
+
+    /// The points of both scores for a pod that fits.
+    #[inline]
+    pub fn points(&self, size: &Size) -> i64 {
+        if !(self.whole[0].has_shares() && self.whole[1].has_shares()) {
+            return self.points_by_division(size);
+        }
+        let spare = |r: usize| self.whole[r].share((self.spare[r] - size.assumed[r]).max(0));
+        // Since it fits there is no more used than there is; where it asks for nothing, nothing is added.
+        let used = |r: usize| self.whole[r].share(self.used[r] + size.request[r]);
+        (spare(0) + spare(1)) / 2 + FULL - (used(0) - used(1)).abs() / 2
+    }
+
+    fn points_by_division(&self, size: &Size) -> i64 {
+        let share = |r: usize, part: Amount| match self.allocatable[r] {
+            all if all > 0 => divided(part.clamp(0, all), all),
+            _ => 0,
+        };
+        let spare = |r: usize| share(r, self.spare[r] - size.assumed[r]);
+        let used = |r: usize| share(r, self.used[r].saturating_add(size.request[r]));
+        let balanced = match self.allocatable.iter().all(|all| *all > 0) {
+            true => FULL - (used(0) - used(1)).abs() / 2,
+            false => FULL,
+        };
+        (spare(0) + spare(1)) / 2 + balanced
+    }
 }

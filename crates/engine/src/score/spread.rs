@@ -19,9 +19,10 @@ pub(crate) fn ln1024(x: u64) -> i64 {
     ((log2 * LN2 * 1024) >> 64) as i64
 }
 
-/// What `count` pods in a domain weigh, where the key has `domains` values and a skew of `max_skew` is borne.
-pub(crate) fn raw(count: i64, domains: usize, max_skew: u32) -> i64 {
-    let weighed = i128::from(count) * i128::from(ln1024(domains as u64 + 2)) * 1000 / 1024;
+/// What `count` pods in a domain weigh, where the key has so many values that their number and two more have the
+/// logarithm `ln1024`, and a skew of `max_skew` is borne.
+pub(crate) fn raw(count: i64, ln1024: i64, max_skew: u32) -> i64 {
+    let weighed = i128::from(count) * i128::from(ln1024) * 1000 / 1024;
     weighed as i64 + (i64::from(max_skew) - 1) * 1000
 }
 

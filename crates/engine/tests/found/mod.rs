@@ -5,7 +5,7 @@ use std::sync::Arc;
 use quotient_engine::fact::*;
 use quotient_engine::{Decision, Engine};
 
-use crate::history::{self, History, Step};
+use crate::history::{self, History, How, Step};
 
 fn name(text: &str) -> Name {
     Name::from(text)
@@ -94,7 +94,8 @@ fn a_volume_that_goes_before_its_pod_stays_attached_nowhere() {
     assert_eq!(decided(cluster, steps), ["bind p1"]);
 }
 
-/// A claim that names a volume attaches it, though it is not bound yet: a driver without a volume to spare is not asked.
+/// A claim that names a volume attaches it, though it is not bound yet: a driver without a volume to spare is not
+/// asked.
 #[test]
 fn a_claim_attaches_the_volume_that_it_names() {
     let mut cluster = storage(false);
@@ -107,4 +108,22 @@ fn a_claim_attaches_the_volume_that_it_names() {
     let next = Step::Pod(pod("p1", 1, vec![PodVolume::Inline { driver: name("driver") }]));
     cluster.extend([node(), other, next]);
     assert_eq!(decided(cluster, vec![]), ["bind p1"]);
+}
+
+/// A pod that comes with a nomination takes room that a claimant at rest counted on: that one is looked at first.
+#[test]
+fn a_claim_that_is_told_is_noticed_by_those_who_rest() {
+    let node = Step::Node(NodeFact {
+        name: name("n"),
+        allocatable: [(name(PODS), 2)].into_iter().collect(),
+        ready: true,
+        ..NodeFact::default()
+    });
+    let low = |of: &str| running(pod(of, 0, vec![]));
+    let claimant = |of: &str| Step::Pod(PodFact { priority: 1, ..pod(of, 0, vec![]) });
+    let nominated = |of: &str| Step::Pod(PodFact { nominated: Some(name("n")), ..pod(of, 0, vec![]) });
+    let cluster = vec![node, low("p0"), low("p4"), claimant("p1"), claimant("p5")];
+    let first_victim_goes = Step::Resolve(1, How::Well);
+    let steps = vec![first_victim_goes, Step::Decide, nominated("p0"), nominated("p2")];
+    assert_eq!(decided(cluster, steps), ["evict p0", "evict p4"]);
 }

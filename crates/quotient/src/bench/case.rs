@@ -8,7 +8,7 @@ use quotient_engine::{Budget, Decision, Engine, Settings};
 use serde::{Deserialize, Serialize};
 
 use super::memory::Memory;
-use super::workload::{NODE_CPU, NODE_GPUS, System, Words, team};
+use super::workload::{NODE_CPU, NODE_GPUS, System, Words, gang, team};
 
 /// Pods arrive, are decided and are confirmed this many at a time: about what a busy cluster sees in one cycle.
 const BATCH: u32 = 1000;
@@ -37,6 +37,12 @@ pub enum Case {
     Reclaim { nodes: u32, pods: u32, quotas: u32, gpus: u32, system: System },
     /// All GPUs are borrowed, and all are claimed back at once.
     ReclaimAll { nodes: u32, pods: u32, system: System },
+    /// Pods of a tree of quotas, one at a time: each changes what its quota asks for, and so what others may hold.
+    Tree { nodes: u32, pods: u32, quotas: u32, levels: u32 },
+    /// Gangs that are placed whole, one at a time.
+    Gang { nodes: u32, pods: u32, size: u32 },
+    /// Gangs that cannot run, one at a time: all GPUs are taken.
+    GangVerdict { nodes: u32, pods: u32, size: u32 },
     /// A large cluster at rest.
     Memory { nodes: u32, pods: u32, shapes: u32 },
 }
@@ -106,6 +112,7 @@ fn rate(count: u32, ns: u64) -> u64 {
 pub fn measure(case: Case) -> Result<Figures> {
     let make_node = match case {
         Case::Reclaim { .. } | Case::ReclaimAll { .. } => Words::gpu_node,
+        Case::Gang { .. } | Case::GangVerdict { .. } => Words::gpu_node,
         _ => Words::node,
     };
     let mut bench = Bench::new(case.nodes(), make_node);
@@ -133,7 +140,11 @@ pub fn measure(case: Case) -> Result<Figures> {
                 let min = bench.words.min_of_nodes(nodes * if i % 2 == 0 { 1 } else { 9 }, 5 * quotas);
                 bench.set_quota(i, system, min);
             }
-            let make = |words: &Words, i: u32| PodFact { namespace: team(i % quotas), ..words.plain(i, i % 8) };
+            let make = |words: &Words, i: u32| PodFact {
+                namespace: team(i % quotas),
+                queue: (system == System::Queue).then(|| team(i % quotas)),
+                ..words.plain(i, i % 8)
+            };
             for i in 0..running {
                 bench.know(bench.words.running(make(&bench.words, i), i % nodes));
             }
@@ -157,6 +168,22 @@ pub fn measure(case: Case) -> Result<Figures> {
             bench.set_quota(1, system, bench.words.min_of_gpus(0));
             bench.lend(nodes, |_| team(1));
             bench.reclaim_at_once(pods, |words, i| PodFact { namespace: team(0), ..words.training(i, 1) });
+        }
+        Case::Tree { pods, quotas, levels, .. } => {
+            let leaves = bench.grow_tree(quotas, levels);
+            // Every quota asks for more than there is, so that each change is felt by all beside it.
+            for (i, leaf) in leaves.iter().enumerate() {
+                let pod = bench.words.asking(i as u32, 100 * NODE_CPU);
+                bench.know(PodFact { namespace: leaf.clone(), ..pod });
+            }
+            bench.next = leaves.len() as u32;
+            bench.settle();
+            bench.ask_more(pods, &leaves);
+        }
+        Case::Gang { pods, size, .. } => bench.place_gangs(pods / size, size),
+        Case::GangVerdict { nodes, pods, size } => {
+            bench.lend(nodes, |_| "others".into());
+            bench.refuse_gangs(pods / size, size);
         }
         Case::Memory { nodes, pods, shapes } => {
             // The last twentieth arrives and is decided, so that the engine's working structures are there too.
@@ -182,6 +209,9 @@ impl Case {
             | Case::Quotas { nodes, .. }
             | Case::Reclaim { nodes, .. }
             | Case::ReclaimAll { nodes, .. }
+            | Case::Tree { nodes, .. }
+            | Case::Gang { nodes, .. }
+            | Case::GangVerdict { nodes, .. }
             | Case::Memory { nodes, .. } => *nodes,
         }
     }
@@ -196,6 +226,9 @@ impl Case {
             | Case::Quotas { pods, .. }
             | Case::Reclaim { pods, .. }
             | Case::ReclaimAll { pods, .. }
+            | Case::Tree { pods, .. }
+            | Case::Gang { pods, .. }
+            | Case::GangVerdict { pods, .. }
             | Case::Memory { pods, .. } => *pods,
         }
     }
@@ -204,15 +237,19 @@ impl Case {
     pub fn quotas(&self) -> u32 {
         match self {
             Case::Plain { .. } | Case::Different { .. } | Case::Verdict { .. } => 0,
-            Case::Preemption { .. } | Case::Memory { .. } => 0,
-            Case::Quotas { quotas, .. } | Case::Reclaim { quotas, .. } => *quotas,
+            Case::Preemption { .. } | Case::Memory { .. } | Case::Gang { .. } | Case::GangVerdict { .. } => 0,
+            Case::Quotas { quotas, .. } | Case::Reclaim { quotas, .. } | Case::Tree { quotas, .. } => *quotas,
             Case::ReclaimAll { .. } => 2,
         }
     }
 
     /// What it is called in a table.
     pub fn title(&self) -> String {
-        let fairly = |system: &System| if *system == System::Fair { ", fair" } else { "" };
+        let fairly = |system: &System| match system {
+            System::Pooled => "",
+            System::Fair => ", fair",
+            System::Queue => ", queues",
+        };
         match self {
             Case::Plain { .. } => "plain".into(),
             Case::Different { .. } => "all different".into(),
@@ -224,6 +261,9 @@ impl Case {
             Case::Quotas { system, .. } => format!("quotas{}", fairly(system)),
             Case::Reclaim { system, gpus, .. } => format!("reclaim {gpus} GPU{}", fairly(system)),
             Case::ReclaimAll { system, .. } => format!("reclaim all{}", fairly(system)),
+            Case::Tree { levels, .. } => format!("tree of {levels} level{}", if *levels == 1 { "" } else { "s" }),
+            Case::Gang { size, .. } => format!("gang of {size}"),
+            Case::GangVerdict { size, .. } => format!("gang of {size} cannot run"),
             Case::Memory { .. } => "at rest".into(),
         }
     }
@@ -267,7 +307,90 @@ impl Bench {
 
     /// Tells the engine of a team's quota, off the clock.
     fn set_quota(&mut self, team: u32, system: System, min: Limits) {
-        self.engine.observe(NOW, Fact::ElasticQuota(self.words.quota(team, system, min)));
+        let fact = match system {
+            System::Queue => Fact::Queue(self.words.queue(team, min)),
+            _ => Fact::ElasticQuota(self.words.quota(team, system, min)),
+        };
+        self.engine.observe(NOW, fact);
+    }
+
+    /// Makes quotas in so many levels, each parent with as many below it, and says which are leaves.
+    fn grow_tree(&mut self, quotas: u32, levels: u32) -> Vec<Name> {
+        let mut above: Vec<Option<Name>> = vec![None];
+        let mut made = 0;
+        for level in 1..=levels {
+            // What is left is spread evenly over the levels that are left, as a power of the branches.
+            let is_last = level == levels;
+            let each = if is_last { (quotas - made) / above.len() as u32 } else { branches(quotas, levels) }.max(1);
+            let mut names = Vec::new();
+            for parent in above {
+                for _ in 0..each {
+                    let name = team(made);
+                    made += 1;
+                    let fact = self.words.tree_quota(name.clone(), parent.clone(), !is_last, NODE_CPU / 100);
+                    self.engine.observe(NOW, Fact::TreeQuota(fact));
+                    names.push(Some(name));
+                }
+            }
+            above = names;
+        }
+        above.into_iter().flatten().collect()
+    }
+
+    /// Lets pods arrive one at a time that change what their quotas ask for.
+    fn ask_more(&mut self, pods: u32, leaves: &[Name]) {
+        for i in self.next..self.next + pods {
+            let leaf = leaves[(i as usize * 7919) % leaves.len()].clone();
+            let pod = PodFact { namespace: leaf, ..self.words.asking(i, 1000) };
+            let before = self.decide + self.observe;
+            self.see(vec![Fact::Pod(pod)]);
+            let outcome = self.decide_all();
+            self.decided += u32::from(outcome.held > 0 || !outcome.bound.is_empty());
+            self.each_ns.push(nanoseconds(self.decide + self.observe - before));
+        }
+        self.next += pods;
+    }
+
+    /// The pods of a gang that ask for a GPU each.
+    fn gang_of(&mut self, number: u32, size: u32) -> Vec<PodFact> {
+        let make = |i: u32| PodFact { group: Some(gang(number)), ..self.words.training(i, 1) };
+        let pods = (self.next..self.next + size).map(make).collect();
+        self.next += size;
+        pods
+    }
+
+    /// Places gangs one at a time.
+    fn place_gangs(&mut self, gangs: u32, size: u32) {
+        for number in 0..gangs {
+            let pods = self.gang_of(number, size);
+            let group = self.words.gang(number, size);
+            let before = self.decide + self.observe;
+            self.see(vec![Fact::Group(group)]);
+            self.see(pods.iter().cloned().map(Fact::Pod).collect());
+            let bound = self.decide_all().bound;
+            self.each_ns.push(nanoseconds(self.decide + self.observe - before));
+            self.decided += bound.len() as u32;
+            self.confirm(pods, bound);
+        }
+    }
+
+    /// Asks for gangs that cannot run, one at a time.
+    fn refuse_gangs(&mut self, gangs: u32, size: u32) {
+        for number in 0..gangs {
+            let pods = self.gang_of(number, size);
+            let group = self.words.gang(number, size);
+            let (namespace, name) = (group.namespace.clone(), group.name.clone());
+            let before = self.decide + self.observe;
+            self.see(vec![Fact::Group(group)]);
+            self.see(pods.iter().cloned().map(Fact::Pod).collect());
+            self.decided += self.decide_all().held;
+            self.each_ns.push(nanoseconds(self.decide + self.observe - before));
+            for pod in pods {
+                self.engine.observe(NOW, Fact::PodGone(pod.key()));
+            }
+            self.engine.observe(NOW, Fact::GroupGone { namespace, name });
+            self.engine.decide(NOW, Budget::default());
+        }
     }
 
     /// Lets the engine take in what it knows, off the clock.
@@ -454,6 +577,11 @@ impl Bench {
             memory: Memory::now(),
         }
     }
+}
+
+/// How many quotas are below each, for so many quotas in so many levels.
+fn branches(quotas: u32, levels: u32) -> u32 {
+    (1..quotas).take_while(|n| n.checked_pow(levels).is_some_and(|all| all <= quotas)).last().unwrap_or(1)
 }
 
 /// The engine's time stands still: nothing here waits long enough for time to matter.

@@ -15,6 +15,9 @@ pub struct Goal {
     pub met: bool,
 }
 
+/// What is wanted of a case's median time, in nanoseconds.
+type MedianGoal = (&'static str, fn(&Case) -> bool, u64);
+
 /// The goals that the figures bear on; those whose case did not run are left out.
 pub fn goals(figures: &[Figures]) -> Vec<Goal> {
     let plain = |wanted: u32| figures.iter().find(|f| matches!(f.case, Case::Plain { nodes, .. } if nodes == wanted));
@@ -58,6 +61,7 @@ pub fn goals(figures: &[Figures]) -> Vec<Goal> {
     for (system, goal) in [
         (System::Pooled, "cost of a decision with 1,000 quotas over 10, 50,000 pods running"),
         (System::Fair, "cost of a decision with 1,000 fair quotas over 10, 50,000 pods running"),
+        (System::Queue, "cost of a decision with 1,000 queues over 10, 50,000 pods running"),
     ] {
         let with = |wanted: u32| {
             let is = |f: &&Figures| match f.case {
@@ -91,6 +95,38 @@ pub fn goals(figures: &[Figures]) -> Vec<Goal> {
                 wanted: "< 5,000 us".into(),
                 measured: slowest.map_or("unknown".into(), microseconds),
                 met: done && slowest.is_some_and(|ns| ns < 5_000_000),
+            });
+        }
+    }
+    let medians: [MedianGoal; 4] = [
+        (
+            "time for one pod under 10,000 quotas of a tree of five levels, median",
+            |case| matches!(case, Case::Tree { quotas: 10_000, levels: 5, .. }),
+            50_000,
+        ),
+        (
+            "time for one pod under 2,000 quotas of one parent, median",
+            |case| matches!(case, Case::Tree { quotas: 2000, levels: 1, .. }),
+            2_000_000,
+        ),
+        (
+            "time to place a gang of 512 pods on 5,000 nodes, median",
+            |case| matches!(case, Case::Gang { nodes: 5000, size: 512, .. }),
+            50_000_000,
+        ),
+        (
+            "time to say why a gang of 80 GPUs cannot run at 5,000 nodes, median",
+            |case| matches!(case, Case::GangVerdict { nodes: 5000, size: 80, .. }),
+            5_000_000,
+        ),
+    ];
+    for (goal, is_case, wanted) in medians {
+        if let Some(f) = find(is_case) {
+            goals.push(Goal {
+                goal,
+                wanted: format!("< {} us", grouped(wanted / 1000)),
+                measured: f.median_ns.map_or("unknown".into(), microseconds),
+                met: complete(f) && f.median_ns.is_some_and(|ns| ns < wanted),
             });
         }
     }

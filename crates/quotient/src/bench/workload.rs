@@ -3,8 +3,9 @@
 use std::sync::Arc;
 
 use quotient_engine::fact::{
-    Amounts, CPU, Created, ElasticFact, Labels, Limits, MEMORY, Name, NodeFact, NodeTerm, Operator, PODS, Phase,
-    PodFact, PodSpec, PodTerm, QuotaKey, Requirement, Selector, SpreadConstraint, WhenUnsatisfiable,
+    Amounts, CPU, Created, ElasticFact, GroupFact, Labels, Limits, MEMORY, Name, NodeFact, NodeTerm, Operator, PODS,
+    Phase, PodFact, PodSpec, PodTerm, QueueFact, QuotaKey, Requirement, Selector, SpreadConstraint, TreeFact,
+    WhenUnsatisfiable,
 };
 use serde::{Deserialize, Serialize};
 
@@ -116,6 +117,38 @@ impl Words {
         }
     }
 
+    /// The queue of the `i`-th team, which deserves this much.
+    pub fn queue(&self, i: u32, deserved: Limits) -> QueueFact {
+        let (kind, group) = ("Queue".into(), System::Queue.group().into());
+        QueueFact {
+            key: QuotaKey { kind, group, namespace: Name::default(), name: team(i) },
+            deserved: Some(deserved),
+            reclaimable: true,
+            ..QueueFact::default()
+        }
+    }
+
+    /// A quota of a tree below another. All ask for more than they are owed.
+    pub fn tree_quota(&self, name: Name, parent: Option<Name>, is_parent: bool, min: i64) -> TreeFact {
+        let amount = |amount: i64| Limits::from_iter([(self.cpu.clone(), amount)]);
+        let (kind, group) = ("ElasticQuota".into(), "scheduling.sigs.k8s.io".into());
+        TreeFact {
+            key: QuotaKey { kind, group, namespace: name.clone(), name },
+            parent,
+            is_parent,
+            lends: true,
+            min: amount(min),
+            max: amount(1_000_000_000),
+            ..TreeFact::default()
+        }
+    }
+
+    /// The `i`-th gang.
+    pub fn gang(&self, i: u32, min_member: u32) -> GroupFact {
+        let (namespace, name) = (self.namespace.clone(), gang(i));
+        GroupFact { namespace, name, min_member, admitted: true, ..GroupFact::default() }
+    }
+
     /// A min of cpu and memory: this part of so many nodes.
     pub fn min_of_nodes(&self, nodes: u32, parts: u32) -> Limits {
         let part = |each: i64| each * i64::from(nodes) / i64::from(parts);
@@ -225,6 +258,8 @@ pub enum System {
     Pooled,
     /// What is unused is shared in proportion to min, and pods are marked as within their quota or over it.
     Fair,
+    /// Queues that deserve as much.
+    Queue,
 }
 
 impl System {
@@ -232,8 +267,14 @@ impl System {
         match self {
             System::Pooled => "scheduling.x-k8s.io",
             System::Fair => "nos.nebuly.com",
+            System::Queue => "scheduling.volcano.sh",
         }
     }
+}
+
+/// The name of the `i`-th gang.
+pub fn gang(i: u32) -> Name {
+    format!("gang-{i:05}").into()
 }
 
 /// The namespace of the `i`-th team.

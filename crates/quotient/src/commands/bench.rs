@@ -129,6 +129,19 @@ fn cases(nodes: &[u32], pods: Option<u32>, shapes: Option<u32>, quick: bool) -> 
         }
         cases.push(Case::ReclaimAll { nodes: scale(500), pods: scale(4000), system });
     }
+    cases.extend([10, 1000].map(|quotas| Case::Quotas {
+        nodes: scale(5000),
+        running: scale(50_000),
+        pods: pods_placed,
+        quotas: if quotas > 10 { scale(quotas) } else { quotas },
+        system: System::Queue,
+    }));
+    cases.extend([
+        Case::Tree { nodes: scale(1000), pods: scale(1000), quotas: scale(10_000), levels: 5 },
+        Case::Tree { nodes: scale(1000), pods: scale(1000), quotas: scale(2000), levels: 1 },
+        Case::Gang { nodes: scale(5000), pods: 10 * scale(512), size: scale(512) },
+        Case::GangVerdict { nodes: scale(5000), pods: 50 * scale(80), size: scale(80) },
+    ]);
     cases.push(Case::Memory { nodes: scale(15_000), pods: scale(200_000), shapes: scale(1000) });
     cases
 }
@@ -276,6 +289,8 @@ fn case_table(cases: &[Row], wide: bool) -> Table {
             Case::Plain { shapes, .. } | Case::Memory { shapes, .. } => shapes,
             Case::Quotas { .. } => 8,
             Case::Reclaim { .. } | Case::ReclaimAll { .. } => 1,
+            Case::Gang { .. } | Case::GangVerdict { .. } => 1,
+            Case::Tree { pods, .. } => pods,
             Case::Different { pods, .. } | Case::Verdict { pods, .. } | Case::Preemption { pods, .. } => pods,
         };
         let memory = |bytes: Option<u64>| bytes.map_or("unknown".into(), mebibytes);

@@ -6,6 +6,7 @@ use anyhow::Result;
 use quotient_api::elastic::takeover::takeover;
 use quotient_api::elastic::traps::traps;
 use quotient_api::tree::roots::plan;
+use quotient_api::volcano;
 use quotient_api::{
     Configuration, Document, ObjectKey, Operation, Place, Problem, Request, Translator, TranslatorSettings, View,
     admit, key_of, tree,
@@ -184,7 +185,13 @@ impl Linter {
     }
 
     fn find(&mut self, severity: Severity, problem: Problem, key: &ObjectKey, place: &Place) {
-        self.findings.push(Finding::new(severity, problem.of_object(key).in_file(place.to_string())));
+        let problem = problem.of_object(key).in_file(place.to_string());
+        // Admission and whoever acts on an object may say the same of it.
+        let text = problem.to_string();
+        let is_same = |finding: &Finding| finding.object == problem.object && finding.problem().to_string() == text;
+        if !self.findings.iter().any(is_same) {
+            self.findings.push(Finding::new(severity, problem));
+        }
     }
 
     /// Takes in one object, as if it was applied.
@@ -243,6 +250,7 @@ impl Linter {
             match admit(Request { operation, object: root, old: old.as_deref() }, &WithoutNodes(&self.store)) {
                 Ok(admitted) => {
                     if let Ok(key) = key_of(&admitted.object) {
+                        self.translator.upsert(&admitted.object);
                         self.store.put(key, admitted.object);
                     }
                 }
@@ -259,7 +267,9 @@ impl Linter {
     fn finish(mut self) -> Answer {
         let ordered: Vec<&Value> = self.order.iter().filter_map(|key| self.store.get(key)).map(AsRef::as_ref).collect();
         let nodes = self.store.list("", "Node", None);
-        for (key, problem) in traps(&ordered, &nodes, self.whole_gpu_gb) {
+        let mut trapped = traps(&ordered, &nodes, self.whole_gpu_gb);
+        trapped.extend(volcano::traps::traps(&ordered, &nodes));
+        for (key, problem) in trapped {
             if let Some(place) = self.places.get(&key).cloned() {
                 let problem = problem.of_object(&key).in_file(place.to_string());
                 self.findings.push(Finding::new(Severity::Warning, problem));

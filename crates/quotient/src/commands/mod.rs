@@ -5,10 +5,13 @@ mod explain;
 mod lint;
 pub mod manifests;
 mod plan;
+mod run;
 mod simulate;
 mod test;
 mod top;
 mod tree;
+
+pub use run::lease_duration;
 
 use anyhow::Result;
 
@@ -35,6 +38,7 @@ fn dispatch(command: Command) -> Result<Exit> {
         Command::Explain(arguments) => explain::run(arguments),
         Command::Lint(arguments) => lint::run(arguments),
         Command::Plan(arguments) => plan::run(arguments),
+        Command::Run(arguments) => run::run(arguments),
         Command::Simulate(arguments) => simulate::run(arguments),
         Command::Test(arguments) => test::run(arguments),
         Command::Top(arguments) => top::run(arguments),

@@ -23,10 +23,14 @@ impl Cluster {
     }
 
     fn write_groups(&mut self) -> bool {
+        let reports = self.engine.groups();
+        if reports.is_empty() {
+            return false;
+        }
         let ended = self.ended_by_group();
         let now = time::format_timestamp(self.now_us());
         let mut changed = false;
-        for report in self.engine.groups() {
+        for report in reports {
             let key = ObjectKey::pod_group(&report.namespace, &report.name);
             let Some(group) = self.store().get(&key) else { continue };
             let ended = ended.get(&key).copied().unwrap_or_default();

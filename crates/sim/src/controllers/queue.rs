@@ -1,13 +1,17 @@
 //! Queues: those that exist always, and what their owners are warned of.
 
 use quotient_api::ObjectKey;
-use quotient_api::volcano::{events, queue};
+use quotient_api::volcano::{DEFAULT_QUEUE, ROOT_QUEUE, events, queue, queue_key};
 use serde_json::Value;
 
 use crate::server::Server;
 
 /// Makes the queues that exist always, where they are not there.
 pub(super) fn ensure_standing(server: &mut Server) {
+    // Looked at with every group that changes.
+    if server.store().contains(&queue_key(DEFAULT_QUEUE)) && server.store().contains(&queue_key(ROOT_QUEUE)) {
+        return;
+    }
     for queue in queue::standing_queues() {
         let is_there = quotient_api::key_of(&queue).is_ok_and(|key| server.store().contains(&key));
         if !is_there {

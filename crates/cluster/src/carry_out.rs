@@ -1,0 +1,269 @@
+//! How each write is done: which requests, in which order, and what their answers mean for it.
+//!
+//! Everything here can be done twice: a request that was not answered may have happened.
+
+use std::time::Duration;
+
+use http::Method;
+use kube::Client;
+use quotient_api::{ObjectKey, key_of, kinds, preemption_message, time};
+use quotient_engine::ClaimBinding;
+use quotient_engine::fact::{Name, PodKey};
+use serde_json::{Value, json};
+
+use crate::call::{Call, CallError, Content, kind_path};
+use crate::lease::Fence;
+use crate::queue::Outcome;
+use crate::write::{PodRef, Write};
+
+/// How often a bind looks whether the volumes of its pod have come.
+const VOLUMES_EVERY: Duration = Duration::from_secs(1);
+
+/// The annotation by which a volume is made near a node.
+const SELECTED_NODE: &str = "volume.kubernetes.io/selected-node";
+
+/// The annotation that says that a volume was not chosen by its owner.
+const BOUND_BY_CONTROLLER: &str = "pv.kubernetes.io/bound-by-controller";
+
+/// Does a write. The error, if any, comes with it, for whoever watches how the server does.
+pub async fn carry_out(client: &Client, fence: &Fence, write: &Write) -> (Outcome, Option<CallError>) {
+    let result = match write {
+        Write::Bind { pod, node, claims, .. } => bind(client, fence, pod, node, claims).await,
+        Write::Evict { pod, claimant: Some(claimant), .. } => preempt(client, fence, pod, claimant).await,
+        Write::Evict { pod, claimant: None, .. } => evict(client, fence, pod).await,
+        Write::Nominate { pod, node } => {
+            let status = json!({"nominatedNodeName": node.as_deref()});
+            patch_pod(client, fence, pod, Some("status"), json!({}), json!({"status": status})).await
+        }
+        Write::Label { pod, labels } => patch_pod(client, fence, pod, None, json!({"labels": labels}), json!({})).await,
+        Write::Condition { pod, reason, message, since } => {
+            let mut condition =
+                json!({"type": "PodScheduled", "status": "False", "reason": reason, "message": message});
+            if let Some(since) = since {
+                condition["lastTransitionTime"] = json!(since);
+            }
+            let status = json!({"status": {"conditions": [condition]}});
+            patch_pod(client, fence, pod, Some("status"), json!({}), status).await
+        }
+        Write::Event(note) => {
+            let path = format!("/api/v1/namespaces/{}/events/{}", note.namespace(), note.name());
+            send(client, fence, &Call::at(Method::PATCH, path, Content::Apply, note.object())).await.map(drop)
+        }
+        Write::Amend { object, metadata, status } => amend(client, fence, object, metadata, status).await,
+        Write::Make { object } => make(client, fence, object).await,
+        Write::Admit { group } => {
+            let body = json!({"status": {"phase": "Inqueue"}});
+            let call = Call::new(Method::PATCH, group, Some("status"), Content::MergePatch, body);
+            send(client, fence, &call).await.map(drop)
+        }
+        Write::DeleteQuota { quota } => {
+            let call = Call::new(Method::DELETE, quota, None, Content::Json, Value::Null);
+            match send(client, fence, &call).await {
+                Ok(_) | Err(Stop::Error(CallError::NotFound(_))) => Ok(()),
+                Err(stop) => Err(stop),
+            }
+        }
+    };
+    match result {
+        Ok(()) => (Outcome::Done, None),
+        Err(Stop::Wait) => (Outcome::Later(VOLUMES_EVERY), None),
+        Err(Stop::Refused(message)) => (Outcome::Refused(message), None),
+        Err(Stop::Error(error)) => (outcome_of(&error), Some(error)),
+    }
+}
+
+/// Why a write is not done.
+enum Stop {
+    Error(CallError),
+    /// Something that must come first is under way.
+    Wait,
+    Refused(String),
+}
+
+fn outcome_of(error: &CallError) -> Outcome {
+    match error {
+        CallError::Fenced => Outcome::Fenced,
+        CallError::Throttled { message, .. } | CallError::Unavailable(message) => Outcome::Failed(message.clone()),
+        // The object is gone or another: what to do about it is decided anew when that is seen.
+        CallError::NotFound(message) | CallError::Conflict(message) | CallError::Refused { message, .. } => {
+            Outcome::Refused(message.clone())
+        }
+    }
+}
+
+async fn send(client: &Client, fence: &Fence, call: &Call) -> Result<Value, Stop> {
+    call.send(client, fence).await.map_err(Stop::Error)
+}
+
+fn pod_key(pod: &PodKey) -> ObjectKey {
+    ObjectKey::pod(&pod.namespace, &pod.name)
+}
+
+/// Patches a pod, if it is still the one that was decided about. Nothing is wrong with one that is gone.
+async fn patch_pod(
+    client: &Client,
+    fence: &Fence,
+    pod: &PodRef,
+    part: Option<&str>,
+    metadata: Value,
+    mut body: Value,
+) -> Result<(), Stop> {
+    body["metadata"] = metadata;
+    body["metadata"]["uid"] = json!(*pod.uid);
+    let call = Call::new(Method::PATCH, &pod_key(&pod.key), part, Content::StrategicPatch, body);
+    send(client, fence, &call).await.map(drop)
+}
+
+/// Patches an object's metadata and its status.
+async fn amend(
+    client: &Client,
+    fence: &Fence,
+    object: &ObjectKey,
+    metadata: &Option<Value>,
+    status: &Option<Value>,
+) -> Result<(), Stop> {
+    for (part, field, patch) in [(None, "metadata", metadata), (Some("status"), "status", status)] {
+        if let Some(patch) = patch {
+            let body = json!({field: patch});
+            send(client, fence, &Call::new(Method::PATCH, object, part, Content::MergePatch, body)).await?;
+        }
+    }
+    Ok(())
+}
+
+/// Makes an object; nothing is wrong with one that is there.
+async fn make(client: &Client, fence: &Fence, object: &Value) -> Result<(), Stop> {
+    let key = key_of(object).map_err(|problem| Stop::Refused(problem.to_string()))?;
+    let kind = key.kind_entry().ok_or_else(|| Stop::Refused(format!("{key} is of an unknown kind")))?;
+    let path = kind_path(kind, key.namespace.as_deref());
+    match send(client, fence, &Call::at(Method::POST, path, Content::Json, object.clone())).await {
+        Ok(_) | Err(Stop::Error(CallError::Conflict(_))) => Ok(()),
+        Err(stop) => Err(stop),
+    }
+}
+
+/// Binds a pod: its claims first, then, when they are bound, the pod itself.
+async fn bind(client: &Client, fence: &Fence, pod: &PodRef, node: &Name, claims: &[ClaimBinding]) -> Result<(), Stop> {
+    let mut waits = false;
+    for claim in claims {
+        waits |= !bind_claim(client, fence, pod, node, claim).await?;
+    }
+    if waits {
+        return Err(Stop::Wait);
+    }
+    let key = pod_key(&pod.key);
+    let body = json!({
+        "apiVersion": "v1", "kind": "Binding",
+        "metadata": {"name": *pod.key.name, "namespace": *pod.key.namespace, "uid": *pod.uid},
+        "target": {"apiVersion": "v1", "kind": "Node", "name": **node},
+    });
+    let call = Call::new(Method::POST, &key, Some("binding"), Content::Json, body);
+    match send(client, fence, &call).await {
+        Ok(_) => Ok(()),
+        // It may be our own bind that was not answered the first time.
+        Err(Stop::Error(CallError::Conflict(message))) => match send(client, fence, &Call::get(&key)).await? {
+            found if found["metadata"]["uid"] == *pod.uid && found["spec"]["nodeName"] == **node => Ok(()),
+            _ => Err(Stop::Refused(message)),
+        },
+        Err(stop) => Err(stop),
+    }
+}
+
+/// Brings a claim a step nearer to being bound; says whether it is.
+async fn bind_claim(
+    client: &Client,
+    fence: &Fence,
+    pod: &PodRef,
+    node: &Name,
+    binding: &ClaimBinding,
+) -> Result<bool, Stop> {
+    let kind = kinds::find("", "PersistentVolumeClaim").expect("the kind is in the table");
+    let key = ObjectKey::new(kind, Some(&pod.key.namespace), binding.claim());
+    let claim = send(client, fence, &Call::get(&key)).await?;
+    if claim["status"]["phase"] == "Bound" {
+        return Ok(true);
+    }
+    match binding {
+        ClaimBinding::Provision { .. } => {
+            if claim["metadata"]["annotations"][SELECTED_NODE] == **node {
+                return Ok(false);
+            }
+            let metadata = json!({
+                "uid": claim["metadata"]["uid"], "resourceVersion": claim["metadata"]["resourceVersion"],
+                "annotations": {SELECTED_NODE: **node},
+            });
+            let body = json!({"metadata": metadata});
+            send(client, fence, &Call::new(Method::PATCH, &key, None, Content::MergePatch, body)).await?;
+        }
+        ClaimBinding::Volume { volume, .. } => {
+            let kind = kinds::find("", "PersistentVolume").expect("the kind is in the table");
+            let volume_key = ObjectKey::new(kind, None, volume);
+            let found = send(client, fence, &Call::get(&volume_key)).await?;
+            let holder = &found["spec"]["claimRef"];
+            if !holder.is_null() {
+                let ours = holder["namespace"] == *pod.key.namespace && holder["name"] == **binding.claim();
+                let same = holder["uid"].is_null() || holder["uid"] == claim["metadata"]["uid"];
+                if !ours || !same {
+                    return Err(Stop::Refused(format!("the volume {volume} was taken by another claim")));
+                }
+                if holder["uid"] == claim["metadata"]["uid"] {
+                    return Ok(false);
+                }
+            }
+            let body = json!({
+                "metadata": {"resourceVersion": found["metadata"]["resourceVersion"],
+                    "annotations": {BOUND_BY_CONTROLLER: "yes"}},
+                "spec": {"claimRef": {
+                    "apiVersion": "v1", "kind": "PersistentVolumeClaim", "namespace": *pod.key.namespace,
+                    "name": **binding.claim(), "uid": claim["metadata"]["uid"],
+                    "resourceVersion": claim["metadata"]["resourceVersion"],
+                }},
+            });
+            send(client, fence, &Call::new(Method::PATCH, &volume_key, None, Content::MergePatch, body)).await?;
+        }
+    }
+    Ok(false)
+}
+
+/// Sends a pod away for a claimant: it is told why, then deleted. A pod that is gone has gone.
+async fn preempt(client: &Client, fence: &Fence, pod: &PodRef, claimant: &PodKey) -> Result<(), Stop> {
+    let condition = json!({
+        "type": "DisruptionTarget", "status": "True", "reason": "PreemptionByScheduler",
+        "message": preemption_message(claimant), "lastTransitionTime": now(),
+    });
+    let status = json!({"status": {"conditions": [condition]}});
+    let marked = patch_pod(client, fence, pod, Some("status"), json!({}), status).await;
+    let gone = |stop: &Stop| matches!(stop, Stop::Error(CallError::NotFound(_) | CallError::Conflict(_)));
+    match marked {
+        Err(stop) if gone(&stop) => return Ok(()),
+        other => other?,
+    }
+    let body = json!({"apiVersion": "v1", "kind": "DeleteOptions", "preconditions": {"uid": *pod.uid}});
+    let call = Call::new(Method::DELETE, &pod_key(&pod.key), None, Content::Json, body);
+    match send(client, fence, &call).await {
+        Err(stop) if gone(&stop) => Ok(()),
+        other => other.map(drop),
+    }
+}
+
+/// Asks the eviction API to send a pod away, which it does not where a disruption budget forbids it.
+async fn evict(client: &Client, fence: &Fence, pod: &PodRef) -> Result<(), Stop> {
+    let body = json!({
+        "apiVersion": "policy/v1", "kind": "Eviction",
+        "metadata": {"name": *pod.key.name, "namespace": *pod.key.namespace},
+        "deleteOptions": {"preconditions": {"uid": *pod.uid}},
+    });
+    let call = Call::new(Method::POST, &pod_key(&pod.key), Some("eviction"), Content::Json, body);
+    match send(client, fence, &call).await {
+        Ok(_) | Err(Stop::Error(CallError::NotFound(_) | CallError::Conflict(_))) => Ok(()),
+        // This is how a budget says no; the server is not busy.
+        Err(Stop::Error(CallError::Throttled { message, .. })) if message.contains("disruption budget") => {
+            Err(Stop::Refused(message))
+        }
+        Err(stop) => Err(stop),
+    }
+}
+
+fn now() -> String {
+    time::format_timestamp(crate::live::wall_us().div_euclid(1_000_000) * 1_000_000)
+}

@@ -1,0 +1,105 @@
+//! Finding the API server, and whether it is one that we can work with.
+
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use kube::config::{KubeConfigOptions, Kubeconfig};
+use kube::{Client, Config};
+
+/// The oldest API server that is supported: the first in which rules of CustomResourceDefinitions are stable.
+const OLDEST: (u32, u32) = (1, 29);
+
+/// A watch without a word for this long is dead: the server sends bookmarks every minute.
+const WATCH_SILENCE_MAX: Duration = Duration::from_secs(180);
+
+/// A client for each use. They share nothing, so that a flood of one cannot delay another.
+#[derive(Clone)]
+pub struct Clients {
+    pub watch: Client,
+    /// Binds, evictions and nominations.
+    pub bind: Client,
+    /// Conditions, labels, events, quota status.
+    pub status: Client,
+    pub lease: Client,
+    /// The API server's address.
+    pub url: String,
+    /// The API server's version, as it says itself.
+    pub version: String,
+}
+
+impl std::fmt::Debug for Clients {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Clients").field("url", &self.url).field("version", &self.version).finish_non_exhaustive()
+    }
+}
+
+/// Why there is no connection, in one line with what to do.
+#[derive(Debug, thiserror::Error)]
+pub enum ConnectError {
+    #[error("{}: {error}: expected a kubeconfig", path.display())]
+    Kubeconfig { path: PathBuf, error: String },
+    #[error(
+        "no cluster: KUBECONFIG is not set, there is no ~/.kube/config, and this is no pod; use --kubeconfig ({error})"
+    )]
+    NoCluster { error: String },
+    #[error("{url}: no API server answers there: {error}")]
+    Unreachable { url: String, error: String },
+    #[error("{url}: the API server does not know us: {error}; check the user of the kubeconfig")]
+    Unauthorized { url: String, error: String },
+    #[error("{url}: Kubernetes {version} is too old: expected {}.{} or newer", OLDEST.0, OLDEST.1)]
+    TooOld { url: String, version: String },
+}
+
+/// Connects to the cluster that the kubeconfig names, or that is found as kubectl finds it, or that we run in.
+pub async fn connect(kubeconfig: Option<&Path>) -> Result<Clients, ConnectError> {
+    let config = match kubeconfig {
+        Some(path) => {
+            let wrong = |error: kube::config::KubeconfigError| ConnectError::Kubeconfig {
+                path: path.to_path_buf(),
+                error: with_sources(&error),
+            };
+            let read = Kubeconfig::read_from(path).map_err(wrong)?;
+            Config::from_custom_kubeconfig(read, &KubeConfigOptions::default()).await.map_err(wrong)?
+        }
+        None => Config::infer().await.map_err(|error| ConnectError::NoCluster { error: with_sources(&error) })?,
+    };
+    let url = config.cluster_url.to_string();
+    let unreachable =
+        |error: &dyn std::error::Error| ConnectError::Unreachable { url: url.clone(), error: with_sources(error) };
+    let client = |watches: bool| {
+        let mut config = config.clone();
+        // We retry by ourselves, where we know what is worth it.
+        config.default_retry = false;
+        config.connect_timeout = Some(Duration::from_secs(5));
+        config.read_timeout = watches.then_some(WATCH_SILENCE_MAX);
+        Client::try_from(config).map_err(|error| unreachable(&error))
+    };
+    let status = client(false)?;
+    let version = match status.apiserver_version().await {
+        Ok(version) => version,
+        Err(kube::Error::Api(answer)) if matches!(answer.code, 401 | 403) => {
+            return Err(ConnectError::Unauthorized { url, error: answer.message.clone() });
+        }
+        Err(error) => return Err(unreachable(&error)),
+    };
+    let number = |text: &str| text.trim_end_matches(|c: char| !c.is_ascii_digit()).parse().unwrap_or(0);
+    if (number(&version.major), number(&version.minor)) < OLDEST {
+        return Err(ConnectError::TooOld { url, version: version.git_version });
+    }
+    let version = version.git_version;
+    Ok(Clients { watch: client(true)?, bind: client(false)?, status, lease: client(false)?, url, version })
+}
+
+/// An error with what caused it, on one line.
+fn with_sources(error: &dyn std::error::Error) -> String {
+    let mut text = error.to_string();
+    let mut source = error.source();
+    while let Some(cause) = source {
+        let cause_text = cause.to_string();
+        if !text.contains(&cause_text) {
+            text = format!("{text}: {cause_text}");
+        }
+        source = cause.source();
+    }
+    text.split_whitespace().collect::<Vec<_>>().join(" ")
+}

@@ -1,0 +1,92 @@
+//! How many requests are under way at once: as many as the API server answers well.
+//!
+//! The limit grows by one for each limit's worth of good answers and is halved when the server says that it has too
+//! much to do, or does not answer. So it comes to rest near what the server can take, without anybody setting a rate.
+
+use std::time::{Duration, Instant};
+
+/// The limit never falls below this: something must be tried to see whether things are better.
+const CONCURRENT_MIN: u32 = 2;
+
+/// A halving is given this long to have an effect before the next one: the answers to requests that were sent before it
+/// say nothing about it.
+const HALVE_EVERY: Duration = Duration::from_secs(1);
+
+/// A limit that follows what the server can take.
+#[derive(Debug)]
+pub struct Limit {
+    max: u32,
+    limit: u32,
+    /// Good answers since the limit last grew.
+    good: u32,
+    halved_at: Option<Instant>,
+    /// Nothing is sent before this.
+    paused_until: Option<Instant>,
+    /// How often in a row the server had too much to do.
+    refusals: u32,
+}
+
+impl Limit {
+    /// A limit that starts at `start` and never passes `max`.
+    pub fn new(start: u32, max: u32) -> Self {
+        Limit { max, limit: start.min(max), good: 0, halved_at: None, paused_until: None, refusals: 0 }
+    }
+
+    /// How many requests may be under way now.
+    pub fn allowed(&self, now: Instant) -> usize {
+        if self.paused_until.is_some_and(|until| now < until) { 0 } else { self.limit as usize }
+    }
+
+    /// Until when nothing is sent, if so.
+    pub fn paused_until(&self, now: Instant) -> Option<Instant> {
+        self.paused_until.filter(|until| now < *until)
+    }
+
+    /// The server answered, whatever it said, in good time.
+    pub fn answered(&mut self) {
+        self.refusals = 0;
+        self.good += 1;
+        if self.good >= self.limit {
+            self.good = 0;
+            self.limit = (self.limit + 1).min(self.max);
+        }
+    }
+
+    /// The server has too much to do and asks for `after`, or did not answer at all.
+    pub fn overloaded(&mut self, now: Instant, after: Option<Duration>) {
+        if self.halved_at.is_none_or(|at| now.duration_since(at) >= HALVE_EVERY) {
+            self.halved_at = Some(now);
+            self.limit = (self.limit / 2).max(CONCURRENT_MIN);
+            self.good = 0;
+            self.refusals += 1;
+        }
+        let own = Duration::from_millis(100) * 2u32.pow(self.refusals.min(6));
+        let until = now + after.unwrap_or(own).max(own);
+        self.paused_until = self.paused_until.max(Some(until));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn it_grows_with_good_answers_and_is_halved_once_for_a_burst_of_refusals() {
+        let begun = Instant::now();
+        let mut limit = Limit::new(8, 10);
+        (0..8).for_each(|_| limit.answered());
+        assert_eq!(limit.allowed(begun), 9);
+        (0..100).for_each(|_| limit.answered());
+        assert_eq!(limit.allowed(begun), 10, "never more than its maximum");
+        (0..5).for_each(|_| limit.overloaded(begun, None));
+        assert_eq!(limit.allowed(begun), 0, "it pauses");
+        let later = begun + Duration::from_secs(10);
+        assert_eq!(limit.allowed(later), 5);
+        limit.overloaded(later, Some(Duration::from_secs(30)));
+        assert_eq!(limit.paused_until(later), Some(later + Duration::from_secs(30)), "as the server asks");
+        for second in 0..10 {
+            limit.overloaded(later + Duration::from_secs(second), None);
+        }
+        assert_eq!(limit.allowed(later + Duration::from_secs(100)), CONCURRENT_MIN as usize);
+    }
+}

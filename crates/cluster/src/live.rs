@@ -1,0 +1,290 @@
+//! The whole of it: watches, the scheduler, the dispatcher, the lease.
+//!
+//! A *session* begins with nothing known and watches everything. While we do not have the lease it only takes in what
+//! it sees; with the lease it decides and writes. When the lease is lost the session ends and the next one begins with
+//! nothing known: what it decided and did not write is forgotten, and what others wrote is seen.
+
+use std::collections::BTreeSet;
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+
+use quotient_api::{Configuration, Kind, told_kinds};
+use quotient_engine::Tick;
+use tokio::sync::mpsc::{self, UnboundedReceiver};
+use tokio::task::JoinSet;
+
+use crate::connect::Clients;
+use crate::dispatch::{Dispatcher, Report, dispatcher};
+use crate::lease::{Elector, Fence, LeaseSettings};
+use crate::metrics::Metrics;
+use crate::scheduler::{Happened, Now, Scheduler, Seen};
+use crate::watch::watch;
+use crate::write::{Slot, Write};
+
+/// Objects that were seen and not taken in yet. When it is full the watches wait, and the API server holds back: it is
+/// enough for a burst, and little beside what is kept anyway.
+const SEEN_MAX: usize = 4096;
+
+/// How many objects are taken in before the engine decides again.
+const SEEN_PER_CYCLE: usize = 1024;
+
+/// What the last holder of the lease wrote is seen within this time; before it nothing is decided by a standby that
+/// takes over.
+const TAKE_OVER_AFTER: Duration = Duration::from_secs(1);
+
+/// How often statuses of quotas are written and gauges set.
+const STATUS_EVERY: Duration = Duration::from_secs(1);
+
+/// How a live scheduler is set up.
+#[derive(Debug, Clone)]
+pub struct LiveSettings {
+    pub configuration: Configuration,
+    /// `None`: we are alone, and write without a lease.
+    pub lease: Option<LeaseSettings>,
+    /// Decide and report, and write nothing.
+    pub shadow: bool,
+    /// Bind and evict.
+    pub scheduler: bool,
+    /// Keep labels and statuses of quotas.
+    pub controllers: bool,
+}
+
+/// Runs until `stop` says so; what is under way is given up then, and the lease is given back.
+pub async fn run(clients: Clients, settings: LiveSettings, metrics: Metrics, stop: impl Future<Output = ()>) {
+    let LiveSettings { lease, shadow, .. } = &settings;
+    // One that is alone leads for ever: this end is kept and says nothing.
+    let (_alone, leads) = tokio::sync::watch::channel(true);
+    let (mut elector, fence, mut leads) = match lease.clone().filter(|_| !shadow) {
+        Some(lease) => {
+            let (elector, fence, leads) = Elector::new(clients.lease.clone(), lease);
+            (Some(elector), fence, leads)
+        }
+        None => (None, Fence::open(), leads),
+    };
+    let sessions = async {
+        loop {
+            Session::new(&clients, &settings, &metrics, fence.clone()).run(&mut leads).await;
+            tracing::info!("begins anew, knowing only what the objects say");
+        }
+    };
+    let election = async {
+        match &mut elector {
+            Some(elector) => elector.run().await,
+            None => std::future::pending().await,
+        }
+    };
+    tokio::select! {
+        () = sessions => {}
+        () = election => {}
+        () = stop => {}
+    }
+    metrics.set_ready(false);
+    if let Some(elector) = &mut elector {
+        elector.release().await;
+    }
+}
+
+/// Now, by both clocks.
+#[derive(Debug, Clone, Copy)]
+struct Clock {
+    begun: Instant,
+    begun_ms: u64,
+}
+
+impl Clock {
+    fn new() -> Self {
+        Clock { begun: Instant::now(), begun_ms: u64::try_from(wall_us() / 1000).unwrap_or(0) }
+    }
+
+    fn now(&self) -> Now {
+        let tick = Tick(self.begun_ms + self.begun.elapsed().as_millis() as u64);
+        Now { tick, wall_us: wall_us() }
+    }
+
+    fn instant_of(&self, tick: Tick) -> Instant {
+        self.begun + Duration::from_millis(tick.0.saturating_sub(self.begun_ms))
+    }
+}
+
+/// Microseconds since the Unix epoch, by a clock that may be set.
+pub fn wall_us() -> i64 {
+    let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    i64::try_from(since.as_micros()).unwrap_or(i64::MAX)
+}
+
+struct Session<'a> {
+    settings: &'a LiveSettings,
+    metrics: &'a Metrics,
+    fence: Fence,
+    clock: Clock,
+    scheduler: Scheduler,
+    dispatcher: Dispatcher,
+    seen: mpsc::Receiver<Seen>,
+    reports: UnboundedReceiver<Report>,
+    /// Kinds of which not everything was seen yet.
+    unlisted: BTreeSet<&'static Kind>,
+    /// The watches and the dispatcher; they end with the session.
+    _tasks: JoinSet<()>,
+}
+
+impl<'a> Session<'a> {
+    fn new(clients: &Clients, settings: &'a LiveSettings, metrics: &'a Metrics, fence: Fence) -> Self {
+        let mut tasks = JoinSet::new();
+        let (sender, seen) = mpsc::channel(SEEN_MAX);
+        for kind in told_kinds() {
+            tasks.spawn(watch(clients.watch.clone(), kind, sender.clone()));
+        }
+        let (report, reports) = mpsc::unbounded_channel();
+        let (dispatcher, work) = dispatcher(clients, fence.clone(), metrics.clone(), report);
+        tasks.spawn(work);
+        metrics.set_ready(false);
+        Session {
+            settings,
+            metrics,
+            fence,
+            clock: Clock::new(),
+            scheduler: Scheduler::new(&settings.configuration),
+            dispatcher,
+            seen,
+            reports,
+            unlisted: told_kinds().collect(),
+            _tasks: tasks,
+        }
+    }
+
+    /// Goes on until the lease is lost.
+    async fn run(mut self, leads: &mut tokio::sync::watch::Receiver<bool>) {
+        let mut status = tokio::time::interval(STATUS_EVERY);
+        status.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
+        let mut led = *leads.borrow_and_update();
+        let mut decides_from = Instant::now();
+        let mut wake: Option<Instant> = None;
+        let mut more = false;
+        let mut batch = Vec::with_capacity(SEEN_PER_CYCLE);
+        loop {
+            self.metrics.beat();
+            self.metrics.set_leads(led);
+            let wait = async {
+                match (more, wake) {
+                    (true, _) => {}
+                    (false, Some(at)) => tokio::time::sleep_until(at.into()).await,
+                    (false, None) => std::future::pending().await,
+                }
+            };
+            tokio::select! {
+                biased;
+                changed = leads.changed() => {
+                    let leads = *leads.borrow_and_update();
+                    if changed.is_err() || (led && !leads) {
+                        return;
+                    }
+                    // What is listed from now on is as new as can be; what was listed before may lag behind.
+                    if leads && self.unlisted.is_empty() {
+                        decides_from = Instant::now() + TAKE_OVER_AFTER;
+                    }
+                    led = leads;
+                }
+                _ = status.tick() => self.tell_status(led),
+                Some(report) = self.reports.recv() => self.take_report(report),
+                count = self.seen.recv_many(&mut batch, SEEN_PER_CYCLE) => {
+                    if count == 0 {
+                        return;
+                    }
+                    for seen in batch.drain(..) {
+                        self.take_seen(seen);
+                    }
+                }
+                () = wait => {}
+            }
+            while let Ok(report) = self.reports.try_recv() {
+                self.take_report(report);
+            }
+            let happened = self.scheduler.take_happened();
+            self.note(happened);
+            let begun = Instant::now();
+            let decides = led && begun >= decides_from && self.unlisted.is_empty() && self.settings.scheduler;
+            if !decides || self.dispatcher.is_full() {
+                // Whatever there is to decide is decided when that has changed; the status comes round anyway.
+                (more, wake) = (false, None);
+                continue;
+            }
+            let now = self.clock.now();
+            let round = tokio::task::block_in_place(|| self.scheduler.decide(now));
+            self.metrics.cycle(begun.elapsed());
+            more = round.more;
+            wake = round.wake_at.map(|tick| self.clock.instant_of(tick));
+            self.note(round.happened);
+            for write in round.writes {
+                self.push(write);
+            }
+        }
+    }
+
+    fn take_seen(&mut self, seen: Seen) {
+        if let Seen::Listed(kind) | Seen::Unavailable(kind) = &seen
+            && self.unlisted.remove(kind)
+            && self.unlisted.is_empty()
+        {
+            tracing::info!("everything was seen");
+            self.metrics.set_ready(true);
+        }
+        self.scheduler.see(self.clock.now(), seen);
+    }
+
+    fn take_report(&mut self, report: Report) {
+        let now = self.clock.now();
+        match report {
+            Report::Failed(feedback) => {
+                tracing::warn!(fact = ?feedback.fact, "did not happen: {}", feedback.message);
+                self.scheduler.failed(now, feedback.fact);
+            }
+            Report::Bound { pod, node, created_us } => {
+                if let Some(created_us) = created_us {
+                    self.metrics.bound(created_us, now.wall_us);
+                }
+                if let Some(event) = self.scheduler.bound_event(now, &pod, &node) {
+                    self.push(event);
+                }
+            }
+        }
+    }
+
+    fn tell_status(&mut self, led: bool) {
+        self.metrics.set_waiting(self.scheduler.waiting().into_iter());
+        self.metrics.set_quotas(&self.scheduler.engine().quotas());
+        if led && self.fence.holds() && self.unlisted.is_empty() {
+            for write in self.scheduler.quota_writes(self.clock.now()) {
+                self.push(write);
+            }
+        }
+    }
+
+    /// Hands a write over, if it is one of those that we are to do.
+    fn push(&self, write: Write) {
+        let LiveSettings { shadow, controllers, .. } = self.settings;
+        let is_controllers =
+            matches!(write.slot(), Slot::Label(_) | Slot::Amend(_) | Slot::Make(_) | Slot::DeleteQuota(_));
+        if *shadow || (is_controllers && !controllers) {
+            return;
+        }
+        self.dispatcher.push(write);
+    }
+
+    fn note(&self, happened: Vec<Happened>) {
+        for happened in happened {
+            self.metrics.count(&happened);
+            let shadow = self.settings.shadow;
+            match &happened {
+                Happened::Bound { pod, node } => tracing::info!(%pod, %node, shadow, "binds"),
+                Happened::Evicted { pod, claimant, rule, message } => {
+                    let claimant = claimant.as_ref().map(ToString::to_string);
+                    tracing::info!(%pod, claimant, rule = rule.name(), shadow, "evicts: {message}");
+                }
+                Happened::Held { pod, code, message } => {
+                    tracing::info!(%pod, reason = code.name(), shadow, "holds: {message}");
+                }
+                Happened::Nominated { pod, node } => tracing::info!(%pod, node = node.as_deref(), shadow, "nominates"),
+                Happened::Problem(problem) => tracing::warn!("{problem}"),
+            }
+        }
+    }
+}

@@ -1,0 +1,226 @@
+//! What is counted, for Prometheus and for health checks.
+
+use std::collections::BTreeSet;
+use std::fmt::Write as _;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+use prometheus_client::encoding::text::encode;
+use prometheus_client::metrics::counter::Counter;
+use prometheus_client::metrics::family::Family;
+use prometheus_client::metrics::gauge::Gauge;
+use prometheus_client::metrics::histogram::{Histogram, exponential_buckets};
+use prometheus_client::registry::{Registry, Unit};
+use quotient_engine::fact::{CPU, Name};
+use quotient_engine::{Code, QuotaReport};
+
+use crate::call::CallError;
+use crate::queue::Outcome;
+use crate::scheduler::Happened;
+use crate::write::Slot;
+
+type Labels = Vec<(&'static str, String)>;
+type Amount = Gauge<f64, AtomicU64>;
+
+/// A scheduler that did not come round for this long is stuck. Its longest wait is a second.
+const HEARTBEAT_MAX: Duration = Duration::from_secs(60);
+
+/// Everything that is counted. Clones count the same.
+#[derive(Debug, Clone)]
+pub struct Metrics {
+    registry: Arc<Registry>,
+    decisions: Family<Labels, Counter>,
+    evictions: Family<Labels, Counter>,
+    waiting: Family<Labels, Gauge>,
+    depth: Gauge,
+    bind_seconds: Histogram,
+    cycle_seconds: Histogram,
+    writes: Family<Labels, Counter>,
+    backlog: Family<Labels, Gauge>,
+    quotas: Family<Labels, Amount>,
+    quota_series: Arc<Mutex<BTreeSet<Labels>>>,
+    problems: Counter,
+    leads: Gauge,
+    begun: Instant,
+    heartbeat_ms: Arc<AtomicU64>,
+    ready: Arc<AtomicBool>,
+}
+
+impl Default for Metrics {
+    fn default() -> Self {
+        let mut registry = Registry::with_prefix("quotient");
+        let metrics = Metrics {
+            registry: Arc::default(),
+            decisions: Family::default(),
+            evictions: Family::default(),
+            waiting: Family::default(),
+            depth: Gauge::default(),
+            bind_seconds: Histogram::new(exponential_buckets(0.005, 2.0, 20)),
+            cycle_seconds: Histogram::new(exponential_buckets(0.0001, 2.0, 20)),
+            writes: Family::default(),
+            backlog: Family::default(),
+            quotas: Family::default(),
+            quota_series: Arc::default(),
+            problems: Counter::default(),
+            leads: Gauge::default(),
+            begun: Instant::now(),
+            heartbeat_ms: Arc::default(),
+            ready: Arc::default(),
+        };
+        registry.register("decisions", "What was decided, by kind of decision", metrics.decisions.clone());
+        registry.register(
+            "evictions",
+            "Pods evicted, by the rule that gave the right to it",
+            metrics.evictions.clone(),
+        );
+        registry.register("waiting_pods", "Pods that wait, by reason", metrics.waiting.clone());
+        registry.register("queue_depth", "Pods that wait for a node", metrics.depth.clone());
+        let (bind, cycle) = ("From a pod's creation to its bind", "How long one cycle of deciding took");
+        registry.register_with_unit("bind_latency", bind, Unit::Seconds, metrics.bind_seconds.clone());
+        registry.register_with_unit("cycle", cycle, Unit::Seconds, metrics.cycle_seconds.clone());
+        registry.register("writes", "Requests to the API server, by what and by outcome", metrics.writes.clone());
+        registry.register("write_backlog", "Writes that wait or are under way, by lane", metrics.backlog.clone());
+        let quota = "Amounts of quotas, by resource: cpu in cores, everything else in base units";
+        registry.register("quota", quota, metrics.quotas.clone());
+        registry.register("problems", "Things in objects that cannot be read", metrics.problems.clone());
+        registry.register("leader", "1 where this process has the lease", metrics.leads.clone());
+        Metrics { registry: Arc::new(registry), ..metrics }
+    }
+}
+
+impl Metrics {
+    /// Everything, as Prometheus reads it.
+    pub fn text(&self) -> String {
+        let mut text = String::new();
+        if let Err(error) = encode(&mut text, &self.registry) {
+            // A string takes everything; should it not, the reader is told.
+            let _ = writeln!(text, "# {error}");
+        }
+        text
+    }
+
+    pub fn count(&self, happened: &Happened) {
+        let decision = match happened {
+            Happened::Bound { .. } => "bind",
+            Happened::Evicted { rule, .. } => {
+                self.evictions.get_or_create(&vec![("rule", rule.name().to_string())]).inc();
+                "evict"
+            }
+            Happened::Held { .. } => "hold",
+            Happened::Nominated { .. } => "nominate",
+            Happened::Problem(_) => {
+                self.problems.inc();
+                return;
+            }
+        };
+        self.decisions.get_or_create(&vec![("decision", decision.to_string())]).inc();
+    }
+
+    pub fn bound(&self, created_us: i64, now_us: i64) {
+        self.bind_seconds.observe((now_us - created_us).max(0) as f64 / 1e6);
+    }
+
+    pub fn cycle(&self, took: Duration) {
+        self.cycle_seconds.observe(took.as_secs_f64());
+    }
+
+    pub fn count_write(&self, slot: &Slot, outcome: &Outcome, error: Option<&CallError>) {
+        let what = match slot {
+            Slot::Bind(_) => "bind",
+            Slot::Evict(_) => "evict",
+            Slot::Nominate(_) => "nominate",
+            Slot::Label(_) => "label",
+            Slot::Condition(_) => "condition",
+            Slot::Event(..) => "event",
+            Slot::Amend(_) => "amend",
+            Slot::Make(_) => "make",
+            Slot::Admit(_) => "admit",
+            Slot::DeleteQuota(_) => "quota_delete",
+        };
+        let outcome = match (outcome, error) {
+            (Outcome::Done, _) => "done",
+            (Outcome::Later(_), _) => "later",
+            (Outcome::Fenced, _) => "fenced",
+            (Outcome::Refused(_), _) => "refused",
+            (Outcome::Failed(_), Some(CallError::Throttled { .. })) => "throttled",
+            (Outcome::Failed(_), _) => "failed",
+        };
+        self.writes.get_or_create(&vec![("what", what.to_string()), ("outcome", outcome.to_string())]).inc();
+    }
+
+    pub fn set_backlog(&self, place: usize, tell: usize) {
+        for (lane, count) in [("place", place), ("tell", tell)] {
+            self.backlog.get_or_create(&vec![("lane", lane.to_string())]).set(count as i64);
+        }
+    }
+
+    pub fn set_waiting(&self, counts: impl Iterator<Item = (Option<Code>, usize)>) {
+        self.waiting.clear();
+        let mut depth = 0;
+        for (code, count) in counts {
+            let reason = code.map_or("NotDecided".to_string(), |code| code.name().to_string());
+            self.waiting.get_or_create(&vec![("reason", reason)]).set(count as i64);
+            depth += count as i64;
+        }
+        self.depth.set(depth);
+    }
+
+    pub fn set_quotas(&self, reports: &[QuotaReport]) {
+        let mut series = BTreeSet::new();
+        for report in reports {
+            let amounts: [(&str, &[(Name, i128)]); 7] = [
+                ("min", &report.min),
+                ("max", &report.max),
+                ("used", &report.used),
+                ("entitlement", &report.entitlement),
+                ("runtime", &report.runtime),
+                ("borrowed", &report.borrowed),
+                ("lent", &report.lent),
+            ];
+            for (what, amounts) in amounts {
+                for (resource, amount) in amounts {
+                    let labels = vec![
+                        ("quota", report.key.to_string()),
+                        ("group", report.key.group.to_string()),
+                        ("policy", report.policy.to_string()),
+                        ("resource", resource.to_string()),
+                        ("amount", what.to_string()),
+                    ];
+                    let shown = if &**resource == CPU { *amount as f64 / 1000.0 } else { *amount as f64 };
+                    self.quotas.get_or_create(&labels).set(shown);
+                    series.insert(labels);
+                }
+            }
+        }
+        let mut known = self.quota_series.lock().unwrap_or_else(PoisonError::into_inner);
+        for gone in known.difference(&series) {
+            self.quotas.remove(gone);
+        }
+        *known = series;
+    }
+
+    pub fn set_leads(&self, leads: bool) {
+        self.leads.set(leads.into());
+    }
+
+    /// The scheduler came round.
+    pub fn beat(&self) {
+        self.heartbeat_ms.store(self.begun.elapsed().as_millis() as u64, Ordering::Relaxed);
+    }
+
+    /// Whether the scheduler comes round.
+    pub fn is_alive(&self) -> bool {
+        let beat = Duration::from_millis(self.heartbeat_ms.load(Ordering::Relaxed));
+        self.begun.elapsed().saturating_sub(beat) < HEARTBEAT_MAX
+    }
+
+    pub fn set_ready(&self, ready: bool) {
+        self.ready.store(ready, Ordering::Relaxed);
+    }
+
+    /// Whether everything was seen that there is to see.
+    pub fn is_ready(&self) -> bool {
+        self.ready.load(Ordering::Relaxed) && self.is_alive()
+    }
+}

@@ -1,0 +1,373 @@
+//! What is seen goes in, what is to be written comes out. No network, no clock: time is an argument.
+
+use std::collections::BTreeMap;
+
+use quotient_api::{Configuration, Kind, ObjectKey, Problem, Translation, Translator, key_of};
+use quotient_engine::fact::{Name, PodKey};
+use quotient_engine::{Budget, Code, Decision, Engine, Fact, Reason, Rule, Tick};
+use serde_json::{Value, json};
+
+use crate::event::{EventBook, Remark, whole_seconds};
+use crate::quota_book::QuotaBook;
+use crate::write::{PodRef, Write};
+
+/// The most pods that are looked at before what came in meanwhile is taken in. Hundreds of pods take milliseconds.
+const PODS_PER_CYCLE: usize = 512;
+
+/// Something that a watch saw.
+#[derive(Debug, Clone)]
+pub enum Seen {
+    Object(&'static Kind, Value),
+    Gone(ObjectKey),
+    /// All objects of the kind that there are have been seen, and those that are not there any more are gone.
+    Listed(&'static Kind),
+    /// The API server does not know the kind, or does not let us read it; there is nothing of it to see.
+    Unavailable(&'static Kind),
+}
+
+/// Now, by both clocks.
+#[derive(Debug, Clone, Copy)]
+pub struct Now {
+    /// Milliseconds that only ever grow, for what is waited for.
+    pub tick: Tick,
+    /// Microseconds since the Unix epoch, for what is written down.
+    pub wall_us: i64,
+}
+
+/// Something that happened, to be counted and logged.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Happened {
+    Bound { pod: PodKey, node: Name },
+    Evicted { pod: PodKey, claimant: Option<PodKey>, rule: Rule, message: String },
+    Held { pod: PodKey, code: Code, message: String },
+    Nominated { pod: PodKey, node: Option<Name> },
+    Problem(Problem),
+}
+
+/// What came of a cycle.
+#[derive(Debug, Default)]
+pub struct Round {
+    pub writes: Vec<Write>,
+    pub happened: Vec<Happened>,
+    /// There is more to decide at once.
+    pub more: bool,
+    /// When time alone will change something next.
+    pub wake_at: Option<Tick>,
+}
+
+/// A pod that waits.
+#[derive(Debug, Clone)]
+struct Waiting {
+    created_us: i64,
+    uid: Name,
+    /// Why, as far as we said.
+    held: Option<Code>,
+    /// Why, as the pod itself says: the reason and the message of its condition.
+    shown: Option<(String, String)>,
+}
+
+/// The engine with what it takes to tell it of objects, and to write what it decides.
+#[derive(Debug)]
+pub struct Scheduler {
+    translator: Translator,
+    engine: Engine,
+    quotas: QuotaBook,
+    events: EventBook,
+    /// What is wrong with each object, so that it is said once and not with every change.
+    problems: BTreeMap<ObjectKey, Vec<Problem>>,
+    waiting: BTreeMap<PodKey, Waiting>,
+    happened: Vec<Happened>,
+}
+
+impl Scheduler {
+    /// A scheduler that knows nothing yet. Pods with one of the configured names are its own.
+    pub fn new(configuration: &Configuration) -> Self {
+        let names = Some(configuration.scheduler_names.clone());
+        Scheduler {
+            translator: Translator::new(configuration.translator_settings(names)),
+            engine: Engine::new(configuration.engine_settings()),
+            quotas: QuotaBook::default(),
+            events: EventBook::default(),
+            problems: BTreeMap::new(),
+            waiting: BTreeMap::new(),
+            happened: Vec::new(),
+        }
+    }
+
+    /// The engine as it is.
+    pub fn engine(&self) -> &Engine {
+        &self.engine
+    }
+
+    /// How many pods wait, and for which reasons; `None` is for those that were not looked at yet.
+    pub fn waiting(&self) -> BTreeMap<Option<Code>, usize> {
+        let mut counts = BTreeMap::new();
+        for waiting in self.waiting.values() {
+            *counts.entry(waiting.held).or_default() += 1;
+        }
+        counts
+    }
+
+    /// Takes in what a watch saw.
+    pub fn see(&mut self, now: Now, seen: Seen) {
+        match seen {
+            Seen::Object(kind, mut object) => {
+                // Objects of a list do not say what they are.
+                if let Value::Object(fields) = &mut object {
+                    fields.entry("kind").or_insert_with(|| json!(kind.kind));
+                    fields.entry("apiVersion").or_insert_with(|| json!(kind.api_version()));
+                }
+                let translation = self.translator.upsert(&object);
+                match key_of(&object) {
+                    Ok(key) => {
+                        self.quotas.seen(&key, &object);
+                        self.tell(now, &key, translation);
+                        self.note_shown(&key, &object);
+                    }
+                    Err(problem) => self.happened.push(Happened::Problem(problem)),
+                }
+            }
+            Seen::Gone(key) => {
+                let translation = self.translator.remove(&key);
+                self.quotas.gone(&key);
+                self.tell(now, &key, translation);
+                self.problems.remove(&key);
+            }
+            Seen::Listed(kind) => self.quotas.serves(kind, true),
+            Seen::Unavailable(kind) => self.quotas.serves(kind, false),
+        }
+    }
+
+    fn tell(&mut self, now: Now, key: &ObjectKey, translation: Translation) {
+        let Translation { facts, problems, elsewhere } = translation;
+        for fact in facts {
+            self.note_waiting(&fact);
+            self.engine.observe(now.tick, fact);
+        }
+        self.note_problems(key, problems);
+        for (key, problems) in elsewhere {
+            self.note_problems(&key, problems);
+        }
+    }
+
+    /// Takes in that something which was decided did not happen.
+    pub fn failed(&mut self, now: Now, fact: Fact) {
+        self.engine.observe(now.tick, fact);
+    }
+
+    fn note_waiting(&mut self, fact: &Fact) {
+        match fact {
+            Fact::Pod(pod) => {
+                let waits = pod.ours && pod.node.is_none() && pod.leaving_since.is_none() && !pod.phase.is_over();
+                if waits {
+                    let (created_us, uid) = (pod.created.0, pod.uid.clone());
+                    let waiting = Waiting { created_us, uid, held: None, shown: None };
+                    let known = self.waiting.entry(pod.key()).or_insert_with(|| waiting.clone());
+                    if known.uid != waiting.uid {
+                        *known = waiting;
+                    }
+                } else {
+                    self.waiting.remove(&pod.key());
+                }
+            }
+            Fact::PodGone(key) => {
+                self.waiting.remove(key);
+            }
+            _ => {}
+        }
+    }
+
+    /// Keeps what a pod says of why it waits.
+    fn note_shown(&mut self, key: &ObjectKey, object: &Value) {
+        if key.kind != "Pod" || !key.group.is_empty() {
+            return;
+        }
+        let pod = PodKey { namespace: key.namespace.clone().unwrap_or_default(), name: key.name.clone() };
+        let Some(waiting) = self.waiting.get_mut(&pod) else { return };
+        let conditions = object.pointer("/status/conditions").and_then(Value::as_array);
+        let says_no = |condition: &&Value| condition["type"] == "PodScheduled" && condition["status"] == "False";
+        let text = |value: &Value| value.as_str().unwrap_or_default().to_string();
+        let scheduled = conditions.into_iter().flatten().find(says_no);
+        waiting.shown = scheduled.map(|condition| (text(&condition["reason"]), text(&condition["message"])));
+    }
+
+    /// Keeps what is wrong with an object; what was said of it before is not said again.
+    fn note_problems(&mut self, key: &ObjectKey, problems: Vec<Problem>) {
+        if problems.is_empty() {
+            self.problems.remove(key);
+            return;
+        }
+        let known = self.problems.get(key).map_or(&[][..], Vec::as_slice);
+        let news = problems.iter().filter(|problem| !known.contains(problem)).cloned();
+        self.happened.extend(news.map(Happened::Problem));
+        self.problems.insert(key.clone(), problems);
+    }
+
+    /// Decides, and says what is to be written.
+    pub fn decide(&mut self, now: Now) -> Round {
+        let decisions = self.engine.decide(now.tick, Budget { pods_max: PODS_PER_CYCLE });
+        let mut round = Round { more: decisions.more, wake_at: decisions.wake_at, ..Round::default() };
+        for decision in decisions.list {
+            self.write(now, decision, &mut round);
+        }
+        round.happened.append(&mut self.happened);
+        round
+    }
+
+    /// What happened without a decision.
+    pub fn take_happened(&mut self) -> Vec<Happened> {
+        std::mem::take(&mut self.happened)
+    }
+
+    /// What is to be written so that quotas say what they hold, and those go whose place is taken.
+    pub fn quota_writes(&mut self, now: Now) -> Vec<Write> {
+        let mut writes = self.quotas.taken_over();
+        writes.extend(self.quotas.missing_queues());
+        writes.extend(self.quotas.statuses(&self.engine.quotas(), &whole_seconds(now.wall_us)));
+        writes
+    }
+
+    fn write(&mut self, now: Now, decision: Decision, round: &mut Round) {
+        match decision {
+            Decision::Bind { pod, uid, node, claims } => {
+                let created_us = self.waiting.get(&pod).map(|waiting| waiting.created_us);
+                round.happened.push(Happened::Bound { pod: pod.clone(), node: node.clone() });
+                round.writes.push(Write::Bind { pod: PodRef { key: pod, uid }, node, claims, created_us });
+            }
+            Decision::Evict { pod, uid, node: _, claimant, rule, violates_budget: _, message } => {
+                let said = match &claimant {
+                    Some(claimant) => format!("Preempted by {claimant} ({}): {message}", rule.name()),
+                    None => format!("Evicted ({}): {message}", rule.name()),
+                };
+                let remark = Remark { is_warning: false, reason: "Preempted", message: said };
+                round.writes.extend(self.event(now, &pod, &uid, remark));
+                let evicted = (pod.clone(), claimant.clone(), message.clone());
+                round.writes.push(Write::Evict { pod: PodRef { key: pod, uid }, claimant, message });
+                let (pod, claimant, message) = evicted;
+                round.happened.push(Happened::Evicted { pod, claimant, rule, message });
+            }
+            Decision::Nominate { pod, uid, node } => {
+                round.happened.push(Happened::Nominated { pod: pod.clone(), node: node.clone() });
+                round.writes.push(Write::Nominate { pod: PodRef { key: pod, uid }, node });
+            }
+            Decision::Mark { pod, uid, group, capacity } => {
+                let label = (format!("{group}/capacity"), capacity.map(|capacity| capacity.name().to_string()));
+                round.writes.push(Write::Label { pod: PodRef { key: pod, uid }, labels: [label].into() });
+            }
+            Decision::Admit { namespace, name } => {
+                round.writes.push(Write::Admit { group: ObjectKey::pod_group(&namespace, &name) });
+            }
+            Decision::Hold { pod, uid, reason } => self.hold(now, pod, uid, &reason, round),
+        }
+    }
+
+    fn hold(&mut self, now: Now, pod: PodKey, uid: Name, reason: &Reason, round: &mut Round) {
+        let Reason { code, message, .. } = reason;
+        round.happened.push(Happened::Held { pod: pod.clone(), code: *code, message: message.clone() });
+        let short = if *code == Code::SchedulingGated { "SchedulingGated" } else { "Unschedulable" };
+        let mut since = Some(whole_seconds(now.wall_us));
+        if let Some(waiting) = self.waiting.get_mut(&pod).filter(|waiting| waiting.uid == uid) {
+            let is_first = waiting.held.replace(*code).is_none();
+            if let Some((shown_reason, shown_message)) = &waiting.shown {
+                // Whoever was here before said the same. What we said ourselves may not have arrived yet.
+                if is_first && shown_reason == short && shown_message == message {
+                    return;
+                }
+                since = None;
+            } else if !is_first {
+                since = None;
+            }
+        }
+        if *code != Code::SchedulingGated {
+            let remark = Remark { is_warning: true, reason: "FailedScheduling", message: message.clone() };
+            round.writes.extend(self.event(now, &pod, &uid, remark));
+        }
+        let message = message.clone();
+        round.writes.push(Write::Condition { pod: PodRef { key: pod, uid }, reason: short, message, since });
+    }
+
+    fn event(&mut self, now: Now, pod: &PodKey, uid: &Name, remark: Remark) -> Option<Write> {
+        let about = ObjectKey::pod(&pod.namespace, &pod.name);
+        self.events.note(about, uid, remark, now.wall_us).map(Write::Event)
+    }
+
+    /// The event that says that a pod was bound; it is said when it is so.
+    pub fn bound_event(&mut self, now: Now, pod: &PodRef, node: &Name) -> Option<Write> {
+        let message = format!("Successfully assigned {} to {node}", pod.key);
+        self.event(now, &pod.key, &pod.uid, Remark { is_warning: false, reason: "Scheduled", message })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use quotient_api::kinds;
+
+    const NOW: Now = Now { tick: Tick(1_000), wall_us: 1_767_225_600_000_000 };
+
+    fn pod(name: &str, cpu: &str) -> Value {
+        json!({
+            "metadata": {"name": name, "namespace": "a", "uid": name},
+            "spec": {"schedulerName": "quotient", "containers": [
+                {"name": "c", "image": "i", "resources": {"requests": {"cpu": cpu}}}]},
+        })
+    }
+
+    fn seeing(objects: &[(&str, Value)]) -> Scheduler {
+        let mut scheduler = Scheduler::new(&Configuration::default());
+        for (kind, object) in objects {
+            let kind = kinds::find("", kind).expect("it is known");
+            scheduler.see(NOW, Seen::Object(kind, object.clone()));
+        }
+        scheduler
+    }
+
+    fn node() -> (&'static str, Value) {
+        ("Node", json!({"metadata": {"name": "n"}, "status": {"allocatable": {"cpu": "1", "pods": "10"}}}))
+    }
+
+    #[test]
+    fn objects_of_a_list_are_read_though_they_do_not_say_what_they_are() {
+        let round = seeing(&[node(), ("Pod", pod("p", "1"))]).decide(NOW);
+        let [Write::Bind { pod, node, .. }] = &round.writes[..] else { panic!("{:?}", round.writes) };
+        assert_eq!((pod.key.to_string().as_str(), &**node), ("a/p", "n"));
+    }
+
+    #[test]
+    fn why_a_pod_waits_is_not_written_again_by_the_next_scheduler() {
+        let written = seeing(&[node(), ("Pod", pod("p", "2"))]).decide(NOW).writes;
+        let [Write::Event(_), Write::Condition { reason, message, since, .. }] = &written[..] else {
+            panic!("{written:?}")
+        };
+        assert_eq!(since.as_deref(), Some("2026-01-01T00:00:00Z"));
+        let mut told = pod("p", "2");
+        let condition = json!({"type": "PodScheduled", "status": "False", "reason": reason, "message": message});
+        told["status"] = json!({"conditions": [condition]});
+        assert_eq!(seeing(&[node(), ("Pod", told.clone())]).decide(NOW).writes, []);
+        told["status"]["conditions"][0]["message"] = json!("something else");
+        let written = seeing(&[node(), ("Pod", told)]).decide(NOW).writes;
+        let [Write::Event(_), Write::Condition { since, .. }] = &written[..] else { panic!("{written:?}") };
+        assert_eq!(*since, None, "it waits since it said so");
+    }
+
+    #[test]
+    fn an_object_that_cannot_be_read_is_said_once() {
+        let mut scheduler = seeing(&[]);
+        let broken = json!({"metadata": {"name": "n"}, "status": {"allocatable": {"cpu": "lots"}}});
+        let kind = kinds::find("", "Node").expect("it is known");
+        for _ in 0..3 {
+            scheduler.see(NOW, Seen::Object(kind, broken.clone()));
+        }
+        scheduler.see(NOW, Seen::Object(kind, json!({"metadata": {"name": 3}})));
+        let problems: Vec<String> = scheduler
+            .take_happened()
+            .into_iter()
+            .map(|happened| match happened {
+                Happened::Problem(problem) => problem.to_string(),
+                other => panic!("{other:?}"),
+            })
+            .collect();
+        assert_eq!(problems.len(), 2, "{problems:?}");
+        assert!(problems[0].starts_with("Node/n: status.allocatable.cpu: \"lots\": "), "{problems:?}");
+    }
+}

@@ -1,0 +1,229 @@
+//! Objects as they come from a watch, without what nobody here reads.
+//!
+//! Most of a pod's bytes are its containers' commands, probes and environment, and who managed which field. They are
+//! dropped while the bytes are parsed, before they are kept anywhere. What is left is plain JSON, as
+//! [`quotient_api::Translator`] reads it; an object of any shape can be taken in, and what is wrong with it is said
+//! there.
+
+use std::borrow::Cow;
+use std::fmt;
+
+use kube::Resource;
+use kube::core::ObjectMeta;
+use quotient_api::Kind;
+use serde::de::{DeserializeSeed, Deserializer, Error, IgnoredAny, MapAccess, SeqAccess, Visitor};
+use serde::{Deserialize, de};
+use serde_json::{Map, Value};
+
+/// An object without what nobody reads.
+#[derive(Debug, Clone)]
+pub struct Thin {
+    /// Name, namespace and version, which is what a watch needs to go on.
+    metadata: ObjectMeta,
+    pub value: Value,
+}
+
+impl<'de> Deserialize<'de> for Thin {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let value = Pruned(DROPPED).deserialize(deserializer)?;
+        let text = |field: &str| value.pointer(field).and_then(Value::as_str).map(str::to_string);
+        let metadata = ObjectMeta {
+            name: text("/metadata/name"),
+            namespace: text("/metadata/namespace"),
+            resource_version: text("/metadata/resourceVersion"),
+            ..ObjectMeta::default()
+        };
+        Ok(Thin { metadata, value })
+    }
+}
+
+impl Resource for Thin {
+    type DynamicType = &'static Kind;
+    type Scope = kube::core::DynamicResourceScope;
+
+    fn kind(kind: &Self::DynamicType) -> Cow<'_, str> {
+        kind.kind.into()
+    }
+
+    fn group(kind: &Self::DynamicType) -> Cow<'_, str> {
+        kind.group.into()
+    }
+
+    fn version(kind: &Self::DynamicType) -> Cow<'_, str> {
+        kind.versions[0].into()
+    }
+
+    fn plural(kind: &Self::DynamicType) -> Cow<'_, str> {
+        kind.plural.into()
+    }
+
+    fn meta(&self) -> &ObjectMeta {
+        &self.metadata
+    }
+
+    fn meta_mut(&mut self) -> &mut ObjectMeta {
+        &mut self.metadata
+    }
+}
+
+/// What is dropped under a key: all of it, or some of what is in it. Lists are looked through.
+struct Dropped {
+    key: &'static str,
+    inside: &'static [Dropped],
+}
+
+const fn all(key: &'static str) -> Dropped {
+    Dropped { key, inside: &[] }
+}
+
+const CONTAINER: &[Dropped] = &[
+    all("args"),
+    all("command"),
+    all("env"),
+    all("envFrom"),
+    all("lifecycle"),
+    all("livenessProbe"),
+    all("readinessProbe"),
+    all("securityContext"),
+    all("startupProbe"),
+    all("volumeDevices"),
+    all("volumeMounts"),
+];
+
+const DROPPED: &[Dropped] = &[
+    Dropped {
+        key: "metadata",
+        inside: &[
+            all("managedFields"),
+            Dropped { key: "annotations", inside: &[all("kubectl.kubernetes.io/last-applied-configuration")] },
+        ],
+    },
+    Dropped {
+        key: "spec",
+        inside: &[
+            Dropped { key: "containers", inside: CONTAINER },
+            Dropped { key: "initContainers", inside: CONTAINER },
+            all("ephemeralContainers"),
+            // Of what makes pods only the selector is read.
+            all("template"),
+            all("volumeClaimTemplates"),
+        ],
+    },
+    Dropped {
+        key: "status",
+        inside: &[all("containerStatuses"), all("ephemeralContainerStatuses"), all("initContainerStatuses")],
+    },
+];
+
+/// Reads a value without what is dropped.
+struct Pruned(&'static [Dropped]);
+
+impl<'de> DeserializeSeed<'de> for Pruned {
+    type Value = Value;
+
+    fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<Value, D::Error> {
+        // Below what is dropped nothing is, and the plain way is the fastest.
+        if self.0.is_empty() { Value::deserialize(deserializer) } else { deserializer.deserialize_any(self) }
+    }
+}
+
+impl<'de> Visitor<'de> for Pruned {
+    type Value = Value;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("a JSON value")
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, mut entries: A) -> Result<Value, A::Error> {
+        let mut map = Map::new();
+        while let Some(key) = entries.next_key::<String>()? {
+            match self.0.iter().find(|dropped| dropped.key == key) {
+                None => {
+                    map.insert(key, entries.next_value()?);
+                }
+                Some(dropped) if dropped.inside.is_empty() => {
+                    entries.next_value::<IgnoredAny>()?;
+                }
+                Some(Dropped { inside, .. }) => {
+                    map.insert(key, entries.next_value_seed(Pruned(inside))?);
+                }
+            }
+        }
+        Ok(Value::Object(map))
+    }
+
+    fn visit_seq<A: SeqAccess<'de>>(self, mut items: A) -> Result<Value, A::Error> {
+        let mut list = Vec::new();
+        while let Some(item) = items.next_element_seed(Pruned(self.0))? {
+            list.push(item);
+        }
+        Ok(Value::Array(list))
+    }
+
+    fn visit_unit<E: de::Error>(self) -> Result<Value, E> {
+        Ok(Value::Null)
+    }
+
+    fn visit_bool<E: de::Error>(self, value: bool) -> Result<Value, E> {
+        Ok(Value::Bool(value))
+    }
+
+    fn visit_i64<E: de::Error>(self, value: i64) -> Result<Value, E> {
+        Ok(value.into())
+    }
+
+    fn visit_u64<E: de::Error>(self, value: u64) -> Result<Value, E> {
+        Ok(value.into())
+    }
+
+    fn visit_f64<E: de::Error>(self, value: f64) -> Result<Value, E> {
+        serde_json::Number::from_f64(value).map(Value::Number).ok_or_else(|| Error::custom("a number without end"))
+    }
+
+    fn visit_str<E: de::Error>(self, value: &str) -> Result<Value, E> {
+        Ok(value.into())
+    }
+
+    fn visit_string<E: de::Error>(self, value: String) -> Result<Value, E> {
+        Ok(value.into())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    #[test]
+    fn what_nobody_reads_is_dropped_and_the_rest_is_kept() {
+        let pod = json!({
+            "metadata": {"name": "p", "namespace": "a", "resourceVersion": "7", "managedFields": [{"manager": "x"}],
+                "labels": {"env": "prod", "template": "t"},
+                "annotations": {"kubectl.kubernetes.io/last-applied-configuration": "{}", "kept": "yes"}},
+            "spec": {"containers": [{"name": "c", "env": [{"name": "A"}], "resources": {"requests": {"cpu": "1"}}}],
+                "priority": 3},
+            "status": {"phase": "Running", "containerStatuses": [{"name": "c"}]},
+        });
+        let thin: Thin = serde_json::from_str(&pod.to_string()).expect("it is JSON");
+        let kept = json!({
+            "metadata": {"name": "p", "namespace": "a", "resourceVersion": "7",
+                "labels": {"env": "prod", "template": "t"}, "annotations": {"kept": "yes"}},
+            "spec": {"containers": [{"name": "c", "resources": {"requests": {"cpu": "1"}}}], "priority": 3},
+            "status": {"phase": "Running"},
+        });
+        assert_eq!(thin.value, kept);
+        assert_eq!(thin.meta().resource_version.as_deref(), Some("7"));
+    }
+
+    #[test]
+    fn an_object_of_the_wrong_shape_is_taken_in_as_it_is() {
+        for odd in [
+            json!({"metadata": 3, "spec": "x"}),
+            json!({"metadata": {"name": "p"}, "spec": [1, -2, 0.5, null, true]}),
+            json!({"spec": {"containers": {"args": 1, "image": null}}, "status": []}),
+        ] {
+            let thin: Thin = serde_json::from_str(&odd.to_string()).expect("it is JSON");
+            assert!(thin.value.is_object());
+        }
+    }
+}

@@ -1,0 +1,110 @@
+//! `quotient run`: the scheduler of a live cluster.
+
+use std::io::IsTerminal;
+use std::process;
+use std::time::Duration;
+
+use anyhow::{Context, Result, bail};
+use quotient_api::Configuration;
+use quotient_cluster::serve::serve;
+use quotient_cluster::{LeaseSettings, LiveSettings, Metrics, connect};
+use tokio::signal::unix::{SignalKind, signal};
+use tracing_subscriber::EnvFilter;
+
+use crate::arguments::{Format, LogFormat, Part, RunArguments};
+use crate::exit::Exit;
+use crate::printer::Printer;
+
+/// Runs until it is told to stop.
+pub fn run(arguments: RunArguments) -> Result<Exit> {
+    let configuration = match arguments.config.as_deref().map(Configuration::read_path).transpose() {
+        Ok(configuration) => configuration.unwrap_or_default(),
+        Err(problems) => return Ok(Printer::new(Format::Table).refuse(&problems)),
+    };
+    log_to_stderr(arguments.log)?;
+    for idle in &configuration.idle {
+        tracing::warn!("{idle}");
+    }
+    let runtime =
+        tokio::runtime::Builder::new_multi_thread().enable_all().build().context("the runtime cannot be started")?;
+    runtime.block_on(serve_cluster(arguments, configuration))
+}
+
+async fn serve_cluster(arguments: RunArguments, configuration: Configuration) -> Result<Exit> {
+    let RunArguments { kubeconfig, config: _, only, shadow, metrics: address, lease, lease_duration, log: _ } =
+        arguments;
+    let clients = connect(kubeconfig.as_deref()).await?;
+    if let Some(refused) = quotient_cluster::permission::first_missing(&clients.status).await? {
+        bail!("{}: {refused}; grant it, or see `kubectl auth can-i --list`", clients.url);
+    }
+    let metrics = Metrics::default();
+    if let Some(address) = address {
+        let (address, answer) = serve(address, metrics.clone()).await?;
+        tracing::info!(%address, "serves /metrics, /livez and /readyz");
+        tokio::spawn(answer);
+    }
+    let Some((namespace, name)) = lease.split_once('/') else {
+        bail!("--lease {lease:?}: expected NAMESPACE/NAME");
+    };
+    let lease = LeaseSettings {
+        namespace: namespace.to_string(),
+        name: name.to_string(),
+        identity: identity(),
+        duration: lease_duration,
+    };
+    let runs = |part: Part| only.is_empty() || only.contains(&part);
+    let settings = LiveSettings {
+        lease: Some(lease),
+        shadow,
+        scheduler: runs(Part::Scheduler),
+        controllers: runs(Part::Controllers),
+        configuration,
+    };
+    tracing::info!(
+        url = clients.url,
+        kubernetes = clients.version,
+        schedulerNames = ?settings.configuration.scheduler_names,
+        shadow,
+        "starts"
+    );
+    let mut terminate = signal(SignalKind::terminate()).context("signals cannot be received")?;
+    let stop = async {
+        tokio::select! {
+            _ = terminate.recv() => {}
+            _ = tokio::signal::ctrl_c() => {}
+        }
+        tracing::info!("stops");
+    };
+    quotient_cluster::run(clients, settings, metrics, stop).await;
+    Ok(Exit::Fine)
+}
+
+/// Who we are: the machine, the process and its beginning.
+fn identity() -> String {
+    let host = std::fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default();
+    let begun = quotient_cluster::live::wall_us();
+    format!("{}_{}_{begun}", host.trim(), process::id())
+}
+
+fn log_to_stderr(format: LogFormat) -> Result<()> {
+    let filter = EnvFilter::try_from_env("QUOTIENT_LOG").unwrap_or_else(|_| EnvFilter::new("info,kube_client=off"));
+    let log = tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr).with_target(false);
+    let set = match format {
+        LogFormat::Json => log.json().flatten_event(true).try_init(),
+        LogFormat::Text => {
+            let plain = std::env::var_os("NO_COLOR").is_some() || !std::io::stderr().is_terminal();
+            log.with_ansi(!plain).try_init()
+        }
+    };
+    set.map_err(|error| anyhow::anyhow!("the log cannot be set up: {error}"))
+}
+
+/// Reads a duration such as `15s`.
+pub fn lease_duration(text: &str) -> Result<Duration, String> {
+    let duration = quotient_api::time::parse_duration(text)?;
+    // It is written in whole seconds, and a renewal must have time to fail once.
+    match (Duration::from_secs(2)..=Duration::from_secs(3600)).contains(&duration) {
+        true => Ok(duration),
+        false => Err("expected a duration from 2s to 1h".to_string()),
+    }
+}

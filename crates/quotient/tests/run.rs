@@ -1,0 +1,224 @@
+//! `quotient run` as a process: its mistakes in one line, its health, and what is left when it is killed.
+
+use std::path::Path;
+use std::process::{Child, Command, Output, Stdio};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use quotient_testenv::{ControlPlane, NodeShape, Options};
+use serde_json::{Value, json};
+
+/// How long something may take to come about. It takes seconds; the rest is for machines that do much else.
+const PATIENCE: Duration = Duration::from_secs(180);
+
+fn quotient(arguments: &[&str]) -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_quotient"));
+    command.args(arguments).env_remove("KUBECONFIG").env("HOME", "/nonexistent").stdin(Stdio::null());
+    command
+}
+
+fn output(arguments: &[&str]) -> Output {
+    quotient(arguments).output().expect("the program runs")
+}
+
+/// What it says when it cannot run: one line, and the exit code of a mistake.
+fn refusal(arguments: &[&str]) -> String {
+    let output = output(arguments);
+    let said = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert_eq!(output.status.code(), Some(2), "{said}");
+    let lines: Vec<&str> = said.lines().filter(|line| line.starts_with("error: ")).collect();
+    assert_eq!(lines.len(), 1, "{said}");
+    assert_eq!(said.lines().next_back(), Some(lines[0]), "{said}");
+    lines[0].to_string()
+}
+
+/// A scheduler as a process, killed with the value.
+struct Daemon(Child);
+
+impl Daemon {
+    fn start(kubeconfig: &Path, log: &Path, more: &[&str]) -> Self {
+        let kubeconfig = kubeconfig.display().to_string();
+        let lease = ["--lease", "default/quotient", "--lease-duration", "2s"];
+        let log = std::fs::File::options().create(true).append(true).open(log).expect("the log can be written");
+        let arguments = [&["run", "--kubeconfig", &kubeconfig], &lease[..], more].concat();
+        Daemon(quotient(&arguments).stderr(log).spawn().expect("the program runs"))
+    }
+
+    fn kill(mut self) {
+        self.0.kill().expect("it can be killed");
+        self.0.wait().expect("it is gone");
+    }
+}
+
+impl Drop for Daemon {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+fn eventually<T>(plane: &ControlPlane, what: &str, mut came: impl FnMut() -> Option<T>) -> T {
+    let begun = Instant::now();
+    loop {
+        if let Some(value) = came() {
+            return value;
+        }
+        if begun.elapsed() > PATIENCE {
+            let pods = plane.kubectl(&["get", "pods", "-A", "-o", "wide"]).unwrap_or_default();
+            let log = std::fs::read_to_string(plane.folder().join("quotient.log")).unwrap_or_default();
+            panic!("after {} s still not so: {what}\n{pods}\n{log}", PATIENCE.as_secs());
+        }
+        thread::sleep(Duration::from_millis(200));
+    }
+}
+
+fn items(plane: &ControlPlane, kind: &str) -> Vec<Value> {
+    let answer = plane.kubectl(&["get", kind, "-A", "-o", "json"]).unwrap_or_default();
+    let list: Value = serde_json::from_str(&answer).unwrap_or_default();
+    list["items"].as_array().cloned().unwrap_or_default()
+}
+
+#[test]
+fn mistakes_are_one_line() {
+    let folder = std::env::temp_dir().join(format!("quotient-run-{}", std::process::id()));
+    std::fs::create_dir_all(&folder).expect("a folder can be made");
+    let missing = refusal(&["run"]);
+    assert!(missing.contains("--kubeconfig"), "{missing}");
+    let gone = refusal(&["run", "--kubeconfig", "/nonexistent/config"]);
+    assert!(gone.contains("/nonexistent/config"), "{gone}");
+    let nobody = folder.join("nobody");
+    let config = json!({
+        "apiVersion": "v1", "kind": "Config", "current-context": "c",
+        "contexts": [{"name": "c", "context": {"cluster": "c", "user": "u"}}],
+        "clusters": [{"name": "c", "cluster": {"server": "https://127.0.0.1:1"}}],
+        "users": [{"name": "u", "user": {}}],
+    });
+    std::fs::write(&nobody, config.to_string()).expect("a file can be written");
+    let unreachable = refusal(&["run", "--kubeconfig", &nobody.display().to_string()]);
+    assert!(unreachable.contains("https://127.0.0.1:1/: no API server answers there"), "{unreachable}");
+    std::fs::remove_dir_all(&folder).expect("it is ours");
+}
+
+#[test]
+fn a_user_who_may_not_is_told_what() {
+    let options = Options { controller_manager: false, kwok: false, audit: false };
+    let plane = ControlPlane::start(options).expect("the control plane starts");
+    let nobody = plane.kubeconfig_of("nobody", &[]).expect("a user can be made");
+    let said = refusal(&["run", "--kubeconfig", &nobody.display().to_string()]);
+    assert!(said.contains("the user may not list pods, which is needed"), "{said}");
+}
+
+/// Numbers that look random and are always the same.
+fn next(state: &mut u64) -> u64 {
+    *state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+    *state >> 33
+}
+
+/// Kills the scheduler again and again while pods come, go and claim room, then compares what there is with a recount.
+#[test]
+fn whatever_moment_it_is_killed_in_nothing_is_lost_or_doubled() {
+    const NODES: usize = 3;
+    const GPUS: usize = 4;
+    const TEAMS: usize = 3;
+    let plane = ControlPlane::start(Options::default()).expect("the control plane starts");
+    plane.install(&quotient_api::crd::definitions()).expect("the kinds are installed");
+    let allocatable = json!({"cpu": "64", "memory": "256Gi", "nvidia.com/gpu": GPUS.to_string(), "pods": "110"});
+    plane.make_nodes("n", NODES, &NodeShape { allocatable, labels: json!({}) }).expect("the nodes are made");
+    for team in 0..TEAMS {
+        let name = format!("team-{team}");
+        plane
+            .apply(&[
+                json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}}),
+                json!({"apiVersion": "nos.nebuly.com/v1alpha1", "kind": "ElasticQuota",
+                    "metadata": {"name": "quota", "namespace": name},
+                    "spec": {"min": {"nvidia.com/gpu": GPUS}, "max": {"nvidia.com/gpu": 2 * GPUS}}}),
+            ])
+            .expect("the team is made");
+        eventually(&plane, "the namespace is ready", || {
+            plane.kubectl(&["get", "serviceaccount", "default", "-n", &name]).ok()
+        });
+    }
+    let log = plane.folder().join("quotient.log");
+    let mut seed = 8;
+    let deployment = |team: usize, replicas: usize| {
+        let requests = json!({"nvidia.com/gpu": "1"});
+        json!({
+            "apiVersion": "apps/v1", "kind": "Deployment",
+            "metadata": {"name": "train", "namespace": format!("team-{team}")},
+            "spec": {"replicas": replicas, "selector": {"matchLabels": {"app": "train"}},
+                "template": {"metadata": {"labels": {"app": "train"}}, "spec": {
+                    "schedulerName": "quotient", "terminationGracePeriodSeconds": 0, "containers": [
+                        {"name": "c", "image": "i", "resources": {"requests": requests, "limits": requests}}]}}},
+        })
+    };
+    for round in 0..6 {
+        let daemon = Daemon::start(&plane.kubeconfig(), &log, &[]);
+        // The first team borrows what it can; the others come and claim what is theirs.
+        plane.apply(&[deployment(round % TEAMS, 2 * GPUS)]).expect("the work is there");
+        thread::sleep(Duration::from_millis(1500 + next(&mut seed) % 3000));
+        daemon.kill();
+    }
+    let _daemon = Daemon::start(&plane.kubeconfig(), &log, &["--metrics", "127.0.0.1:0"]);
+    let running = |namespace: &str| {
+        let pods = items(&plane, "pods");
+        let runs = |pod: &&Value| {
+            pod["metadata"]["namespace"] == namespace
+                && pod["status"]["phase"] == "Running"
+                && pod["metadata"]["deletionTimestamp"].is_null()
+        };
+        pods.iter().filter(runs).count()
+    };
+    eventually(&plane, "every team has its own, and all of it is used", || {
+        (0..TEAMS).all(|team| running(&format!("team-{team}")) == GPUS).then_some(())
+    });
+    // Every pod on a node fits it, and each quota says what a recount says.
+    let pods = items(&plane, "pods");
+    let on = |node: &str| pods.iter().filter(|pod| pod["spec"]["nodeName"] == node).count();
+    for node in 0..NODES {
+        assert!(on(&format!("n-{node}")) <= GPUS, "a node has more than it can hold");
+    }
+    eventually(&plane, "the quotas say so", || {
+        let quotas = items(&plane, "elasticquotas.nos.nebuly.com");
+        let says = |quota: &Value| quota["status"]["used"]["nvidia.com/gpu"] == GPUS.to_string().as_str();
+        (quotas.len() == TEAMS && quotas.iter().all(says)).then_some(())
+    });
+}
+
+/// Asks for a path, and gives the status and the body.
+fn ask(port: u16, path: &str) -> Option<(u16, String)> {
+    use std::io::{Read, Write};
+    let mut stream = std::net::TcpStream::connect(("127.0.0.1", port)).ok()?;
+    write!(stream, "GET {path} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n").ok()?;
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer).ok()?;
+    let (head, body) = answer.split_once("\r\n\r\n")?;
+    Some((head.split(' ').nth(1)?.parse().ok()?, body.to_string()))
+}
+
+#[test]
+fn in_the_shadow_it_decides_and_writes_nothing() {
+    let plane = ControlPlane::start(Options::default()).expect("the control plane starts");
+    plane.make_nodes("n", 1, &NodeShape::default()).expect("the node is made");
+    let pod = json!({
+        "apiVersion": "v1", "kind": "Pod", "metadata": {"name": "p", "namespace": "default"},
+        "spec": {"schedulerName": "quotient", "containers": [{"name": "c", "image": "i"}]},
+    });
+    plane.apply(&[pod]).expect("the pod is made");
+    let port = std::net::TcpListener::bind("127.0.0.1:0").and_then(|l| l.local_addr()).expect("a port").port();
+    let log = plane.folder().join("quotient.log");
+    let address = format!("127.0.0.1:{port}");
+    let _daemon = Daemon::start(&plane.kubeconfig(), &log, &["--shadow", "--log", "json", "--metrics", &address]);
+    eventually(&plane, "it is ready", || ask(port, "/readyz").filter(|(status, _)| *status == 200));
+    eventually(&plane, "it would bind", || {
+        let (_, metrics) = ask(port, "/metrics")?;
+        metrics.contains(r#"quotient_decisions_total{decision="bind"} 1"#).then_some(())
+    });
+    assert_eq!(ask(port, "/livez").map(|(status, _)| status), Some(200));
+    let said = std::fs::read_to_string(&log).expect("there is a log");
+    let line = said.lines().find(|line| line.contains(r#""message":"binds""#)).expect("it says what it would do");
+    let line: Value = serde_json::from_str(line).expect("a line is JSON");
+    assert_eq!((&line["pod"], &line["node"], &line["shadow"]), (&json!("default/p"), &json!("n-0"), &json!(true)));
+    let pod = items(&plane, "pods").into_iter().find(|pod| pod["metadata"]["name"] == "p").expect("it is there");
+    assert!(pod["spec"]["nodeName"].is_null());
+    assert!(items(&plane, "leases.coordination.k8s.io").iter().all(|lease| lease["metadata"]["name"] != "quotient"));
+}
