@@ -268,7 +268,11 @@ impl<'a> View<'a> {
 
     /// The cards that a group can be let in with, if it can.
     fn admission(&self, group: &GroupFact, cards: &BTreeMap<GroupKey, Vec<(Name, i128)>>) -> Option<Vec<(Name, i128)>> {
-        let Some(named) = self.named_queue(Some(group), None) else { return Some(Vec::new()) };
+        let Some(named) = self.named_queue(Some(group), None) else {
+            // Without a queue nothing is counted; if it gets one, the cards that it prefers are.
+            let preferred = |(kinds, amount): &(Vec<Name>, i64)| Some((kinds.first()?.clone(), i128::from(*amount)));
+            return group.card_request.iter().map(preferred).collect();
+        };
         let queue = self.queue(&named).filter(|queue| !self.is_shut(queue))?;
         let is_free = self.free_cpu && !group.card_request.is_empty();
         for (resource, amount) in group.min_resources.iter().filter(|(r, _)| !(is_free && **r == *"cpu")) {
@@ -469,7 +473,9 @@ impl Run {
             let stays = view.used(other, resource, &|pod| self.server.is_leaving(pod));
             deserved.is_some_and(|d| stays > d) && view.charged(victim, resource) > 0
         };
-        let may = compared.iter().any(over);
+        // What a queue above the claimant's holds grows with those of its gang that were placed just before.
+        let is_above = view.path(own).iter().any(|level| level.key == other.key);
+        let may = is_above || compared.iter().any(over);
         prop_assert!(may, "{} of {} for {}: {compared:?}", victim.key(), other.key.name, claimant.key());
         let shared: Vec<&QuotaKey> = view.path(own).iter().map(|level| &level.key).collect();
         for level in view.path(other).into_iter().filter(|level| !shared.contains(&&level.key)) {
