@@ -37,7 +37,7 @@ test: testenv
 	$(TARGET)/debug/quotient test $(SCENARIOS)
 
 testenv:
-	@testenv/build.sh
+	@testenv/build.sh >&2
 
 NODES ?= 3
 cluster: testenv

@@ -68,7 +68,7 @@ pub(crate) fn pod(
         nominated: status.field("nominatedNodeName").non_empty_str().map(|name| interner.name(name)),
         marks: marks(&labels),
         victim_of: victim_of(&status),
-        leaving_since: timestamp(&metadata.field("deletionTimestamp")),
+        leaving_since: leaving_since(&metadata),
         ours: ours(scheduler),
         tree_quota: labels.get(tree::keys::QUOTA_NAME).filter(|name| !name.is_empty()).cloned(),
         non_preemptible: is_kept,
@@ -171,6 +171,14 @@ fn phase(at: &Cursor<'_, '_>, has_node: bool) -> Phase {
             default
         }
     }
+}
+
+/// Since when a pod is on its way out. An API server writes down when it is to be gone at the latest, and how long it
+/// was given.
+fn leaving_since(metadata: &Cursor<'_, '_>) -> Option<Created> {
+    let Created(gone_at) = timestamp(&metadata.field("deletionTimestamp"))?;
+    let given_seconds: i64 = metadata.field("deletionGracePeriodSeconds").int().unwrap_or(0);
+    Some(Created(gone_at.saturating_sub(given_seconds.saturating_mul(1_000_000))))
 }
 
 fn timestamp(at: &Cursor<'_, '_>) -> Option<Created> {
