@@ -366,7 +366,7 @@ impl Run {
             let others: Vec<&PodFact> = gang.into_iter().flat_map(|group| view.members(group)).collect();
             let lost =
                 |pod: &&PodFact| pod.nominated.as_ref().is_some_and(|node| !self.server.nodes.contains_key(node));
-            if others.iter().any(|pod| lost(pod)) {
+            if others.iter().any(lost) {
                 continue;
             }
             awaiting.insert(pod.key());
