@@ -257,8 +257,14 @@ impl Engine {
         let (created, name) = (pod.created, pod.name.clone());
         self.patience.insert((self.patient_until(pod.first_seen), id));
         let share = self.world.quotas.share(&pod.quotas);
+        let gang = pod.gang;
         let group = self.queue.insert(id, key, created, &name, share);
         self.world.pods.get_mut(id).group = Some(group);
+        if let Some(gang) = gang {
+            // It may be the one that the others of its gang wait for.
+            self.hopeless_gangs.remove(&gang);
+            self.queue.wake(group);
+        }
     }
 
     pub(super) fn dequeue(&mut self, id: PodId) {

@@ -312,6 +312,9 @@ impl World {
             }
             if kinds.is_empty() {
                 self.card_kinds.remove(resource);
+                self.quotas.queues.card_resources.remove(resource);
+            } else {
+                self.quotas.queues.card_resources.insert(*resource);
             }
         }
     }

@@ -37,6 +37,7 @@ impl Engine {
         gang.fact = None;
         gang.admitted = false;
         gang.reason = None;
+        gang.cards = Vec::new();
         let members = gang.members.iter().copied().collect();
         self.world.gangs.outside.remove(&id);
         self.reassign_pods(members);
@@ -56,6 +57,7 @@ impl Engine {
     }
 
     fn settle_gang(&mut self, id: GangId) {
+        self.recall_cards(id);
         let (queue, reserved, elastic) = self.owed_to_gang(id);
         let gang = self.world.gangs.get(id);
         if (gang.queue, &gang.reserved, &gang.elastic) == (queue, &reserved, &elastic) {
@@ -67,6 +69,28 @@ impl Engine {
         let gang = self.world.gangs.get_mut(id);
         (gang.queue, gang.reserved, gang.elastic) = (queue, reserved, elastic);
         self.admission_due = true;
+    }
+
+    /// The cards that a group was let in with, where only its object says that it was: those that its pods hold, or else
+    /// those that it would be let in with now. One that asks for none any more has none.
+    fn recall_cards(&mut self, id: GangId) {
+        let gang = self.world.gangs.get(id);
+        let Some(fact) = gang.fact.clone().filter(|_| gang.admitted) else { return };
+        if fact.card_request.is_empty() || gang.cards.is_empty() {
+            let (held, _) = self.world.gangs.card_of(Some(id), &self.world.pods);
+            let queue = self.queue_of_gang(id);
+            let mut cards = Vec::new();
+            for (kinds, amount) in &fact.card_request {
+                let kinds: Vec<ResourceId> = kinds.iter().map(|name| self.world.names.intern(name)).collect();
+                kinds.iter().for_each(|kind| self.world.quotas.queues.note_card(*kind));
+                let has_room = |kind: &&ResourceId| {
+                    queue.is_none_or(|queue| self.has_room(queue, **kind, *amount, Code::CardQuotaExceeded).is_ok())
+                };
+                let kept = kinds.iter().find(|kind| held == Some(**kind)).or_else(|| kinds.iter().find(has_room));
+                cards.extend(kept.or(kinds.first()).map(|kind| (*kind, *amount)));
+            }
+            self.world.gangs.get_mut(id).cards = cards;
+        }
     }
 
     /// A gang's queue, what is held for it there, and what its pods hold beyond what it takes to start.

@@ -132,6 +132,12 @@ impl Engine {
             for choice in &choices {
                 match self.try_gang(id, members, *choice, *whole) {
                     Ok(places) => {
+                        // Those that do not start with the others keep what is kept for them.
+                        for member in
+                            members.iter().filter(|member| !places.iter().any(|(placed, _)| placed == *member))
+                        {
+                            self.count_claim(*member, true);
+                        }
                         for (member, node) in places {
                             self.bind(member, node, decisions);
                         }
@@ -154,6 +160,13 @@ impl Engine {
         for choice in &choices {
             match self.plan_gang(id, members, *choice) {
                 Ok(plan) => {
+                    let is_left_out = |member: &&PodId| !plan.members.iter().any(|(claims, _)| claims == *member);
+                    for member in members.iter().filter(is_left_out) {
+                        if self.world.pods.get(*member).claim.is_some() {
+                            self.count_claim(*member, true);
+                            self.give_up_claim(*member, decisions);
+                        }
+                    }
                     self.claim_for_gang(plan, decisions);
                     return Turn::Claimed;
                 }
@@ -466,13 +479,28 @@ impl Engine {
     fn take_whole_gangs(&mut self, plan: &mut GangPlan, lifted: &mut Vec<(PodId, Place)>) -> bool {
         let victims: Vec<PodId> = plan.victims.iter().map(|victim| victim.pod).collect();
         let Some(more) = self.world.rest_of_gangs(&victims) else { return false };
+        let rest: Vec<PodId> = more.iter().map(|(pod, _)| *pod).collect();
         for (pod, with) in more {
             let Some(at) = plan.victims.iter().position(|victim| victim.pod == with) else { continue };
             let (member, rule) = (plan.victims[at].member, plan.victims[at].rule);
+            let may_go = self.world.pods.get(pod).quotas == self.world.pods.get(with).quotas
+                && match rule {
+                    Rule::OwnQuota | Rule::Priority => {
+                        self.world.pods.get(pod).priority < self.world.pods.get(member).priority
+                    }
+                    _ => self.world.spares_guarantees(member, &rest),
+                };
+            if !may_go {
+                return false;
+            }
             let message = format!("{}, with the rest of its group", plan.victims[at].message);
-            plan.victims.push(GangVictim { pod, member, rule, violates_budget: false, message });
-            lifted.extend(self.world.lift(&[pod]));
+            let budgets = &self.world.budgets;
+            let violates_budget =
+                budgets.of(self.world.pods.get(pod)).any(|key| budgets.allows(key, &self.world.pods) == 0);
+            plan.victims.push(GangVictim { pod, member, rule, violates_budget, message });
+            self.world.budgets.unseen.push(pod);
         }
+        lifted.extend(self.world.lift(&rest));
         true
     }
 
@@ -523,6 +551,9 @@ impl Engine {
             return false;
         }
         let members = self.waiting_members(id);
+        if members.iter().any(|member| self.world.pods.get(*member).claim.is_some()) {
+            return false; // Room is kept for it already.
+        }
         let card = self.card_choices(id, &members).first().copied().flatten();
         let mut held: Vec<(PodId, NodeId)> = Vec::new();
         for member in members {

@@ -127,12 +127,21 @@ impl World {
     /// A plan with the rest of the gangs that it breaks, if they may go.
     fn with_whole_gangs(&mut self, rights: &Rights, mut plan: Plan) -> Option<Plan> {
         let rest = self.rest_of_gangs(&plan.victims)?;
+        if rest.is_empty() {
+            return Some(plan);
+        }
         if rest.iter().any(|(pod, _)| self.right(rights, *pod).is_none()) {
             return None;
         }
         plan.victims.extend(rest.iter().map(|(pod, _)| *pod));
-        plan.victims.sort_by_cached_key(|pod| self.pods.get(*pod).key());
-        Some(plan)
+        let reclaims =
+            plan.victims.iter().any(|pod| self.right(rights, *pod).is_some_and(|right| right.from.is_some()));
+        if reclaims && !self.spares_guarantees(rights.claimant, &plan.victims) {
+            return None;
+        }
+        let mut allowances = Allowances::default();
+        let victims = plan.victims.iter().map(|pod| self.victim(rights, *pod, &[], &[], &mut allowances)).collect();
+        Some(self.plan(plan.node, victims, &allowances))
     }
 
     fn cost_of(&self, rights: &Rights, plan: &Plan) -> Cost {

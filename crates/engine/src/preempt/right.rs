@@ -1,6 +1,7 @@
 //! Who may evict whom, by what each claimant and victim is owed.
 
 use std::cell::RefCell;
+use std::collections::BTreeMap;
 
 use crate::decision::Rule;
 use crate::fact::Amount;
@@ -156,7 +157,9 @@ impl World {
     /// The right of the claimant to evict a pod, if it has one.
     pub fn right(&self, rights: &Rights, victim: PodId) -> Option<Right> {
         let pod = self.pods.get(victim);
-        if pod.is_kept() {
+        // Pods of one group want to run together: none of them makes room for another.
+        let own_gang = self.pods.get(rights.claimant).gang;
+        if pod.is_kept() || (pod.gang.is_some() && pod.gang == own_gang) {
             return None;
         }
         let lower = pod.priority < rights.priority;
@@ -227,6 +230,12 @@ impl World {
             }
         }
         let mut drawn: Vec<(QuotaId, Bound)> = victims.iter().filter_map(|(_, from)| *from).collect();
+        if drawn.iter().any(|(quota, _)| self.quotas.get(*quota).queue().is_some()) {
+            let pods: Vec<PodId> = victims.iter().map(|(pod, _)| *pod).collect();
+            if !self.spares_guarantees(rights.claimant, &pods) {
+                return false;
+            }
+        }
         drawn.sort_unstable_by_key(|(quota, _)| *quota);
         drawn.dedup();
         drawn.iter().all(|(quota, bound)| {
@@ -235,6 +244,29 @@ impl World {
                 victims.iter().filter(|(_, from)| *from == Some((*quota, *bound))).map(|(pod, _)| *pod).collect();
             self.is_some_order_right(rights, own, (*quota, *bound), &pods)
                 && (*bound != Bound::FairShare || !self.is_owed_again(rights, *quota, &pods, victims))
+        })
+    }
+
+    /// Whether all queues that the claimant is not under keep their guarantees when these go together.
+    pub fn spares_guarantees(&self, claimant: PodId, gone: &[PodId]) -> bool {
+        let levels = |pod: PodId| {
+            let queues = self.pods.get(pod).quotas.iter().filter(|quota| self.quotas.get(**quota).queue().is_some());
+            queues.flat_map(|quota| self.quotas.path(*quota)).collect::<Vec<QuotaId>>()
+        };
+        let mine = levels(claimant);
+        let mut lost: BTreeMap<QuotaId, Vec<PodId>> = BTreeMap::new();
+        for pod in gone {
+            for level in levels(*pod).into_iter().filter(|level| !mine.contains(level)) {
+                lost.entry(level).or_default().push(*pod);
+            }
+        }
+        lost.iter().all(|(level, pods)| {
+            let quota = self.quotas.get(*level);
+            let guarantee = quota.queue().into_iter().flat_map(|queue| &queue.guarantee);
+            guarantee.into_iter().all(|(resource, amount)| {
+                let lost: i128 = pods.iter().map(|pod| self.charged(*pod, *resource)).sum();
+                lost == 0 || quota.ledger.stays(*resource) - lost >= i128::from(*amount)
+            })
         })
     }
 

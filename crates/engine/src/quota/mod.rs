@@ -221,6 +221,24 @@ pub(crate) fn amount_of(list: &[(ResourceId, Amount)], resource: ResourceId) -> 
     list.iter().find(|(r, _)| *r == resource).map(|(_, amount)| i128::from(*amount))
 }
 
+/// A quota and those above it, each once, as far as `above` leads.
+pub(crate) fn chain(id: QuotaId, above: impl Fn(QuotaId) -> Option<QuotaId>) -> Vec<QuotaId> {
+    let mut chain = vec![id];
+    while let Some(next) = above(chain[chain.len() - 1])
+        && !chain.contains(&next)
+    {
+        chain.push(next);
+    }
+    chain
+}
+
+/// The quota above, where `above` is what quotas name. Quotas that would be above themselves have none, whichever of
+/// them was seen first.
+pub(crate) fn above_unless_circle(id: QuotaId, above: impl Fn(QuotaId) -> Option<QuotaId>) -> Option<QuotaId> {
+    let last = chain(id, &above).last().copied();
+    above(id).filter(|_| last.and_then(&above) != Some(id))
+}
+
 impl Quotas {
     pub fn get(&self, id: QuotaId) -> &Quota {
         self.list[id.0 as usize].as_ref().expect("a quota's number is used only while it is listed")

@@ -8,7 +8,9 @@ use std::collections::{BTreeMap, BTreeSet};
 use crate::fact::{Amount, Name, QueueFact};
 use crate::quota::amounts::Sums;
 use crate::quota::share::Share;
-use crate::quota::{Ledger, LedgerId, Policy, QuotaId, Quotas, Refusal, Shortage, amount_of, compile};
+use crate::quota::{
+    Ledger, LedgerId, Policy, QuotaId, Quotas, Refusal, Shortage, above_unless_circle, amount_of, chain, compile,
+};
 use crate::reason::{Code, Numbers};
 use crate::resources::{CPU_ID, MEMORY_ID, ResourceId, ResourceNames};
 
@@ -76,6 +78,8 @@ pub(crate) struct Queues {
     guaranteed_top: Sums,
     /// By resource number: whether it is a kind of card.
     is_card: Vec<bool>,
+    /// The resources by which nodes have cards now.
+    pub card_resources: BTreeSet<ResourceId>,
     /// Pods with cards are not held to cpu and memory.
     pub unlimited_cpu_memory: bool,
 }
@@ -146,12 +150,14 @@ impl Quotas {
         for (resource, _) in new.cards.iter().flatten() {
             self.queues.note_card(*resource);
         }
+        let mut near = Vec::new();
         let id = if is_new {
             let id = self.find_or_insert(key.clone(), pool, Policy::Queue(new));
             self.queues.by_name.insert(key.name.clone(), id);
             id
         } else {
             let id = self.find(&key).expect("it was just found");
+            near = chain(id, |id| self.named_above(id));
             self.detach_queue(id);
             let old = self.queue_mut(id);
             let QueuePolicy { guaranteed_below, children, .. } = std::mem::take(old);
@@ -159,14 +165,29 @@ impl Quotas {
             id
         };
         self.attach_queue(id);
-        for child in self.queues.naming.get(&key.name).cloned().unwrap_or_default() {
-            if child != id && self.get(child).parent != Some(id) {
-                self.detach_queue(child);
-                self.attach_queue(child);
-            }
-        }
+        // Those below it may have waited for it, and it may have closed a circle, or opened one.
+        near.extend(chain(id, |id| self.named_above(id)));
+        near.extend(self.queues.naming.get(&key.name).into_iter().flatten());
+        self.link_queues_anew(near);
         self.changed.insert(id);
         is_new
+    }
+
+    /// The queue that one names as the one above it, if it exists.
+    fn named_above(&self, id: QuotaId) -> Option<QuotaId> {
+        self.queues.find(&self.named_parent(id)?)
+    }
+
+    /// Puts those of these queues below the right one that are not.
+    fn link_queues_anew(&mut self, mut queues: Vec<QuotaId>) {
+        queues.sort_unstable();
+        queues.dedup();
+        for id in queues {
+            if self.get(id).parent != above_unless_circle(id, |id| self.named_above(id)) {
+                self.detach_queue(id);
+                self.attach_queue(id);
+            }
+        }
     }
 
     /// The name of the queue above, which is the root where none is named.
@@ -178,8 +199,8 @@ impl Quotas {
 
     fn attach_queue(&mut self, id: QuotaId) {
         let Some(name) = self.named_parent(id) else { return };
-        self.queues.naming.entry(name.clone()).or_default().insert(id);
-        self.set_parent(id, self.queues.find(&name));
+        self.queues.naming.entry(name).or_default().insert(id);
+        self.set_parent(id, above_unless_circle(id, |id| self.named_above(id)));
         self.count_child(id, true);
     }
 
@@ -209,12 +230,10 @@ impl Quotas {
         self.detach_queue(id);
         let name = self.get(id).key.name.clone();
         self.release_queue(id);
-        for child in self.queues.naming.get(&name).cloned().unwrap_or_default() {
-            if self.get(child).parent == Some(id) {
-                self.detach_queue(child);
-                self.attach_queue(child);
-            }
-        }
+        let mut near = chain(id, |id| self.named_above(id));
+        near.extend(self.queues.naming.get(&name).into_iter().flatten());
+        near.retain(|queue| *queue != id);
+        self.link_queues_anew(near);
     }
 
     /// From now on no pod answers to a queue that is about to be forgotten.
@@ -260,7 +279,7 @@ impl Quotas {
         }
         let above = parent.and_then(|parent| self.real_capability(parent, resource));
         let above = above.unwrap_or_else(|| self.total.get(resource));
-        let is_top = parent.is_none_or(|parent| self.get(parent).parent.is_none());
+        let is_top = parent.is_none_or(|parent| *self.get(parent).key.name == *ROOT_QUEUE);
         let left = if is_top { (above - (all - own)).max(0) } else { (above - all).max(0) + own };
         Some(capability.map_or(left, |capability| capability.min(left)))
     }
@@ -290,7 +309,8 @@ impl Quotas {
 
     /// What a charge is held to in queues.
     fn held_to<'a>(&'a self, charge: &'a [(ResourceId, Amount)]) -> impl Iterator<Item = (ResourceId, i128)> + 'a {
-        let has_card = charge.iter().any(|(resource, _)| self.queues.is_card(*resource));
+        let is_of_cards = |r: ResourceId| self.queues.is_card(r) || self.queues.card_resources.contains(&r);
+        let has_card = charge.iter().any(|(resource, _)| is_of_cards(*resource));
         let free = self.queues.unlimited_cpu_memory && has_card;
         let held = charge.iter().filter(move |(r, _)| !(free && (*r == CPU_ID || *r == MEMORY_ID)));
         held.map(|(resource, amount)| (*resource, i128::from(*amount)))

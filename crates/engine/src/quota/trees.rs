@@ -12,7 +12,9 @@ use crate::quota::amounts::Sums;
 use crate::quota::elastic::PoolId;
 use crate::quota::runtime::{Sharer, share_out};
 use crate::quota::share::Share;
-use crate::quota::{Ledger, LedgerId, Policy, QuotaId, Quotas, Refusal, Shortage, amount_of, compile};
+use crate::quota::{
+    Ledger, LedgerId, Policy, QuotaId, Quotas, Refusal, Shortage, above_unless_circle, amount_of, chain, compile,
+};
 use crate::reason::{Code, Numbers};
 use crate::resources::{ResourceId, ResourceNames};
 
@@ -219,7 +221,7 @@ impl Quotas {
             self.pools[old_pool.0 as usize].count_named(&old_min, false);
         }
         self.pools[pool.0 as usize].count_named(&new.min, true);
-        let mut near = self.chain(id);
+        let mut near = self.chain_in_tree(id);
         let old = self.tree_mut(id);
         let (asked_below, asked_own) = (std::mem::take(&mut old.asked_below), std::mem::take(&mut old.asked_own));
         let quota = self.get_mut(id);
@@ -227,7 +229,7 @@ impl Quotas {
         quota.policy = Policy::Tree(Tree { asked_below, asked_own, ..new });
         self.attach(id);
         // Those below it may have waited for it, and it may have closed a circle, or opened one.
-        near.extend(self.chain(id));
+        near.extend(self.chain_in_tree(id));
         near.extend(self.trees.naming.get(&key.name).into_iter().flatten());
         self.link_anew(near);
         reassigned.all = is_new && key.name.as_ref() == DEFAULT_QUOTA;
@@ -243,7 +245,7 @@ impl Quotas {
             self.trees.by_name.remove(&name);
         }
         self.pools[pool.0 as usize].count_named(&min, false);
-        let mut near = self.chain(id);
+        let mut near = self.chain_in_tree(id);
         near.extend(self.trees.naming.get(&name).into_iter().flatten());
         near.retain(|quota| *quota != id);
         self.link_anew(near);
@@ -286,21 +288,12 @@ impl Quotas {
     }
 
     /// A quota and those above it by what they name, each once.
-    fn chain(&self, id: QuotaId) -> Vec<QuotaId> {
-        let mut chain = vec![id];
-        while let Some(parent) = self.named_parent_in_tree(chain[chain.len() - 1])
-            && !chain.contains(&parent)
-        {
-            chain.push(parent);
-        }
-        chain
+    fn chain_in_tree(&self, id: QuotaId) -> Vec<QuotaId> {
+        chain(id, |id| self.named_parent_in_tree(id))
     }
 
-    /// The quota above: the one that is named. Quotas that would be above themselves have none, whichever of them was
-    /// seen first.
     fn parent_in_tree(&self, id: QuotaId) -> Option<QuotaId> {
-        let last = *self.chain(id).last().unwrap_or(&id);
-        self.named_parent_in_tree(id).filter(|_| self.named_parent_in_tree(last) != Some(id))
+        above_unless_circle(id, |id| self.named_parent_in_tree(id))
     }
 
     /// Puts those of these quotas below the right parent that are not.
