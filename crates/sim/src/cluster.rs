@@ -11,7 +11,9 @@
 
 mod queues;
 
+use std::cell::OnceCell;
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 use std::time::Duration;
 
 use quotient_api::gpu_memory::GPU_MEMORY;
@@ -75,6 +77,8 @@ pub struct Cluster {
     controllers: Controllers,
     translator: Translator,
     engine: Engine,
+    /// Why pods wait as things stand now, once somebody asks: what the engine said of a pod may be a while ago.
+    reasons: OnceCell<BTreeMap<PodKey, Arc<Reason>>>,
     /// When time alone makes the engine decide something.
     wake_at: Option<Tick>,
     /// Changes that the engine was not told yet.
@@ -98,6 +102,7 @@ impl Cluster {
             setup,
             translator,
             engine,
+            reasons: OnceCell::new(),
             wake_at: None,
             untold: Vec::new(),
             last_changed: BTreeSet::new(),
@@ -207,6 +212,7 @@ impl Cluster {
 
     /// Goes round until nothing changes any more.
     pub fn settle(&mut self) -> Result<(), Stuck> {
+        self.reasons = OnceCell::new();
         self.controllers.retry();
         self.server.depart();
         let mut rounds = Rounds { done: 0, limit: self.rounds_limit() };
@@ -511,10 +517,11 @@ impl Cluster {
         }
     }
 
-    /// Why a pod waits, if it does.
-    pub fn reason(&self, pod: &ObjectKey) -> Option<std::sync::Arc<Reason>> {
+    /// Why a pod waits, if it does, in a cluster that has settled.
+    pub fn reason(&self, pod: &ObjectKey) -> Option<Arc<Reason>> {
         let namespace = pod.namespace.clone()?;
-        self.engine.reason(&PodKey { namespace, name: pod.name.clone() })
+        let reasons = self.reasons.get_or_init(|| self.engine.reasons_now());
+        reasons.get(&PodKey { namespace, name: pod.name.clone() }).cloned()
     }
 
     /// All pods, by namespace and name; those that were evicted and have nobody to make them anew too.
