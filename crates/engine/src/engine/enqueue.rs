@@ -71,8 +71,8 @@ impl Engine {
         self.admission_due = true;
     }
 
-    /// The cards that a group was let in with, where only its object says that it was: those that its pods hold, or else
-    /// those that it would be let in with now. One that asks for none any more has none.
+    /// The cards that a group was let in with, where only its object says that it was: those that its pods hold, or
+    /// else those that it would be let in with now. One that asks for none any more has none.
     fn recall_cards(&mut self, id: GangId) {
         let gang = self.world.gangs.get(id);
         let Some(fact) = gang.fact.clone().filter(|_| gang.admitted) else { return };
