@@ -1,8 +1,7 @@
 //! Queues, cards and gangs over random histories: what queues hold, by card too, is what a recount gives; no bind
-//! passes a limit at any level; gangs start together and are not broken; nobody loses what it is guaranteed; evictions end;
-//! whoever is let in has room, and whoever has room is let in.
-//!
-//! The rules are written here once more, naively, over the objects themselves.
+//! passes a limit at any level; gangs start together and are not broken; nobody loses what it is guaranteed;
+//! evictions end; whoever is let in has room, and whoever has room is let in.  The rules are written here once
+//! more, naively, over the objects themselves.
 
 mod cases;
 mod server;
