@@ -57,6 +57,8 @@ pub(crate) struct Candidates {
     verdict: Vec<u8>,
     bucket: Vec<u32>,
     points: Vec<i64>,
+    /// The rank it is listed with: a number may have been given to a node of another name since.
+    ranks: Vec<u64>,
     closed: [u32; Filter::COUNT],
     buckets: Vec<Bucket>,
     ids: LookupMap<(u16, Vec<i64>), u32>,
@@ -174,6 +176,7 @@ impl World {
             verdict: Vec::new(),
             bucket: Vec::new(),
             points: Vec::new(),
+            ranks: Vec::new(),
             closed: [0; Filter::COUNT],
             buckets: Vec::new(),
             ids: LookupMap::default(),
@@ -190,7 +193,8 @@ impl World {
     /// Judges a node anew and moves it to where it belongs.
     fn judge(&self, question: &Question, shape: &Shape, kept: &mut Candidates, node: NodeId) {
         let at = node.at();
-        let (old_verdict, old_bucket, old_points) = (kept.verdict[at], kept.bucket[at], kept.points[at]);
+        let listed = (kept.verdict[at], kept.bucket[at], kept.points[at], kept.ranks[at]);
+        let (old_verdict, old_bucket, ..) = listed;
         let closing = if self.nodes.is_present(node) {
             let rule = self.statics.get(question.rule).closed_by(node);
             rule.or_else(|| self.closed_locally(question, shape, node)).map_or(OPEN, |filter| filter as u8)
@@ -208,12 +212,13 @@ impl World {
             OPEN => {
                 let class = self.statics.get(question.rule).class(node);
                 let bucket = kept.bucket_of(class, self.places(question, shape, node));
-                let points = self.points(shape, node);
+                let (points, rank) = (self.points(shape, node), self.nodes.rank(node));
                 kept.bucket[at] = bucket;
                 kept.points[at] = points;
+                kept.ranks[at] = rank;
                 kept.buckets[bucket as usize].open += 1;
-                if (old_verdict, old_bucket, old_points) != (OPEN, bucket, points) {
-                    kept.list(bucket, points, self.nodes.rank(node), node);
+                if listed != (OPEN, bucket, points, rank) {
+                    kept.list(bucket, points, rank, node);
                 }
             }
             filter => kept.closed[filter as usize] += 1,
@@ -349,6 +354,7 @@ impl Candidates {
         self.verdict.resize(nodes, ABSENT);
         self.bucket.resize(nodes, 0);
         self.points.resize(nodes, 0);
+        self.ranks.resize(nodes, 0);
     }
 
     fn bucket_of(&mut self, class: u16, places: Vec<i64>) -> u32 {

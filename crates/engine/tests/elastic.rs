@@ -394,10 +394,12 @@ fn check_reports(engine: &Engine, model: &Model) -> Result<(), TestCaseError> {
 }
 
 /// Waiting pods that could run or claim would have done so: nobody is forgotten.
-fn nobody_forgotten(model: &Model) -> Result<(), TestCaseError> {
+fn nobody_forgotten(engine: &Engine, model: &Model) -> Result<(), TestCaseError> {
     let none = BTreeSet::new();
     for pod in model.pods.values().filter(|pod| pod.fact.node.is_none()) {
-        prop_assert!(!model.runs(pod, &none), "{} waits though it could run", pod.fact.key());
+        let key = pod.fact.key();
+        let said = || engine.reason(&key).map(|reason| reason.message.clone());
+        prop_assert!(!model.runs(pod, &none), "{} waits though it could run: {:?}", key, said());
         if !pod.fact.never_preempts {
             let victims = model.cheapest(pod);
             prop_assert!(victims.is_none(), "{} waits though it could evict {:?}", pod.fact.key(), victims);
@@ -527,7 +529,7 @@ fn run(fair: bool, steps: &[Step], seen: &mut Seen) -> Result<(), TestCaseError>
         take(&mut model, &mut engine, step);
         settle(&mut engine, &mut model, seen)?;
     }
-    nobody_forgotten(&model)
+    nobody_forgotten(&engine, &model)
 }
 
 /// Of two victims that hold different things, one may have to go before the other: the quota is above its due in what
@@ -549,6 +551,37 @@ fn victims_go_in_an_order_in_which_each_may() {
     let mut seen = Seen::default();
     run(false, &steps, &mut seen).expect("the promises hold");
     assert_eq!(seen.evictions.get(&Rule::ElasticReclaim), Some(&2));
+}
+
+/// A node that goes has its number given to the next, which may be as full and as large, and of another name: pods of
+/// a kind that nobody asked for meanwhile find it all the same.
+#[test]
+fn a_node_in_the_place_of_another_is_found() {
+    let quota = |namespace, max| Step::Quota { namespace, min: [None, None], max };
+    let pod = |namespace, size, priority| Step::AddPod { namespace, size, priority, never: false };
+    let steps = [
+        Step::Node { name: 2, size: [4, 6] },
+        quota(0, [None, None]),
+        quota(1, [Some(0), None]),
+        pod(3, [2, 3], 0),
+        Step::Node { name: 0, size: [7, 6] },
+        pod(2, [2, 3], 2),
+        pod(1, [2, 3], 2),
+        pod(2, [2, 3], 0),
+        Step::DropNode(2),
+        Step::Node { name: 0, size: [5, 7] },
+        pod(2, [3, 2], 1),
+        Step::Node { name: 1, size: [5, 7] },
+        Step::DropQuota(0),
+        Step::EndPod(1),
+        Step::DropNode(0),
+        Step::EndPod(1),
+        pod(1, [1, 0], 2),
+        Step::EndPod(2),
+        Step::DropQuota(1),
+        pod(1, [1, 3], 0),
+    ];
+    run(false, &steps, &mut Seen::default()).expect("the promises hold");
 }
 
 /// Histories bring about what they are for: a generator that never evicts anybody proves nothing.
