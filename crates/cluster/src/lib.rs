@@ -23,6 +23,7 @@ pub mod metrics;
 pub mod permission;
 pub mod queue;
 pub mod quota_book;
+pub mod rehearsal;
 pub mod scheduler;
 pub mod serve;
 pub mod thin;
@@ -31,7 +32,7 @@ pub mod write;
 
 pub use connect::{Clients, ConnectError, connect};
 pub use lease::{Fence, LeaseSettings};
-pub use live::{LiveSettings, run};
+pub use live::{LiveSettings, rehearse, run};
 pub use metrics::Metrics;
 
 /// The name under which everything is written: field manager, event source, user agent.
