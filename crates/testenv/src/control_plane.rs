@@ -172,6 +172,9 @@ impl ControlPlane {
 
     /// Makes nodes `prefix-0` … and waits until they are ready.
     pub fn make_nodes(&self, prefix: &str, count: usize, shape: &NodeShape) -> Result<(), TestenvError> {
+        if count == 0 {
+            return Ok(());
+        }
         let node = |index: usize| {
             let name = format!("{prefix}-{index}");
             let mut labels = shape.labels.clone();
@@ -271,15 +274,19 @@ impl ControlPlane {
                 format!("--service-account-private-key-file={}", self.folder.join("service-accounts.key").display()),
                 format!("--root-ca-file={}", self.folder.join("ca.crt").display()),
                 "--leader-elect=false".to_string(),
+                // The defaults are for clusters in which it must not be in the way of others.
+                "--kube-api-qps=500".to_string(),
+                "--kube-api-burst=1000".to_string(),
                 "--secure-port=0".to_string(),
             ];
             let program = Program::start(&self.programs, "kube-controller-manager", &arguments, &self.folder)?;
             self.controller_manager = Some(program);
         }
         if self.options.kwok {
+            let stages = self.stages()?;
             let arguments = [
                 format!("--kubeconfig={kubeconfig}"),
-                format!("--config={}", self.programs.join("stages.yaml").display()),
+                format!("--config={}", stages.display()),
                 "--manage-all-nodes=true".to_string(),
                 // Nodes live by their leases, as real ones do.
                 "--node-lease-duration-seconds=40".to_string(),
@@ -292,6 +299,15 @@ impl ControlPlane {
             self.await_that(&["get", "serviceaccount", "default"], |plane| plane.controller_manager.as_mut())?;
         }
         Ok(())
+    }
+
+    /// How kwok plays nodes and pods, as it comes with it, but for one thing: pods of Jobs run until they are ended.
+    fn stages(&self) -> Result<PathBuf, TestenvError> {
+        let path = self.programs.join("stages.yaml");
+        let text = fs::read_to_string(&path).map_err(|error| file_error(&path, error))?;
+        let completes = |stage: &&str| !stage.lines().any(|line| line.trim() == "name: pod-complete");
+        let kept: Vec<&str> = text.split("\n---\n").filter(completes).collect();
+        self.write("stages.yaml", &kept.join("\n---\n"))
     }
 
     fn await_api_server(&mut self) -> Result<(), TestenvError> {

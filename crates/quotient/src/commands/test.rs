@@ -6,12 +6,13 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context, Result};
 use quotient_api::Problem;
 use quotient_sim::expect::Failure;
-use quotient_sim::{Scenario, ScenarioResult, StepResult, junit, run as run_scenario, scenario};
+use quotient_sim::{Progress, Scenario, ScenarioResult, StepResult, junit, run as run_scenario, scenario};
 use serde::Serialize;
 
 use crate::arguments::{Format, OutputArguments, TestArguments};
 use crate::exit::Exit;
 use crate::printer::{Printer, Tone};
+use crate::rehearsal::{Exceptions, Theatre};
 
 /// The answer for programs.
 #[derive(Serialize)]
@@ -30,23 +31,35 @@ struct Outcome<'a> {
 
 /// Reads every scenario first, and runs them only if all can be read: half a test suite proves nothing.
 pub fn run(arguments: TestArguments) -> Result<Exit> {
-    let TestArguments { files, junit: junit_file, output: OutputArguments { output } } = arguments;
+    let TestArguments { files, junit: junit_file, kubeconfig, except, output: OutputArguments { output } } = arguments;
     let mut printer = Printer::new(output);
     let scenarios = match load(&files) {
         Ok(scenarios) => scenarios,
         Err(problems) => return Ok(printer.refuse(&problems)),
     };
+    let exceptions = match except.as_deref().map(Exceptions::read).transpose() {
+        Ok(exceptions) => exceptions.unwrap_or_default(),
+        Err(problems) => return Ok(printer.refuse(&problems)),
+    };
+    let theatre = kubeconfig.as_deref().map(Theatre::open).transpose()?;
     let mut results = Vec::with_capacity(scenarios.len());
     for (i, scenario) in scenarios.iter().enumerate() {
         let place = format!("{} of {}: {}", i + 1, scenarios.len(), scenario.name);
         printer.progress(&place);
-        let result = run_scenario(scenario, &mut |step| {
+        let mut progress = |step: Progress<'_>| {
             printer.progress(format_args!("{place}, step {} of {}", step.done, step.total));
-        });
+        };
+        let result = match &theatre {
+            None => run_scenario(scenario, &mut progress),
+            Some(theatre) => theatre.run(scenario, &mut progress),
+        };
         if printer.is_for_people() {
             print(&mut printer, &result)?;
         }
         results.push(result);
+    }
+    if let Some(theatre) = theatre {
+        theatre.close()?;
     }
     if let Some(file) = junit_file {
         fs::write(&file, junit(&results)).with_context(|| format!("{} cannot be written", file.display()))?;
