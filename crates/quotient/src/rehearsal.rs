@@ -11,6 +11,7 @@ mod exceptions;
 mod fit;
 mod guard;
 mod live;
+mod provision;
 mod server;
 
 use std::path::Path;

@@ -14,6 +14,7 @@ pub mod expect;
 mod field;
 pub mod junit;
 mod naming;
+pub mod provisioner;
 pub mod quota_names;
 pub mod report;
 pub mod run;

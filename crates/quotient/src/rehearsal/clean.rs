@@ -14,6 +14,9 @@ use super::server::{Objects, Server};
 /// else.
 const GONE_WITHIN: Duration = Duration::from_secs(60);
 
+/// How often it is looked whether namespaces of an earlier run are gone.
+const NAMESPACES_EVERY: Duration = Duration::from_millis(200);
+
 /// Of these, only those are touched that were made for a scenario: a cluster has others of its own.
 const CLUSTERS_OWN: &[(&str, &str)] = &[
     ("", "Namespace"),
@@ -67,16 +70,21 @@ pub async fn clean(server: &Server) -> Result<(), Trouble> {
     loop {
         let objects = server.look(kinds_of_scenarios()).await?;
         let left: Objects = objects.iter().filter(|(key, object)| is_to_go(key, object)).map(cloned).collect();
-        if left.is_empty() {
+        let waits = objects.iter().any(|(key, object)| key.kind == "Namespace" && is_going(object));
+        if left.is_empty() && !waits {
             return clean_namespaces(server, &objects).await;
         }
         if begun.elapsed() > GONE_WITHIN {
             let names: Vec<String> = left.keys().take(5).map(ToString::to_string).collect();
-            return Err(Trouble::Stuck(format!("the cluster does not become empty: there are {}", names.join(", "))));
+            let names = if names.is_empty() { "namespaces that do not go".to_string() } else { names.join(", ") };
+            return Err(Trouble::Stuck(format!("the cluster does not become empty: there are {names}")));
         }
         for turn in 0..3 {
             let now = left.iter().filter(|(key, _)| order(key) == turn);
             try_join_all(now.map(|(key, object)| remove(server, key, object))).await?;
+        }
+        if waits {
+            tokio::time::sleep(NAMESPACES_EVERY).await;
         }
     }
 }
@@ -85,8 +93,12 @@ fn cloned<K: Clone, V: Clone>((key, value): (&K, &V)) -> (K, V) {
     (key.clone(), value.clone())
 }
 
+fn is_going(object: &Value) -> bool {
+    !object["metadata"]["deletionTimestamp"].is_null()
+}
+
 async fn remove(server: &Server, key: &ObjectKey, object: &Value) -> Result<(), Trouble> {
-    if object["metadata"]["deletionTimestamp"].is_null() {
+    if !is_going(object) {
         server.delete(key).await?;
     }
     if object["metadata"]["finalizers"].as_array().is_some_and(|finalizers| !finalizers.is_empty()) {

@@ -95,6 +95,7 @@ impl Fitting {
             for (index, container) in containers.filter_map(Value::as_object_mut).enumerate() {
                 container.entry("name").or_insert_with(|| json!(format!("{}-{index}", list.to_lowercase())));
                 container.entry("image").or_insert_with(|| json!("main"));
+                limit_huge_pages(container);
             }
         }
         if let Some(priority) = spec.get("priority").and_then(Value::as_i64)
@@ -104,6 +105,17 @@ impl Fitting {
             let class = PriorityStandIn { priority, policy };
             spec.insert("priorityClassName".to_string(), json!(class.name()));
             classes.push(class);
+        }
+    }
+}
+
+/// Huge pages cannot be had without a limit, which is what is requested.
+fn limit_huge_pages(container: &mut Map<String, Value>) {
+    let Some(resources) = container.get_mut("resources").and_then(Value::as_object_mut) else { return };
+    let requests = resources.get("requests").and_then(Value::as_object).cloned().unwrap_or_default();
+    for (resource, amount) in requests.into_iter().filter(|(resource, _)| resource.starts_with("hugepages-")) {
+        if let Value::Object(limits) = resources.entry("limits").or_insert_with(|| json!({})) {
+            limits.entry(resource).or_insert(amount);
         }
     }
 }

@@ -22,6 +22,7 @@ use tokio::task::JoinHandle;
 
 use super::calm;
 use super::fit::{FINALIZER, Fitting, LABEL};
+use super::provision::provision;
 use super::server::{Answer, Objects, Server};
 
 /// How long a cluster may take to settle. It takes less than a second; the rest is for machines that do much else.
@@ -48,6 +49,8 @@ pub struct Live<'a> {
     /// The kinds that matter to this scenario.
     kinds: BTreeSet<&'static Kind>,
     wants_events: bool,
+    /// Pods as the scenario gave them last.
+    given: BTreeMap<ObjectKey, Value>,
     is_held: bool,
     eviction_takes: Duration,
     /// When pods that are leaving will be gone, in milliseconds of the scheduler's time.
@@ -70,9 +73,11 @@ fn companions(kind: &Kind) -> &'static [(&'static str, &'static str)] {
         ("batch.volcano.sh", "Job") => &[("scheduling.volcano.sh", "PodGroup")],
         ("quota.koordinator.sh", "ElasticQuotaProfile") => &[("scheduling.sigs.k8s.io", "ElasticQuota")],
         ("", "PersistentVolumeClaim" | "PersistentVolume") => {
-            &[("", "PersistentVolume"), ("", "PersistentVolumeClaim")]
+            &[("", "PersistentVolume"), ("", "PersistentVolumeClaim"), ("storage.k8s.io", "StorageClass")]
         }
-        ("apps", "StatefulSet") => &[("", "PersistentVolume"), ("", "PersistentVolumeClaim")],
+        ("apps", "StatefulSet") => {
+            &[("", "PersistentVolume"), ("", "PersistentVolumeClaim"), ("storage.k8s.io", "StorageClass")]
+        }
         _ => &[],
     }
 }
@@ -108,6 +113,7 @@ impl<'a> Live<'a> {
             classes: BTreeSet::new(),
             kinds: BTreeSet::new(),
             wants_events: scenario.steps.iter().any(|step| !step.expect.events.is_empty()),
+            given: BTreeMap::new(),
             is_held: false,
             eviction_takes: Duration::ZERO,
             departures: BTreeMap::new(),
@@ -185,6 +191,9 @@ impl<'a> Live<'a> {
             for _ in 0..10 {
                 let Some(old) = self.await_that(self.server.get(key))? else { break };
                 let mut new = replacement(&old, object.clone());
+                if let Some(given) = self.given.get(key) {
+                    new["spec"] = changed_spec(&old["spec"], &given["spec"], &object["spec"]);
+                }
                 new["metadata"]["resourceVersion"] = old["metadata"]["resourceVersion"].clone();
                 answer = self.await_that(self.server.replace(key, &new))?;
                 if answer != Answer::Conflict {
@@ -193,7 +202,12 @@ impl<'a> Live<'a> {
             }
         }
         match answer {
-            Answer::Done(stored) => Ok(Some(stored)),
+            Answer::Done(stored) => {
+                if is_pod(key) {
+                    self.given.insert(key.clone(), object.clone());
+                }
+                Ok(Some(stored))
+            }
             Answer::Rejected(message) => {
                 self.reject(key, message);
                 Ok(None)
@@ -210,9 +224,11 @@ impl<'a> Live<'a> {
         let objects = self.await_that(self.server.look(self.kinds.iter().copied()))?;
         self.wakes_at = standing.wakes_at;
         let departed = self.depart(&objects)?;
-        let awaited = match departed {
-            true => Some("pods whose time has come are leaving".to_string()),
-            false => unseen(&standing, &objects, &self.kinds).or_else(|| calm::awaited(&objects)),
+        let provisioned = self.await_that(provision(self.server, &objects))?;
+        let awaited = match (departed, provisioned) {
+            (true, _) => Some("pods whose time has come are leaving".to_string()),
+            (_, true) => Some("volumes are made or taken out".to_string()),
+            (false, false) => unseen(&standing, &objects, &self.kinds).or_else(|| calm::awaited(&objects)),
         };
         let idle = standing.is_idle || self.is_held;
         self.objects = objects;
@@ -307,6 +323,18 @@ impl<'a> Live<'a> {
         self.figures = Figures { happened, ..figures };
         Ok(())
     }
+}
+
+/// The spec of a pod in which is changed what the scenario changes. The API server fills a pod's spec in when it is
+/// made, and does not let it be emptied again.
+fn changed_spec(stored: &Value, before: &Value, now: &Value) -> Value {
+    let mut spec = stored.clone();
+    let fields = |value: &Value| value.as_object().cloned().unwrap_or_default();
+    let (before, now) = (fields(before), fields(now));
+    for field in before.keys().chain(now.keys()).filter(|field| before.get(*field) != now.get(*field)) {
+        spec[field] = now.get(field).cloned().unwrap_or(Value::Null);
+    }
+    spec
 }
 
 /// All objects that a scenario names.
