@@ -20,6 +20,7 @@ pub mod lease;
 pub mod limit;
 pub mod live;
 pub mod metrics;
+pub mod objects;
 pub mod permission;
 pub mod queue;
 pub mod quota_book;
@@ -33,6 +34,7 @@ pub use connect::{Clients, ConnectError, connect};
 pub use lease::{Fence, LeaseSettings};
 pub use live::{LiveSettings, run};
 pub use metrics::Metrics;
+pub use objects::{Objects, SharedObjects};
 
 /// The name under which everything is written: field manager, event source, user agent.
 pub const FIELD_MANAGER: &str = "quotient";

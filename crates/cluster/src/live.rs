@@ -7,7 +7,7 @@
 use std::collections::BTreeSet;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
-use quotient_api::{Configuration, Kind, told_kinds};
+use quotient_api::{Configuration, Kind};
 use quotient_engine::Tick;
 use tokio::sync::mpsc::{self, UnboundedReceiver};
 use tokio::task::JoinSet;
@@ -16,6 +16,7 @@ use crate::connect::Clients;
 use crate::dispatch::{Dispatcher, Report, dispatcher};
 use crate::lease::{Elector, Fence, LeaseSettings};
 use crate::metrics::Metrics;
+use crate::objects::{SharedObjects, watched_kinds};
 use crate::scheduler::{Happened, Now, Scheduler, Seen};
 use crate::watch::watch;
 use crate::write::{Slot, Write};
@@ -46,6 +47,8 @@ pub struct LiveSettings {
     pub scheduler: bool,
     /// Keep labels and statuses of quotas.
     pub controllers: bool,
+    /// Where the objects are kept, for whoever else looks at them: empty until everything was seen.
+    pub objects: SharedObjects,
 }
 
 /// Runs until `stop` says so; what is under way is given up then, and the lease is given back.
@@ -130,7 +133,7 @@ impl<'a> Session<'a> {
     fn new(clients: &Clients, settings: &'a LiveSettings, metrics: &'a Metrics, fence: Fence) -> Self {
         let mut tasks = JoinSet::new();
         let (sender, seen) = mpsc::channel(SEEN_MAX);
-        for kind in told_kinds() {
+        for kind in watched_kinds() {
             tasks.spawn(watch(clients.watch.clone(), kind, sender.clone()));
         }
         let (report, reports) = mpsc::unbounded_channel();
@@ -142,11 +145,11 @@ impl<'a> Session<'a> {
             metrics,
             fence,
             clock: Clock::new(),
-            scheduler: Scheduler::new(&settings.configuration),
+            scheduler: Scheduler::new(&settings.configuration, settings.objects.clone()),
             dispatcher,
             seen,
             reports,
-            unlisted: told_kinds().collect(),
+            unlisted: watched_kinds().collect(),
             _tasks: tasks,
         }
     }
@@ -220,14 +223,19 @@ impl<'a> Session<'a> {
     }
 
     fn take_seen(&mut self, seen: Seen) {
+        let mut is_last = false;
         if let Seen::Listed(kind) | Seen::Unavailable(kind) = &seen
             && self.unlisted.remove(kind)
             && self.unlisted.is_empty()
         {
-            tracing::info!("everything was seen");
-            self.metrics.set_ready(true);
+            is_last = true;
         }
         self.scheduler.see(self.clock.now(), seen);
+        if is_last {
+            tracing::info!("everything was seen");
+            self.scheduler.seen_everything();
+            self.metrics.set_ready(true);
+        }
     }
 
     fn take_report(&mut self, report: Report) {

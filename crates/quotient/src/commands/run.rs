@@ -7,7 +7,7 @@ use std::time::Duration;
 use anyhow::{Context, Result, bail};
 use quotient_api::Configuration;
 use quotient_cluster::serve::serve;
-use quotient_cluster::{LeaseSettings, LiveSettings, Metrics, connect};
+use quotient_cluster::{LeaseSettings, LiveSettings, Metrics, SharedObjects, connect};
 use tokio::signal::unix::{SignalKind, signal};
 use tracing_subscriber::EnvFilter;
 
@@ -58,6 +58,7 @@ async fn serve_cluster(arguments: RunArguments, configuration: Configuration) ->
         shadow,
         scheduler: runs(Part::Scheduler),
         controllers: runs(Part::Controllers),
+        objects: SharedObjects::default(),
         configuration,
     };
     tracing::info!(
