@@ -259,6 +259,9 @@ impl<'a> Session<'a> {
     fn tell_status(&mut self, led: bool) {
         self.metrics.set_waiting(self.scheduler.waiting().into_iter());
         self.metrics.set_quotas(&self.scheduler.engine().quotas());
+        if self.unlisted.is_empty() {
+            self.scheduler.patrol();
+        }
         if led && self.fence.holds() && self.unlisted.is_empty() {
             for write in self.scheduler.quota_writes(self.clock.now()) {
                 self.push(write);

@@ -9,7 +9,9 @@ use serde_json::{Value, json};
 
 use crate::event::{EventBook, Remark, whole_seconds};
 use crate::objects::{Objects, SharedObjects};
+use crate::patrol::Patrol;
 use crate::quota_book::{QuotaBook, missing_queues, taken_over};
+use crate::tree_namespaces::NamespaceMarks;
 use crate::write::{PodRef, Write};
 
 /// The most pods that are looked at before what came in meanwhile is taken in. Hundreds of pods take milliseconds.
@@ -77,6 +79,8 @@ pub struct Scheduler {
     /// What was seen so far, until everything was: until then others look at what was there before.
     beginning: Option<Box<Objects>>,
     quotas: QuotaBook,
+    marks: NamespaceMarks,
+    patrol: Patrol,
     events: EventBook,
     /// What is wrong with each object, so that it is said once and not with every change.
     problems: BTreeMap<ObjectKey, Vec<Problem>>,
@@ -95,6 +99,8 @@ impl Scheduler {
             objects,
             beginning: Some(Box::new(Objects::new(configuration))),
             quotas: QuotaBook::default(),
+            marks: NamespaceMarks::default(),
+            patrol: Patrol::default(),
             events: EventBook::default(),
             problems: BTreeMap::new(),
             waiting: BTreeMap::new(),
@@ -129,6 +135,7 @@ impl Scheduler {
                 match key_of(&object) {
                     Ok(key) => {
                         self.quotas.seen(&key);
+                        self.marks.seen(&key);
                         self.keep(|objects| objects.seen(&key, &object));
                         self.tell(now, &key, translation);
                         self.note_shown(&key, &object);
@@ -139,6 +146,7 @@ impl Scheduler {
             Seen::Gone(key) => {
                 let translation = self.translator.remove(&key);
                 self.quotas.seen(&key);
+                self.marks.seen(&key);
                 self.keep(|objects| objects.gone(&key));
                 self.tell(now, &key, translation);
                 self.problems.remove(&key);
@@ -239,6 +247,12 @@ impl Scheduler {
         round
     }
 
+    /// Looks at a few of the quotas as admission would have, for what got in while nobody was asked.
+    pub fn patrol(&mut self) {
+        let found = self.patrol.look(&self.objects.read(), |key| self.problems.contains_key(key));
+        self.happened.extend(found.into_iter().map(Happened::Problem));
+    }
+
     /// What happened without a decision.
     pub fn take_happened(&mut self) -> Vec<Happened> {
         std::mem::take(&mut self.happened)
@@ -249,6 +263,7 @@ impl Scheduler {
         let objects = self.objects.read();
         let mut writes = taken_over(&objects);
         writes.extend(missing_queues(&objects));
+        writes.extend(self.marks.writes(&*objects));
         writes.extend(self.quotas.statuses(&objects, &self.engine.quotas(), &whole_seconds(now.wall_us)));
         writes
     }
