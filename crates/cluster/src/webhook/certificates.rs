@@ -5,7 +5,7 @@
 //! the API server lets one of several writers succeed.
 
 use std::fs;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::{Arc, PoisonError, RwLock};
 use std::time::{Duration, Instant};
 
@@ -28,6 +28,16 @@ pub enum Source {
     SelfMade { namespace: String, secret: String },
     /// `tls.crt` and `tls.key` of a folder; where there is a `ca.crt`, the API server is told to trust it.
     Mounted(PathBuf),
+}
+
+impl Source {
+    /// Whether what is in the folder can be served with.
+    pub fn check(&self) -> Result<(), KeepError> {
+        match self {
+            Source::SelfMade { .. } => Ok(()),
+            Source::Mounted(folder) => Mounted::read(folder)?.certified(folder).map(drop),
+        }
+    }
 }
 
 /// The certificate that is served with now.
@@ -107,6 +117,22 @@ struct Mounted {
     authority: Option<String>,
 }
 
+impl Mounted {
+    fn read(folder: &Path) -> Result<Self, KeepError> {
+        let read = |name: &str| {
+            let file = folder.join(name);
+            fs::read(&file).map_err(|error| KeepError::File { file, error })
+        };
+        let authority = read("ca.crt").ok().and_then(|bytes| String::from_utf8(bytes).ok());
+        Ok(Mounted { chain: read("tls.crt")?, key: read("tls.key")?, authority })
+    }
+
+    fn certified(&self, folder: &Path) -> Result<Arc<CertifiedKey>, KeepError> {
+        let wrong = |error| KeepError::Mounted { folder: folder.to_path_buf(), error };
+        certified(&self.chain, &self.key).map_err(wrong)
+    }
+}
+
 impl Keeper {
     pub fn new(client: Client, target: Target, source: Source, lifetimes: Lifetimes, clock: fn() -> i64) -> Self {
         Keeper {
@@ -162,17 +188,11 @@ impl Keeper {
     }
 
     /// Takes what is in the folder if it is new, and says whom to trust.
-    fn look_at_folder(&mut self, folder: &std::path::Path) -> Result<Option<String>, KeepError> {
-        let read = |name: &str| {
-            let file = folder.join(name);
-            fs::read(&file).map_err(|error| KeepError::File { file, error })
-        };
-        let authority = read("ca.crt").ok().and_then(|bytes| String::from_utf8(bytes).ok());
-        let found = Mounted { chain: read("tls.crt")?, key: read("tls.key")?, authority };
+    fn look_at_folder(&mut self, folder: &Path) -> Result<Option<String>, KeepError> {
+        let found = Mounted::read(folder)?;
         let trusted = found.authority.clone();
         if self.mounted.as_ref() != Some(&found) {
-            let wrong = |error| KeepError::Mounted { folder: folder.to_path_buf(), error };
-            self.holder.set(certified(&found.chain, &found.key).map_err(wrong)?);
+            self.holder.set(found.certified(folder)?);
             tracing::info!(folder = %folder.display(), "serves webhooks with the certificate of the folder");
             self.mounted = Some(found);
         }
