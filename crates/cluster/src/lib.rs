@@ -16,24 +16,31 @@ pub mod carry_out;
 pub mod connect;
 pub mod dispatch;
 pub mod event;
+pub mod install;
 pub mod lease;
 pub mod limit;
 pub mod live;
 pub mod metrics;
+pub mod objects;
+pub mod patrol;
 pub mod permission;
 pub mod queue;
 pub mod quota_book;
 pub mod rehearsal;
 pub mod scheduler;
 pub mod serve;
+pub mod system;
 pub mod thin;
+pub mod tree_namespaces;
 pub mod watch;
+pub mod webhook;
 pub mod write;
 
 pub use connect::{Clients, ConnectError, connect};
 pub use lease::{Fence, LeaseSettings};
 pub use live::{LiveSettings, rehearse, run};
 pub use metrics::Metrics;
+pub use objects::{Objects, SharedObjects};
 
 /// The name under which everything is written: field manager, event source, user agent.
 pub const FIELD_MANAGER: &str = "quotient";

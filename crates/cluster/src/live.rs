@@ -7,7 +7,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
-use quotient_api::{Configuration, Kind, ObjectKey, told_kinds};
+use quotient_api::{Configuration, Kind, ObjectKey};
 use quotient_engine::Tick;
 use serde_json::Value;
 use tokio::sync::mpsc::{self, UnboundedReceiver};
@@ -17,6 +17,7 @@ use crate::connect::Clients;
 use crate::dispatch::{Dispatcher, Report, dispatcher};
 use crate::lease::{Elector, Fence, LeaseSettings};
 use crate::metrics::Metrics;
+use crate::objects::{SharedObjects, watched_kinds};
 use crate::rehearsal::{Figures, HeldTime, Question, Rehearsal, Standing};
 use crate::scheduler::{Happened, Now, Scheduler, Seen};
 use crate::watch::watch;
@@ -48,6 +49,8 @@ pub struct LiveSettings {
     pub scheduler: bool,
     /// Keep labels and statuses of quotas.
     pub controllers: bool,
+    /// Where the objects are kept, for whoever else looks at them: empty until everything was seen.
+    pub objects: SharedObjects,
 }
 
 /// Runs until `stop` says so; what is under way is given up then, and the lease is given back.
@@ -194,7 +197,7 @@ impl<'a> Session<'a> {
     ) -> Self {
         let mut tasks = JoinSet::new();
         let (sender, seen) = mpsc::channel(SEEN_MAX);
-        for kind in told_kinds() {
+        for kind in watched_kinds() {
             tasks.spawn(watch(clients.watch.clone(), kind, sender.clone()));
         }
         let (report, reports) = mpsc::unbounded_channel();
@@ -207,11 +210,11 @@ impl<'a> Session<'a> {
             fence,
             asked: held.is_some().then(Asked::default),
             clock: Clock::new(held),
-            scheduler: Scheduler::new(&settings.configuration),
+            scheduler: Scheduler::new(&settings.configuration, settings.objects.clone()),
             dispatcher,
             seen,
             reports,
-            unlisted: told_kinds().collect(),
+            unlisted: watched_kinds().collect(),
             _tasks: tasks,
         }
     }
@@ -341,26 +344,36 @@ impl<'a> Session<'a> {
 
     /// How it stands, after everything was written that can be said now.
     fn standing(&mut self, led: bool) -> Standing {
-        let rested = self.asked.as_ref().is_some_and(|asked| asked.rests);
         self.tell_status(led);
         // In this order: what fails is told before it counts as done.
-        let is_idle = rested && self.dispatcher.is_idle() && self.reports.is_empty();
-        let Some(Asked { versions, wakes_at, .. }) = &self.asked else { return Standing::default() };
-        Standing { is_idle, versions: versions.clone(), wakes_at: *wakes_at }
+        let is_written = self.dispatcher.is_idle() && self.reports.is_empty();
+        let Some(Asked { rests, versions, wakes_at, .. }) = &self.asked else { return Standing::default() };
+        Standing {
+            is_listed: self.unlisted.is_empty(),
+            is_decided: *rests,
+            is_written,
+            versions: versions.clone(),
+            wakes_at: *wakes_at,
+        }
     }
 
     fn take_seen(&mut self, seen: Seen) {
         if let Some(asked) = &mut self.asked {
             asked.see(&seen);
         }
+        let mut is_last = false;
         if let Seen::Listed(kind) | Seen::Unavailable(kind) = &seen
             && self.unlisted.remove(kind)
             && self.unlisted.is_empty()
         {
-            tracing::info!("everything was seen");
-            self.metrics.set_ready(true);
+            is_last = true;
         }
         self.scheduler.see(self.clock.now(), seen);
+        if is_last {
+            tracing::info!("everything was seen");
+            self.scheduler.seen_everything();
+            self.metrics.set_ready(true);
+        }
     }
 
     fn take_report(&mut self, report: Report) {
@@ -384,6 +397,9 @@ impl<'a> Session<'a> {
     fn tell_status(&mut self, led: bool) {
         self.metrics.set_waiting(self.scheduler.waiting().into_iter());
         self.metrics.set_quotas(&self.scheduler.engine().quotas());
+        if self.unlisted.is_empty() {
+            self.scheduler.patrol();
+        }
         if led && self.fence.holds() && self.unlisted.is_empty() {
             for write in self.scheduler.quota_writes(self.clock.now()) {
                 self.push(write);

@@ -45,6 +45,7 @@ pub struct Metrics {
     begun: Instant,
     heartbeat_ms: Arc<AtomicU64>,
     ready: Arc<AtomicBool>,
+    answers: Arc<AtomicBool>,
 }
 
 impl Default for Metrics {
@@ -67,6 +68,7 @@ impl Default for Metrics {
             begun: Instant::now(),
             heartbeat_ms: Arc::default(),
             ready: Arc::default(),
+            answers: Arc::new(AtomicBool::new(true)),
         };
         registry.register("decisions", "What was decided, by kind of decision", metrics.decisions.clone());
         registry.register(
@@ -219,8 +221,13 @@ impl Metrics {
         self.ready.store(ready, Ordering::Relaxed);
     }
 
-    /// Whether everything was seen that there is to see.
+    /// Whether webhooks that are to be served can answer.
+    pub fn set_answers(&self, answers: bool) {
+        self.answers.store(answers, Ordering::Relaxed);
+    }
+
+    /// Whether everything was seen that there is to see, and whoever asks gets an answer.
     pub fn is_ready(&self) -> bool {
-        self.ready.load(Ordering::Relaxed) && self.is_alive()
+        self.ready.load(Ordering::Relaxed) && self.answers.load(Ordering::Relaxed) && self.is_alive()
     }
 }

@@ -1,7 +1,7 @@
-//! The objects of quotas as they are, and what should be written on them.
+//! What should be written on the objects of quotas.
 //!
-//! They are few, and what is written has to be compared with what is there, so they are kept whole. What their status
-//! should say is computed where the simulator has it from; here it is only compared.
+//! What their status should say is computed where the simulator has it from; here it is only compared with what is
+//! there.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -9,10 +9,11 @@ use quotient_api::volcano::group::GroupPhase;
 use quotient_api::volcano::queue::standing_queues;
 use quotient_api::volcano::status::queue_status;
 use quotient_api::volcano::{DEFAULT_QUEUE, POD_GROUP, QUEUE, QUEUE_NAME, SCHEDULING};
-use quotient_api::{Kind, ObjectKey, View, elastic, key_of, tree};
+use quotient_api::{ObjectKey, View, elastic, key_of, kinds, tree};
 use quotient_engine::QuotaReport;
 use serde_json::{Map, Value};
 
+use crate::objects::Objects;
 use crate::write::Write;
 
 /// What is to be written on an object: parts of its metadata and of its status, as merge patches.
@@ -22,53 +23,35 @@ struct Asked {
     status: Option<Value>,
 }
 
-/// Quota objects by key.
+/// What was asked to be written on quotas.
 #[derive(Debug, Default)]
 pub struct QuotaBook {
-    objects: BTreeMap<ObjectKey, Value>,
-    /// The kinds that the API server serves, as far as they were listed.
-    served: BTreeSet<&'static Kind>,
-    /// What was asked to be written and not seen yet, so that it is not asked for again.
+    /// What was asked for and not seen yet, so that it is not asked for again.
     asked: BTreeMap<ObjectKey, Asked>,
 }
 
+/// Whether the status of objects of this key is written here.
+fn is_ours(key: &ObjectKey) -> bool {
+    elastic::is_elastic(key) || tree::is_tree(key) || (key.group, key.kind) == (SCHEDULING, QUEUE)
+}
+
 impl QuotaBook {
-    /// Whether objects of this key are kept here. Namespaces say which queue their groups are in.
-    pub fn keeps(key: &ObjectKey) -> bool {
-        elastic::is_elastic(key)
-            || tree::is_tree(key)
-            || matches!((key.group, key.kind), (SCHEDULING, QUEUE | POD_GROUP) | ("", "Namespace"))
-    }
-
-    pub fn seen(&mut self, key: &ObjectKey, object: &Value) {
-        if Self::keeps(key) {
-            self.asked.remove(key);
-            self.objects.insert(key.clone(), object.clone());
-        }
-    }
-
-    pub fn gone(&mut self, key: &ObjectKey) {
+    /// Takes in that an object was seen, or is gone: what was asked of it is history.
+    pub fn seen(&mut self, key: &ObjectKey) {
         self.asked.remove(key);
-        self.objects.remove(key);
-    }
-
-    /// The API server serves the kind, or does not.
-    pub fn serves(&mut self, kind: &'static Kind, is_served: bool) {
-        if is_served {
-            self.served.insert(kind);
-        } else {
-            self.served.remove(kind);
-        }
     }
 
     /// What is to be written so that each object says what the engine has. `now` is for conditions that change.
-    pub fn statuses(&mut self, reports: &[QuotaReport], now: &str) -> Vec<Write> {
+    pub fn statuses(&mut self, objects: &Objects, reports: &[QuotaReport], now: &str) -> Vec<Write> {
         let held = tree::status::held(reports);
         let by_object: BTreeMap<ObjectKey, &QuotaReport> =
             reports.iter().filter_map(|report| Some((elastic::object_key(&report.key)?, report))).collect();
-        let groups = self.groups_by_queue();
+        let groups = groups_by_queue(objects);
         let mut writes = Vec::new();
-        for (key, object) in &self.objects {
+        let kinds = kinds::KINDS.iter();
+        for (key, object) in
+            kinds.flat_map(|kind| objects.of_kind(kind.group, kind.kind, None)).filter(|(key, _)| is_ours(key))
+        {
             let report = by_object.get(key).copied();
             let mut wanted = object.clone();
             if elastic::is_elastic(key) {
@@ -93,37 +76,36 @@ impl QuotaBook {
         }
         writes
     }
+}
 
-    /// How many groups of each phase are in each queue.
-    fn groups_by_queue(&self) -> BTreeMap<String, BTreeMap<&'static str, u32>> {
-        let mut groups: BTreeMap<String, BTreeMap<&'static str, u32>> = BTreeMap::new();
-        for (key, group) in self.objects.iter().filter(|(key, _)| (key.group, key.kind) == (SCHEDULING, POD_GROUP)) {
-            let phase = GroupPhase::of(group.pointer("/status/phase").and_then(Value::as_str)).name();
-            let name = key.namespace.clone().unwrap_or_default();
-            let namespace = self.objects.get(&ObjectKey { group: "", kind: "Namespace", namespace: None, name });
-            let of_namespace =
-                namespace.and_then(|namespace| namespace["metadata"]["annotations"][QUEUE_NAME].as_str());
-            let queue = group.pointer("/spec/queue").and_then(Value::as_str).or(of_namespace).unwrap_or(DEFAULT_QUEUE);
-            *groups.entry(queue.to_string()).or_default().entry(phase).or_default() += 1;
-        }
-        groups
+/// How many groups of each phase are in each queue.
+fn groups_by_queue(objects: &Objects) -> BTreeMap<String, BTreeMap<&'static str, u32>> {
+    let mut groups: BTreeMap<String, BTreeMap<&'static str, u32>> = BTreeMap::new();
+    for (key, group) in objects.of_kind(SCHEDULING, POD_GROUP, None) {
+        let phase = GroupPhase::of(group.pointer("/status/phase").and_then(Value::as_str)).name();
+        let name = key.namespace.clone().unwrap_or_default();
+        let namespace = objects.get(&ObjectKey { group: "", kind: "Namespace", namespace: None, name });
+        let of_namespace = namespace.and_then(|namespace| namespace["metadata"]["annotations"][QUEUE_NAME].as_str());
+        let queue = group.pointer("/spec/queue").and_then(Value::as_str).or(of_namespace).unwrap_or(DEFAULT_QUEUE);
+        *groups.entry(queue.to_string()).or_default().entry(phase).or_default() += 1;
     }
+    groups
+}
 
-    /// The quotas that are to go because another one takes their place.
-    pub fn taken_over(&self) -> Vec<Write> {
-        let composites = self.objects.iter().filter(|(key, _)| key.kind == elastic::COMPOSITE);
-        let taken = composites.flat_map(|(_, composite)| elastic::takeover::takeover(composite, self));
-        taken.map(|quota| Write::DeleteQuota { quota }).collect()
-    }
+/// The quotas that are to go because another one takes their place.
+pub fn taken_over(objects: &Objects) -> Vec<Write> {
+    let composites = kinds::named(elastic::COMPOSITE).flat_map(|kind| objects.of_kind(kind.group, kind.kind, None));
+    let taken = composites.flat_map(|(_, composite)| elastic::takeover::takeover(composite, objects));
+    taken.map(|quota| Write::DeleteQuota { quota }).collect()
+}
 
-    /// The queues that exist always, where there can be queues and they are not there.
-    pub fn missing_queues(&self) -> Vec<Write> {
-        if !self.served.iter().any(|kind| (kind.group, kind.kind) == (SCHEDULING, QUEUE)) {
-            return Vec::new();
-        }
-        let missing = |queue: &Value| key_of(queue).is_ok_and(|key| !self.objects.contains_key(&key));
-        standing_queues().into_iter().filter(missing).map(|object| Write::Make { object }).collect()
+/// The queues that exist always, where there can be queues and they are not there.
+pub fn missing_queues(objects: &Objects) -> Vec<Write> {
+    if !objects.is_served(SCHEDULING, QUEUE) {
+        return Vec::new();
     }
+    let missing = |queue: &Value| key_of(queue).is_ok_and(|key| objects.get(&key).is_none());
+    standing_queues().into_iter().filter(missing).map(|object| Write::Make { object }).collect()
 }
 
 fn put_status(object: &mut Value, fields: Vec<(&'static str, Value)>) {
@@ -159,19 +141,6 @@ fn is_nothing(value: &Value) -> bool {
     value.is_null() || value.as_object().is_some_and(Map::is_empty)
 }
 
-impl View for QuotaBook {
-    fn get(&self, key: &ObjectKey) -> Option<&Value> {
-        self.objects.get(key)
-    }
-
-    fn list(&self, group: &str, kind: &str, namespace: Option<&str>) -> Vec<&Value> {
-        let wanted = |key: &ObjectKey| {
-            key.group == group && key.kind == kind && namespace.is_none_or(|n| key.namespace.as_deref() == Some(n))
-        };
-        self.objects.iter().filter(|(key, _)| wanted(key)).map(|(_, object)| object).collect()
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -187,34 +156,37 @@ mod tests {
             "metadata": {"name": "q", "namespace": "a"}, "spec": {"min": {"cpu": "1"}},
         });
         let key = key_of(&quota).expect("it is an object");
-        let mut book = QuotaBook::default();
-        book.seen(&key, &quota);
+        let (mut book, mut objects) = (QuotaBook::default(), Objects::default());
+        objects.seen(&key, &quota);
         let status = Some(json!({"used": {"cpu": "0"}, "borrowed": {}}));
-        assert_eq!(book.statuses(&[], NOW), [Write::Amend { object: key.clone(), metadata: None, status }]);
-        assert_eq!(book.statuses(&[], NOW), [], "it is under way");
+        let written = [Write::Amend { object: key.clone(), metadata: None, status }];
+        assert_eq!(book.statuses(&objects, &[], NOW), written);
+        assert_eq!(book.statuses(&objects, &[], NOW), [], "it is under way");
         quota["status"] = json!({"used": {"cpu": "7", "memory": "1"}});
-        book.seen(&key, &quota);
+        objects.seen(&key, &quota);
+        book.seen(&key);
         let status = Some(json!({"used": {"cpu": "0", "memory": null}}));
         let written = [Write::Amend { object: key.clone(), metadata: None, status }];
-        assert_eq!(book.statuses(&[], NOW), written, "somebody else wrote it");
+        assert_eq!(book.statuses(&objects, &[], NOW), written, "somebody else wrote it");
         quota["status"] = json!({"used": {"cpu": "0"}});
-        book.seen(&key, &quota);
-        assert_eq!(book.statuses(&[], NOW), []);
-        book.gone(&key);
-        assert_eq!(book.statuses(&[], NOW), []);
+        objects.seen(&key, &quota);
+        book.seen(&key);
+        assert_eq!(book.statuses(&objects, &[], NOW), []);
+        objects.gone(&key);
+        assert_eq!(book.statuses(&objects, &[], NOW), []);
     }
 
     #[test]
     fn the_queues_that_exist_always_are_made_where_there_can_be_queues() {
         let kind = kinds::find(SCHEDULING, QUEUE).expect("it is known");
-        let mut book = QuotaBook::default();
-        assert_eq!(book.missing_queues(), []);
-        book.serves(kind, true);
-        assert_eq!(book.missing_queues().len(), 2);
+        let mut objects = Objects::default();
+        assert_eq!(missing_queues(&objects), []);
+        objects.serves(kind, true);
+        assert_eq!(missing_queues(&objects).len(), 2);
         for queue in standing_queues() {
-            book.seen(&key_of(&queue).expect("it is an object"), &queue);
+            objects.seen(&key_of(&queue).expect("it is an object"), &queue);
         }
-        assert_eq!(book.missing_queues(), []);
+        assert_eq!(missing_queues(&objects), []);
     }
 
     #[test]
@@ -231,9 +203,9 @@ mod tests {
             object(SCHEDULING, QUEUE),
         ] {
             let key = key_of(&object).expect("it is an object");
-            let mut book = QuotaBook::default();
-            book.seen(&key, &object);
-            let written = book.statuses(&[], NOW);
+            let (mut book, mut objects) = (QuotaBook::default(), Objects::default());
+            objects.seen(&key, &object);
+            let written = book.statuses(&objects, &[], NOW);
             let [Write::Amend { metadata, status, .. }] = &written[..] else { panic!("{key}: {written:?}") };
             for (part, patch) in [("metadata", metadata), ("status", status)] {
                 let Some(Value::Object(patch)) = patch else { continue };
@@ -241,8 +213,9 @@ mod tests {
                     object[part][field] = value.clone();
                 }
             }
-            book.seen(&key, &object);
-            assert_eq!(book.statuses(&[], "2026-01-02T00:00:00Z"), [], "{key} is as it was asked for");
+            objects.seen(&key, &object);
+            book.seen(&key);
+            assert_eq!(book.statuses(&objects, &[], "2026-01-02T00:00:00Z"), [], "{key} is as it was asked for");
         }
     }
 }

@@ -20,8 +20,12 @@ const QUESTIONS_MAX: usize = 1;
 /// What a session knows and has done.
 #[derive(Debug, Clone, Default)]
 pub struct Standing {
-    /// Everything was listed, all there is to decide is decided, and all there is to write was written and answered.
-    pub is_idle: bool,
+    /// Everything that there is was seen once.
+    pub is_listed: bool,
+    /// All there is to decide is decided; never so while it is held.
+    pub is_decided: bool,
+    /// All there is to write was written and answered.
+    pub is_written: bool,
     /// The version of each object as it was last seen.
     pub versions: BTreeMap<ObjectKey, String>,
     /// When time alone will change something next.

@@ -8,7 +8,10 @@ use quotient_engine::{Budget, Code, Decision, Engine, Fact, Reason, Rule, Tick};
 use serde_json::{Value, json};
 
 use crate::event::{EventBook, Remark, whole_seconds};
-use crate::quota_book::QuotaBook;
+use crate::objects::{Objects, SharedObjects};
+use crate::patrol::Patrol;
+use crate::quota_book::{QuotaBook, missing_queues, taken_over};
+use crate::tree_namespaces::NamespaceMarks;
 use crate::write::{PodRef, Write};
 
 /// The most pods that are looked at before what came in meanwhile is taken in. Hundreds of pods take milliseconds.
@@ -71,7 +74,13 @@ struct Waiting {
 pub struct Scheduler {
     translator: Translator,
     engine: Engine,
+    /// The objects that others look at too.
+    objects: SharedObjects,
+    /// What was seen so far, until everything was: until then others look at what was there before.
+    beginning: Option<Box<Objects>>,
     quotas: QuotaBook,
+    marks: NamespaceMarks,
+    patrol: Patrol,
     events: EventBook,
     /// What is wrong with each object, so that it is said once and not with every change.
     problems: BTreeMap<ObjectKey, Vec<Problem>>,
@@ -80,13 +89,18 @@ pub struct Scheduler {
 }
 
 impl Scheduler {
-    /// A scheduler that knows nothing yet. Pods with one of the configured names are its own.
-    pub fn new(configuration: &Configuration) -> Self {
+    /// A scheduler that knows nothing yet. Pods with one of the configured names are its own. `objects` are replaced by
+    /// what it sees when it has seen everything.
+    pub fn new(configuration: &Configuration, objects: SharedObjects) -> Self {
         let names = Some(configuration.scheduler_names.clone());
         Scheduler {
             translator: Translator::new(configuration.translator_settings(names)),
             engine: Engine::new(configuration.engine_settings()),
+            objects,
+            beginning: Some(Box::new(Objects::new(configuration))),
             quotas: QuotaBook::default(),
+            marks: NamespaceMarks::default(),
+            patrol: Patrol::default(),
             events: EventBook::default(),
             problems: BTreeMap::new(),
             waiting: BTreeMap::new(),
@@ -120,7 +134,9 @@ impl Scheduler {
                 let translation = self.translator.upsert(&object);
                 match key_of(&object) {
                     Ok(key) => {
-                        self.quotas.seen(&key, &object);
+                        self.quotas.seen(&key);
+                        self.marks.seen(&key);
+                        self.keep(|objects| objects.seen(&key, &object));
                         self.tell(now, &key, translation);
                         self.note_shown(&key, &object);
                     }
@@ -129,12 +145,29 @@ impl Scheduler {
             }
             Seen::Gone(key) => {
                 let translation = self.translator.remove(&key);
-                self.quotas.gone(&key);
+                self.quotas.seen(&key);
+                self.marks.seen(&key);
+                self.keep(|objects| objects.gone(&key));
                 self.tell(now, &key, translation);
                 self.problems.remove(&key);
             }
-            Seen::Listed(kind) => self.quotas.serves(kind, true),
-            Seen::Unavailable(kind) => self.quotas.serves(kind, false),
+            Seen::Listed(kind) => self.keep(|objects| objects.serves(kind, true)),
+            Seen::Unavailable(kind) => self.keep(|objects| objects.serves(kind, false)),
+        }
+    }
+
+    /// Takes in that everything was seen that there is.
+    pub fn seen_everything(&mut self) {
+        if let Some(mut objects) = self.beginning.take() {
+            objects.complete();
+            *self.objects.write() = *objects;
+        }
+    }
+
+    fn keep(&mut self, change: impl FnOnce(&mut Objects)) {
+        match &mut self.beginning {
+            Some(objects) => change(objects),
+            None => change(&mut self.objects.write()),
         }
     }
 
@@ -214,6 +247,12 @@ impl Scheduler {
         round
     }
 
+    /// Looks at a few of the quotas as admission would have, for what got in while nobody was asked.
+    pub fn patrol(&mut self) {
+        let found = self.patrol.look(&self.objects.read(), |key| self.problems.contains_key(key));
+        self.happened.extend(found.into_iter().map(Happened::Problem));
+    }
+
     /// What happened without a decision.
     pub fn take_happened(&mut self) -> Vec<Happened> {
         std::mem::take(&mut self.happened)
@@ -221,9 +260,11 @@ impl Scheduler {
 
     /// What is to be written so that quotas say what they hold, and those go whose place is taken.
     pub fn quota_writes(&mut self, now: Now) -> Vec<Write> {
-        let mut writes = self.quotas.taken_over();
-        writes.extend(self.quotas.missing_queues());
-        writes.extend(self.quotas.statuses(&self.engine.quotas(), &whole_seconds(now.wall_us)));
+        let objects = self.objects.read();
+        let mut writes = taken_over(&objects);
+        writes.extend(missing_queues(&objects));
+        writes.extend(self.marks.writes(&*objects));
+        writes.extend(self.quotas.statuses(&objects, &self.engine.quotas(), &whole_seconds(now.wall_us)));
         writes
     }
 
@@ -314,7 +355,7 @@ mod tests {
     }
 
     fn seeing(objects: &[(&str, Value)]) -> Scheduler {
-        let mut scheduler = Scheduler::new(&Configuration::default());
+        let mut scheduler = Scheduler::new(&Configuration::default(), SharedObjects::default());
         for (kind, object) in objects {
             let kind = kinds::find("", kind).expect("it is known");
             scheduler.see(NOW, Seen::Object(kind, object.clone()));

@@ -104,8 +104,8 @@ const DROPPED: &[Dropped] = &[
             Dropped { key: "containers", inside: CONTAINER },
             Dropped { key: "initContainers", inside: CONTAINER },
             all("ephemeralContainers"),
-            // Of what makes pods only the selector is read.
-            all("template"),
+            // Of what makes pods the selector is read, and what the template says beside the spec.
+            Dropped { key: "template", inside: &[all("spec")] },
             all("volumeClaimTemplates"),
         ],
     },

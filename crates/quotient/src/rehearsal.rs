@@ -13,12 +13,15 @@ mod guard;
 mod live;
 mod provision;
 mod server;
+mod webhooks;
 
 use std::path::Path;
 
 use anyhow::{Result, anyhow, bail};
+use quotient_api::Configuration;
 use quotient_cluster::connect;
-use quotient_sim::{Partings, Progress, Scenario, ScenarioResult, run_on};
+use quotient_cluster::objects::SharedObjects;
+use quotient_sim::{Trouble, Partings, Progress, Scenario, ScenarioResult, run_on};
 use tokio::runtime::Runtime;
 
 pub use exceptions::Exceptions;
@@ -30,6 +33,8 @@ use server::Server;
 pub struct Theatre {
     runtime: Runtime,
     server: Server,
+    /// What the webhooks answer from: the objects as the scheduler sees them.
+    objects: SharedObjects,
 }
 
 impl Theatre {
@@ -37,17 +42,46 @@ impl Theatre {
     pub fn open(kubeconfig: &Path) -> Result<Self> {
         let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
         let server = Server::new(runtime.block_on(connect(Some(kubeconfig)))?);
-        if let Some(objection) = runtime.block_on(guard::objection(&server)).map_err(|trouble| anyhow!("{trouble}"))? {
-            bail!("{}: {objection}", server.clients.url);
+        let objects = SharedObjects::default();
+        let theatre = Theatre { runtime, server, objects };
+        if let Some(objection) = theatre.runtime.block_on(theatre.prepare()).map_err(|trouble| anyhow!("{trouble}"))? {
+            bail!("{}: {objection}", theatre.server.clients.url);
         }
-        runtime.block_on(clean::clean(&server)).map_err(|trouble| anyhow!("{trouble}"))?;
-        Ok(Theatre { runtime, server })
+        theatre.await_webhooks().map_err(|trouble| anyhow!("{trouble}"))?;
+        Ok(theatre)
+    }
+
+    /// Empties the cluster and serves the webhooks; says why that cannot be, if it cannot.
+    async fn prepare(&self) -> Result<Option<String>, Trouble> {
+        if let Some(objection) = guard::objection(&self.server).await? {
+            return Ok(Some(objection));
+        }
+        if let Some(other) = webhooks::remove(&self.server).await? {
+            return Ok(Some(format!("{other} is there: scenarios are not run where quotient is installed")));
+        }
+        clean::clean(&self.server).await?;
+        webhooks::serve(&self.server, self.objects.clone()).await?;
+        Ok(None)
+    }
+
+    /// The webhooks answer when a scheduler has seen everything, and the API server asks them a little later.
+    fn await_webhooks(&self) -> Result<(), Trouble> {
+        let nothing = Scenario {
+            name: String::new(),
+            file: String::new(),
+            source: None,
+            configuration: Configuration::default(),
+            steps: Vec::new(),
+        };
+        let mut live = Live::start(self.runtime.handle(), &self.server, &self.objects, &nothing);
+        live.begin()?;
+        self.runtime.block_on(webhooks::await_questions(&self.server))
     }
 
     /// Runs a scenario, and leaves the cluster empty.
     pub fn run(&self, scenario: &Scenario, progress: &mut dyn FnMut(Progress<'_>)) -> ScenarioResult {
         let partings = Partings::of(scenario);
-        let mut live = Live::start(self.runtime.handle(), &self.server, scenario);
+        let mut live = Live::start(self.runtime.handle(), &self.server, &self.objects, scenario);
         let mut result = run_on(&mut live, scenario, &partings, progress);
         drop(live);
         if let Err(trouble) = self.runtime.block_on(clean::clean(&self.server)) {
@@ -58,6 +92,10 @@ impl Theatre {
 
     /// Takes out all that was made.
     pub fn close(self) -> Result<()> {
-        self.runtime.block_on(clean::clean_up(&self.server)).map_err(|trouble| anyhow!("{trouble}"))
+        let all = async {
+            webhooks::remove(&self.server).await?;
+            clean::clean_up(&self.server).await
+        };
+        self.runtime.block_on(all).map_err(|trouble| anyhow!("{trouble}"))
     }
 }

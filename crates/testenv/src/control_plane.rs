@@ -104,7 +104,25 @@ impl ControlPlane {
     /// The configuration of a user who may do what RBAC allows.
     pub fn kubeconfig_of(&self, user: &str, groups: &[&str]) -> Result<PathBuf, TestenvError> {
         let identity = self.authority.user(user, groups)?;
-        self.write(&format!("kubeconfig-{}", user.replace([':', '/'], "-")), &self.kubeconfig_text(&identity))
+        let file = format!("kubeconfig-{}", user.replace([':', '/'], "-"));
+        self.write(&file, &self.kubeconfig_text(by_certificate(&identity)))
+    }
+
+    /// The configuration of a service account, with a token that lasts for an hour.
+    pub fn kubeconfig_of_account(&self, namespace: &str, account: &str) -> Result<PathBuf, TestenvError> {
+        let token = self.kubectl(&["create", "token", account, "-n", namespace, "--duration=1h"])?;
+        let user = json!({"token": token.trim()});
+        self.write(&format!("kubeconfig-{namespace}-{account}"), &self.kubeconfig_text(user))
+    }
+
+    /// The certificate of the authority that the control plane trusts, as PEM.
+    pub fn authority(&self) -> &str {
+        &self.authority.certificate
+    }
+
+    /// A certificate for a server with these names and addresses, signed by that authority.
+    pub fn certificate(&self, names: &[&str]) -> Result<Identity, TestenvError> {
+        self.authority.server(names)
     }
 
     /// The log of all requests, one JSON object a line, where it was asked for.
@@ -225,7 +243,7 @@ impl ControlPlane {
         let signing = self.write("service-accounts.key", &signing)?;
         let checking = self.write("service-accounts.pub", &checking)?;
         let admin = self.authority.user("admin", &["system:masters"])?;
-        self.write("kubeconfig", &self.kubeconfig_text(&admin))?;
+        self.write("kubeconfig", &self.kubeconfig_text(by_certificate(&admin)))?;
         let etcd_port = free_port()?;
         let mut arguments = vec![
             format!("--etcd-servers=http://127.0.0.1:{etcd_port}"),
@@ -343,19 +361,15 @@ impl ControlPlane {
         }
     }
 
-    fn kubeconfig_text(&self, identity: &Identity) -> String {
-        // Certificates go in as they are: this is JSON, which is YAML, and the files beside it are not needed.
-        let encode = |pem: &str| base64(pem.as_bytes());
+    fn kubeconfig_text(&self, user: Value) -> String {
         json!({
             "apiVersion": "v1", "kind": "Config", "current-context": "testenv",
             "contexts": [{"name": "testenv", "context": {"cluster": "testenv", "user": "user"}}],
             "clusters": [{"name": "testenv", "cluster": {
                 "server": format!("https://127.0.0.1:{}", self.port),
-                "certificate-authority-data": encode(&self.authority.certificate),
+                "certificate-authority-data": base64(self.authority.certificate.as_bytes()),
             }}],
-            "users": [{"name": "user", "user": {
-                "client-certificate-data": encode(&identity.certificate), "client-key-data": encode(&identity.key),
-            }}],
+            "users": [{"name": "user", "user": user}],
         })
         .to_string()
     }
@@ -378,6 +392,12 @@ impl Drop for ControlPlane {
         let _ = self._cleaner.kill();
         let _ = self._cleaner.wait();
     }
+}
+
+/// A user of a kubeconfig who is known by a certificate. It goes in as it is, and the files beside it are not needed.
+fn by_certificate(identity: &Identity) -> Value {
+    let encode = |pem: &str| base64(pem.as_bytes());
+    json!({"client-certificate-data": encode(&identity.certificate), "client-key-data": encode(&identity.key)})
 }
 
 fn file_error(path: &Path, error: std::io::Error) -> TestenvError {

@@ -6,7 +6,7 @@ use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
 use quotient_api::Configuration;
-use quotient_cluster::{LeaseSettings, LiveSettings, Metrics, connect};
+use quotient_cluster::{LeaseSettings, LiveSettings, Metrics, SharedObjects, connect};
 use quotient_testenv::{ControlPlane, Options};
 use serde_json::{Value, json};
 use tokio::sync::oneshot;
@@ -157,6 +157,7 @@ impl Stage {
                     shadow: false,
                     scheduler: true,
                     controllers: true,
+                    objects: SharedObjects::default(),
                 };
                 let (leave, left) = oneshot::channel();
                 let run = quotient_cluster::run(clients, settings, counted, async move {

@@ -8,7 +8,7 @@ use quotient_sim::Trouble;
 use serde_json::{Value, json};
 
 use super::fit::LABEL;
-use super::server::{Objects, Server};
+use super::server::{Manner, Objects, Server};
 
 /// How long it may take until everything is gone. It takes less than a second; the rest is for machines that do much
 /// else.
@@ -99,7 +99,7 @@ fn is_going(object: &Value) -> bool {
 
 async fn remove(server: &Server, key: &ObjectKey, object: &Value) -> Result<(), Trouble> {
     if !is_going(object) {
-        server.delete(key).await?;
+        server.delete(key, Manner::AtOnce).await?;
     }
     if object["metadata"]["finalizers"].as_array().is_some_and(|finalizers| !finalizers.is_empty()) {
         server.release(key).await?;
@@ -131,5 +131,5 @@ pub async fn clean_up(server: &Server) -> Result<(), Trouble> {
     clean(server).await?;
     let objects = server.look(kinds_of_scenarios()).await?;
     let ours = objects.iter().filter(|(_, object)| is_labelled(object));
-    try_join_all(ours.map(|(key, _)| server.delete(key))).await.map(drop)
+    try_join_all(ours.map(|(key, _)| server.delete(key, Manner::AtOnce))).await.map(drop)
 }

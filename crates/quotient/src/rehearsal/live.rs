@@ -4,8 +4,9 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime};
 
-use quotient_api::{Kind, ObjectKey, key_of, kinds, told_kinds};
+use quotient_api::{Kind, ObjectKey, guarded_kinds, key_of, kinds};
 use quotient_cluster::rehearsal::{Conductor, Ended, Figures, Standing, rehearsal};
+use quotient_cluster::objects::{SharedObjects, watched_kinds};
 use quotient_cluster::scheduler::Happened as Done;
 use quotient_cluster::{LiveSettings, rehearse};
 use quotient_engine::fact::PodKey;
@@ -23,13 +24,16 @@ use tokio::task::JoinHandle;
 use super::calm;
 use super::fit::{FINALIZER, Fitting, LABEL};
 use super::provision::provision;
-use super::server::{Answer, Objects, Server};
+use super::server::{Answer, Manner, Objects, Server};
 
 /// How long a cluster may take to settle. It takes less than a second; the rest is for machines that do much else.
 const SETTLED_WITHIN: Duration = Duration::from_secs(60);
 
 /// How often it is looked whether a cluster has settled.
 const LOOK_EVERY: Duration = Duration::from_millis(10);
+
+/// How often it is looked whether the scheduler has seen something.
+const SEEN_EVERY: Duration = Duration::from_millis(2);
 
 /// Where controllers are at work, nothing may change for this long before a cluster counts as settled.
 const QUIET: Duration = Duration::from_millis(200);
@@ -52,6 +56,10 @@ pub struct Live<'a> {
     /// Pods as the scenario gave them last.
     given: BTreeMap<ObjectKey, Value>,
     is_held: bool,
+    /// What was stored and may not have been seen by the scheduler, with its version.
+    fresh: Vec<(ObjectKey, String)>,
+    /// A kind whose objects make our controllers write what other objects depend on.
+    stirred: Option<&'static Kind>,
     eviction_takes: Duration,
     /// When pods that are leaving will be gone, in milliseconds of the scheduler's time.
     departures: BTreeMap<ObjectKey, u64>,
@@ -84,7 +92,7 @@ fn companions(kind: &Kind) -> &'static [(&'static str, &'static str)] {
 
 impl<'a> Live<'a> {
     /// Starts a scheduler with the scenario's configuration on a cluster that is empty.
-    pub fn start(runtime: &'a Handle, server: &'a Server, scenario: &Scenario) -> Self {
+    pub fn start(runtime: &'a Handle, server: &'a Server, objects: &SharedObjects, scenario: &Scenario) -> Self {
         let since = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
         let (conductor, rehearsal) = rehearsal(Tick(u64::try_from(since.as_millis()).unwrap_or(0)));
         let (stop, stopped) = oneshot::channel::<()>();
@@ -94,6 +102,7 @@ impl<'a> Live<'a> {
             shadow: false,
             scheduler: true,
             controllers: true,
+            objects: objects.clone(),
         };
         let stopped = async {
             let _ = stopped.await;
@@ -115,6 +124,8 @@ impl<'a> Live<'a> {
             wants_events: scenario.steps.iter().any(|step| !step.expect.events.is_empty()),
             given: BTreeMap::new(),
             is_held: false,
+            fresh: Vec::new(),
+            stirred: None,
             eviction_takes: Duration::ZERO,
             departures: BTreeMap::new(),
             rejected: Vec::new(),
@@ -153,8 +164,62 @@ impl<'a> Live<'a> {
         if !self.is_held {
             self.ask(self.conductor.hold(true))?;
             self.is_held = true;
+            self.await_standing("it has not seen everything yet", |standing| standing.is_listed)?;
         }
         Ok(())
+    }
+
+    /// Waits until the scheduler has begun to know what there is.
+    pub fn begin(&mut self) -> Result<(), Trouble> {
+        self.await_standing("it has not seen everything yet", |standing| standing.is_listed)
+    }
+
+    fn await_standing(&self, why: &str, so: impl Fn(&Standing) -> bool) -> Result<(), Trouble> {
+        let begun = Instant::now();
+        while !so(&self.ask(self.conductor.standing())?) {
+            if begun.elapsed() > SETTLED_WITHIN {
+                return Err(Trouble::Stuck(format!("the scheduler: after {} s {why}", SETTLED_WITHIN.as_secs())));
+            }
+            std::thread::sleep(SEEN_EVERY);
+        }
+        Ok(())
+    }
+
+    /// Waits until whoever is asked about the next object knows of those before it. A virtual cluster's admission knows
+    /// at once.
+    fn catch_up(&mut self, next: &ObjectKey) -> Result<(), Trouble> {
+        if self.stirred.is_some() && self.stirred != next.kind_entry() {
+            self.come_to_rest(Then::Stay)?;
+            self.stirred = None;
+            self.fresh.clear();
+        }
+        let matters = |known: &ObjectKey| !(is_pod(known) && is_pod(next));
+        let is_guarded = guarded_kinds().any(|guarded| Some(guarded.kind) == next.kind_entry());
+        if is_guarded && self.fresh.iter().any(|(key, _)| matters(key)) {
+            let fresh = std::mem::take(&mut self.fresh);
+            let is_seen = |standing: &Standing, (key, version): &(ObjectKey, String)| {
+                let seen = standing.versions.get(key).and_then(|seen| seen.parse::<u64>().ok());
+                seen.zip(version.parse::<u64>().ok()).is_some_and(|(seen, stored)| seen >= stored)
+            };
+            self.await_standing("it has not seen what was applied", |standing| {
+                fresh.iter().all(|stored| is_seen(standing, stored))
+            })?;
+        }
+        Ok(())
+    }
+
+    /// Notes that an object was stored.
+    fn note_stored(&mut self, key: &ObjectKey, stored: &Value) {
+        let Some(kind) = key.kind_entry() else { return };
+        if watched_kinds().any(|watched| watched == kind)
+            && let Some(version) = stored["metadata"]["resourceVersion"].as_str()
+        {
+            self.fresh.retain(|(known, _)| known != key);
+            self.fresh.push((key.clone(), version.to_string()));
+        }
+        if matches!(kind.group, "quota.koordinator.sh" | "scheduling.sigs.k8s.io") {
+            self.stirred = Some(kind);
+        }
     }
 
     /// Makes a namespace that pods can be made in.
@@ -230,7 +295,7 @@ impl<'a> Live<'a> {
             (_, true) => Some("volumes are made or taken out".to_string()),
             (false, false) => unseen(&standing, &objects, &self.kinds).or_else(|| calm::awaited(&objects)),
         };
-        let idle = standing.is_idle || self.is_held;
+        let idle = standing.is_listed && standing.is_written && (standing.is_decided || self.is_held);
         self.objects = objects;
         Ok(awaited.or_else(|| (!idle).then(|| "the scheduler is at work".to_string())))
     }
@@ -273,14 +338,14 @@ impl<'a> Live<'a> {
         {
             self.let_go(key, &pod)?;
         }
-        if let Answer::Rejected(message) = self.await_that(self.server.delete(key))? {
+        if let Answer::Rejected(message) = self.await_that(self.server.delete(key, Manner::AtOnce))? {
             self.reject(key, message);
         }
         Ok(())
     }
 
     /// Waits until everybody has done what there was to do.
-    fn come_to_rest(&mut self) -> Result<(), Trouble> {
+    fn come_to_rest(&mut self, then: Then) -> Result<(), Trouble> {
         let begun = Instant::now();
         let mut quiet_since: Option<(Instant, Vec<(ObjectKey, Value)>)> = None;
         loop {
@@ -302,7 +367,7 @@ impl<'a> Live<'a> {
                     _ => Instant::now(),
                 };
                 if since.elapsed() >= quiet {
-                    if !self.is_held {
+                    if !self.is_held || then == Then::Stay {
                         return Ok(());
                     }
                     self.ask(self.conductor.hold(false))?;
@@ -337,6 +402,15 @@ fn changed_spec(stored: &Value, before: &Value, now: &Value) -> Value {
     spec
 }
 
+/// What follows when everybody has done what there was to do.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Then {
+    /// The scheduler decides, if it was held, until nobody has anything to do.
+    GoOn,
+    /// The scheduler stays as it is.
+    Stay,
+}
+
 /// All objects that a scenario names.
 fn keys_of(scenario: &Scenario) -> Vec<ObjectKey> {
     let mut keys = Vec::new();
@@ -353,7 +427,7 @@ fn keys_of(scenario: &Scenario) -> Vec<ObjectKey> {
 
 /// An object that the scheduler has not seen as it is now, in words.
 fn unseen(standing: &Standing, objects: &Objects, kinds: &BTreeSet<&'static Kind>) -> Option<String> {
-    let told: BTreeSet<&'static Kind> = told_kinds().filter(|kind| kinds.contains(kind)).collect();
+    let told: BTreeSet<&'static Kind> = watched_kinds().filter(|kind| kinds.contains(kind)).collect();
     let is_told = |key: &ObjectKey| key.kind_entry().is_some_and(|kind| told.contains(kind));
     // It does not look at pods that have ended.
     let seen_by_it = |key: &ObjectKey, object: &Value| is_told(key) && !(is_pod(key) && is_over(object));
@@ -379,7 +453,18 @@ impl Drop for Live<'_> {
 
 impl Observed for Live<'_> {
     fn object(&self, key: &ObjectKey) -> Option<Arc<Value>> {
-        self.objects.get(key).cloned()
+        let object = self.objects.get(key)?;
+        if !matches!(key.group, "apps" | "batch") {
+            return Some(object.clone());
+        }
+        // Of the counts of a workload, the API server leaves out those that are zero.
+        let mut counted = (**object).clone();
+        for count in ["replicas", "readyReplicas", "availableReplicas", "updatedReplicas", "succeeded", "failed", "active"] {
+            if counted["status"][count].is_null() {
+                counted["status"][count] = json!(0);
+            }
+        }
+        Some(Arc::new(counted))
     }
 
     fn stored_pods(&self) -> Vec<(ObjectKey, Arc<Value>)> {
@@ -444,11 +529,16 @@ impl Subject for Live<'_> {
                 return Err(Trouble::NotDone(format!("{key} cannot be made: {message}")));
             }
         }
-        let Some(stored) = self.put(&key, &object)? else { return Ok(()) };
+        self.catch_up(&key)?;
+        let Some(mut stored) = self.put(&key, &object)? else { return Ok(()) };
         let given = object.get("status").filter(|status| !status.is_null());
-        if let Some(status) = given.filter(|status| **status != stored["status"]) {
-            self.await_that(self.server.patch(&key, Some("status"), json!({"status": status})))?;
+        if let Some(status) = given.filter(|status| **status != stored["status"])
+            && let Answer::Done(told) =
+                self.await_that(self.server.patch(&key, Some("status"), json!({"status": status})))?
+        {
+            stored = told;
         }
+        self.note_stored(&key, &stored);
         Ok(())
     }
 
@@ -457,7 +547,8 @@ impl Subject for Live<'_> {
         if is_pod(key) {
             return self.remove_pod(key);
         }
-        if let Answer::Rejected(message) = self.await_that(self.server.delete(key))? {
+        self.catch_up(key)?;
+        if let Answer::Rejected(message) = self.await_that(self.server.delete(key, Manner::Usual))? {
             self.reject(key, message);
             return Ok(());
         }
@@ -519,7 +610,9 @@ impl Subject for Live<'_> {
     }
 
     fn settle(&mut self) -> Result<(), Trouble> {
-        self.come_to_rest()?;
+        self.come_to_rest(Then::GoOn)?;
+        self.fresh.clear();
+        self.stirred = None;
         self.take_figures()?;
         if self.wants_events {
             self.events = self.await_that(self.server.events())?;

@@ -8,7 +8,7 @@ use quotient_sim::provisioner::provisioned_volume;
 use serde_json::{Value, json};
 
 use super::fit::LABEL;
-use super::server::{Objects, Server};
+use super::server::{Manner, Objects, Server};
 
 /// Set by Kubernetes on a claim that is to get a volume, and by the scheduler where it is to be near a node.
 const PROVISIONER: &str = "volume.kubernetes.io/storage-provisioner";
@@ -21,7 +21,7 @@ pub async fn provision(server: &Server, objects: &Objects) -> Result<bool, Troub
         match (key.group, key.kind) {
             ("", "PersistentVolumeClaim") => did |= make(server, objects, key, object).await?,
             ("", "PersistentVolume") if is_done_with(object) => {
-                server.delete(key).await?;
+                server.delete(key, Manner::Usual).await?;
                 did = true;
             }
             _ => {}

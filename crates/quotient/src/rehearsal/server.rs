@@ -26,6 +26,15 @@ pub struct Server {
     fence: Fence,
 }
 
+/// How an object is deleted.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Manner {
+    /// As people do it.
+    Usual,
+    /// Without grace, and without asking our webhooks.
+    AtOnce,
+}
+
 /// What a request that changes something came to.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Answer<T> {
@@ -130,10 +139,12 @@ impl Server {
         Answer::of(self.send(Call::new(Method::PATCH, key, part, Content::MergePatch, patch)).await)
     }
 
-    /// Deletes an object at once, what hangs on it soon after.
-    pub async fn delete(&self, key: &ObjectKey) -> Result<Answer<()>, Trouble> {
-        let options = json!({"apiVersion": "v1", "kind": "DeleteOptions", "gracePeriodSeconds": 0,
-            "propagationPolicy": "Background"});
+    /// Deletes an object, what hangs on it soon after.
+    pub async fn delete(&self, key: &ObjectKey, manner: Manner) -> Result<Answer<()>, Trouble> {
+        let mut options = json!({"apiVersion": "v1", "kind": "DeleteOptions", "propagationPolicy": "Background"});
+        if manner == Manner::AtOnce {
+            options["gracePeriodSeconds"] = json!(0);
+        }
         Answer::of(self.send(Call::new(Method::DELETE, key, None, Content::Json, options)).await.map(drop))
     }
 
@@ -141,6 +152,22 @@ impl Server {
     pub async fn delete_events(&self, namespace: &str) -> Result<(), Trouble> {
         let path = format!("/api/v1/namespaces/{namespace}/events");
         Answer::of(self.send(Call::at(Method::DELETE, path, Content::Json, Value::Null)).await).map(drop)
+    }
+
+    /// Sends something to a path of its own: for kinds that scenarios have nothing of.
+    pub async fn at(&self, method: Method, path: &str, body: Value) -> Result<Answer<Value>, Trouble> {
+        Answer::of(self.send(Call::at(method, path.to_string(), Content::Json, body)).await)
+    }
+
+    /// Tries what the server would say to an object; nothing is stored.
+    pub async fn try_out(&self, object: &Value) -> Result<Value, String> {
+        let key = key_of(object).map_err(|problem| problem.to_string())?;
+        let kind = key.kind_entry().ok_or("it is of no known kind")?;
+        let request = http::Request::post(format!("{}?dryRun=All", kind_path(kind, key.namespace.as_deref())))
+            .header(http::header::CONTENT_TYPE, "application/json")
+            .body(object.to_string().into_bytes());
+        let request = request.map_err(|error| error.to_string())?;
+        self.clients.status.request(request).await.map_err(|error| error.to_string())
     }
 
     /// Takes finalizers off an object, so that it can go.
