@@ -21,7 +21,7 @@ use anyhow::{Result, anyhow, bail};
 use quotient_api::Configuration;
 use quotient_cluster::connect;
 use quotient_cluster::objects::SharedObjects;
-use quotient_sim::{Trouble, Partings, Progress, Scenario, ScenarioResult, run_on};
+use quotient_sim::{Partings, Progress, Scenario, ScenarioResult, Trouble, run_on};
 use tokio::runtime::Runtime;
 
 pub use exceptions::Exceptions;

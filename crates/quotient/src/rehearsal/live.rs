@@ -5,8 +5,8 @@ use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime};
 
 use quotient_api::{Kind, ObjectKey, guarded_kinds, key_of, kinds};
-use quotient_cluster::rehearsal::{Conductor, Ended, Figures, Standing, rehearsal};
 use quotient_cluster::objects::{SharedObjects, watched_kinds};
+use quotient_cluster::rehearsal::{Conductor, Ended, Figures, Standing, rehearsal};
 use quotient_cluster::scheduler::Happened as Done;
 use quotient_cluster::{LiveSettings, rehearse};
 use quotient_engine::fact::PodKey;
@@ -459,7 +459,9 @@ impl Observed for Live<'_> {
         }
         // Of the counts of a workload, the API server leaves out those that are zero.
         let mut counted = (**object).clone();
-        for count in ["replicas", "readyReplicas", "availableReplicas", "updatedReplicas", "succeeded", "failed", "active"] {
+        for count in
+            ["replicas", "readyReplicas", "availableReplicas", "updatedReplicas", "succeeded", "failed", "active"]
+        {
             if counted["status"][count].is_null() {
                 counted["status"][count] = json!(0);
             }
