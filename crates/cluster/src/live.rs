@@ -7,7 +7,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
-use quotient_api::{Configuration, Kind, ObjectKey};
+use quotient_api::{Configuration, ObjectKey};
 use quotient_engine::Tick;
 use serde_json::Value;
 use tokio::sync::mpsc::{self, UnboundedReceiver};
@@ -17,9 +17,11 @@ use crate::connect::Clients;
 use crate::dispatch::{Dispatcher, Report, dispatcher};
 use crate::lease::{Elector, Fence, LeaseSettings};
 use crate::metrics::Metrics;
-use crate::objects::{SharedObjects, watched_kinds};
+use crate::objects::{SharedObjects, pods_of_kind, watched_kinds};
+use crate::queue::Failed;
 use crate::rehearsal::{Figures, HeldTime, Question, Rehearsal, Standing};
 use crate::scheduler::{Happened, Now, Scheduler, Seen};
+use crate::subject::Subject;
 use crate::watch::watch;
 use crate::write::{Slot, Write};
 
@@ -51,6 +53,18 @@ pub struct LiveSettings {
     pub controllers: bool,
     /// Where the objects are kept, for whoever else looks at them: empty until everything was seen.
     pub objects: SharedObjects,
+}
+
+impl LiveSettings {
+    /// Whether a controller that runs here looks at these pods.
+    fn looks_at(&self, subject: Subject) -> bool {
+        self.controllers
+            && match subject {
+                Subject::Kind(_) => true,
+                Subject::JobPods => self.configuration.runs_volcano_jobs,
+                Subject::EndedPods => self.configuration.runs_pod_groups,
+            }
+    }
 }
 
 /// Runs until `stop` says so; what is under way is given up then, and the lease is given back.
@@ -150,12 +164,16 @@ struct Session<'a> {
     dispatcher: Dispatcher,
     seen: mpsc::Receiver<Seen>,
     reports: UnboundedReceiver<Report>,
-    /// Kinds of which not everything was seen yet.
-    unlisted: BTreeSet<&'static Kind>,
+    /// What watches give what they see to.
+    sender: mpsc::Sender<Seen>,
+    watched: kube::Client,
+    /// What is watched, and of what not everything was seen yet.
+    subjects: BTreeSet<Subject>,
+    unlisted: BTreeSet<Subject>,
     /// What is kept for whoever asks.
     asked: Option<Asked>,
     /// The watches and the dispatcher; they end with the session.
-    _tasks: JoinSet<()>,
+    tasks: JoinSet<()>,
 }
 
 /// What a rehearsed session keeps beyond others.
@@ -165,22 +183,23 @@ struct Asked {
     /// Nothing was left to decide when last it decided.
     rests: bool,
     wakes_at: Option<Tick>,
-    versions: BTreeMap<ObjectKey, String>,
+    versions: BTreeMap<(Subject, ObjectKey), String>,
     happened: Vec<Happened>,
 }
 
 impl Asked {
     fn see(&mut self, seen: &Seen) {
         match seen {
-            Seen::Object(kind, object) => {
+            Seen::Object(subject, object) => {
                 let text = |field: &str| object.pointer(field).and_then(Value::as_str);
                 if let Some(name) = text("/metadata/name") {
                     let version = text("/metadata/resourceVersion").unwrap_or_default().to_string();
-                    self.versions.insert(ObjectKey::new(kind, text("/metadata/namespace"), name), version);
+                    let key = ObjectKey::new(subject.kind(), text("/metadata/namespace"), name);
+                    self.versions.insert((*subject, key), version);
                 }
             }
-            Seen::Gone(key) => {
-                self.versions.remove(key);
+            Seen::Gone(subject, key) => {
+                self.versions.remove(&(*subject, key.clone()));
             }
             Seen::Listed(_) | Seen::Unavailable(_) => {}
         }
@@ -197,9 +216,13 @@ impl<'a> Session<'a> {
     ) -> Self {
         let mut tasks = JoinSet::new();
         let (sender, seen) = mpsc::channel(SEEN_MAX);
-        for kind in watched_kinds() {
-            tasks.spawn(watch(clients.watch.clone(), kind, sender.clone()));
+        let subjects: BTreeSet<Subject> = watched_kinds().map(Subject::Kind).collect();
+        for subject in &subjects {
+            tasks.spawn(watch(clients.watch.clone(), *subject, sender.clone()));
         }
+        // These begin when there is something that they are looked at for.
+        let later = watched_kinds().filter_map(pods_of_kind).filter(|subject| settings.looks_at(*subject));
+        let unlisted = subjects.iter().copied().chain(later).collect();
         let (report, reports) = mpsc::unbounded_channel();
         let (dispatcher, work) = dispatcher(clients, fence.clone(), metrics.clone(), report);
         tasks.spawn(work);
@@ -214,8 +237,11 @@ impl<'a> Session<'a> {
             dispatcher,
             seen,
             reports,
-            unlisted: watched_kinds().collect(),
-            _tasks: tasks,
+            sender,
+            watched: clients.watch.clone(),
+            subjects,
+            unlisted,
+            tasks,
         }
     }
 
@@ -279,6 +305,11 @@ impl<'a> Session<'a> {
             }
             let happened = self.scheduler.take_happened();
             self.note(happened);
+            if self.controls(led) && Instant::now() >= decides_from {
+                for write in self.scheduler.follow(self.clock.now()) {
+                    self.push(write);
+                }
+            }
             let begun = Instant::now();
             let decides = led && begun >= decides_from && self.unlisted.is_empty() && self.settings.scheduler;
             let decides = decides && !self.asked.as_ref().is_some_and(|asked| asked.is_held);
@@ -352,6 +383,7 @@ impl<'a> Session<'a> {
             is_listed: self.unlisted.is_empty(),
             is_decided: *rests,
             is_written,
+            subjects: self.subjects.clone(),
             versions: versions.clone(),
             wakes_at: *wakes_at,
         }
@@ -361,15 +393,25 @@ impl<'a> Session<'a> {
         if let Some(asked) = &mut self.asked {
             asked.see(&seen);
         }
-        let mut is_last = false;
-        if let Seen::Listed(kind) | Seen::Unavailable(kind) = &seen
-            && self.unlisted.remove(kind)
-            && self.unlisted.is_empty()
-        {
-            is_last = true;
-        }
+        let listed = match &seen {
+            Seen::Listed(subject) => Some((*subject, true)),
+            Seen::Unavailable(subject) => Some((*subject, false)),
+            _ => None,
+        };
         self.scheduler.see(self.clock.now(), seen);
-        if is_last {
+        let Some((subject, is_served)) = listed else { return };
+        let pods = match subject {
+            Subject::Kind(kind) => pods_of_kind(kind).filter(|pods| self.settings.looks_at(*pods)),
+            Subject::JobPods | Subject::EndedPods => None,
+        };
+        if let Some(pods) = pods {
+            if !is_served {
+                self.unlisted.remove(&pods);
+            } else if self.subjects.insert(pods) {
+                self.tasks.spawn(watch(self.watched.clone(), pods, self.sender.clone()));
+            }
+        }
+        if self.unlisted.remove(&subject) && self.unlisted.is_empty() {
             tracing::info!("everything was seen");
             self.scheduler.seen_everything();
             self.metrics.set_ready(true);
@@ -379,10 +421,13 @@ impl<'a> Session<'a> {
     fn take_report(&mut self, report: Report) {
         let now = self.clock.now();
         match report {
-            Report::Failed(feedback) => {
-                tracing::warn!(fact = ?feedback.fact, "did not happen: {}", feedback.message);
-                self.scheduler.failed(now, feedback.fact);
-            }
+            Report::Failed(feedback) => match feedback.failed {
+                Failed::Decision(fact) => {
+                    tracing::warn!(?fact, "did not happen: {}", feedback.message);
+                    self.scheduler.failed(now, *fact);
+                }
+                Failed::Asked(slot) => self.scheduler.refused(now, &slot, &feedback.message),
+            },
             Report::Bound { pod, node, created_us } => {
                 if let Some(created_us) = created_us {
                     self.metrics.bound(created_us, now.wall_us);
@@ -396,22 +441,28 @@ impl<'a> Session<'a> {
 
     fn tell_status(&mut self, led: bool) {
         self.metrics.set_waiting(self.scheduler.waiting().into_iter());
-        self.metrics.set_quotas(&self.scheduler.engine().quotas());
+        let quotas = self.scheduler.engine().quotas();
+        self.metrics.set_quotas(&quotas);
+        self.metrics.set_cards(&self.scheduler.card_samples(&quotas));
         if self.unlisted.is_empty() {
             self.scheduler.patrol();
         }
-        if led && self.fence.holds() && self.unlisted.is_empty() {
-            for write in self.scheduler.quota_writes(self.clock.now()) {
+        if self.controls(led) {
+            for write in self.scheduler.tell_standing(self.clock.now()) {
                 self.push(write);
             }
         }
     }
 
+    /// Whether controllers may do something now.
+    fn controls(&self, led: bool) -> bool {
+        led && self.settings.controllers && self.fence.holds() && self.unlisted.is_empty()
+    }
+
     /// Hands a write over, if it is one of those that we are to do.
     fn push(&self, write: Write) {
         let LiveSettings { shadow, controllers, .. } = self.settings;
-        let is_controllers =
-            matches!(write.slot(), Slot::Label(_) | Slot::Amend(_) | Slot::Make(_) | Slot::DeleteQuota(_));
+        let is_controllers = matches!(write.slot(), Slot::Label(_) | Slot::Amend(_) | Slot::Make(_) | Slot::Delete(_));
         if *shadow || (is_controllers && !controllers) {
             return;
         }

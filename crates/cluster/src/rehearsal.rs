@@ -3,7 +3,7 @@
 //! Whoever runs a scenario holds one end, the *conductor*. The session at the other end does what it always does, but
 //! time passes only when the conductor says so, it decides nothing while it is held, and it says what it has seen.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -13,6 +13,7 @@ use quotient_engine::{NodeReport, QuotaReport, Reason, Tick};
 use tokio::sync::{mpsc, oneshot};
 
 use crate::scheduler::Happened;
+use crate::subject::Subject;
 
 /// How many questions may wait. The conductor waits for each answer, so that one is enough.
 const QUESTIONS_MAX: usize = 1;
@@ -26,8 +27,10 @@ pub struct Standing {
     pub is_decided: bool,
     /// All there is to write was written and answered.
     pub is_written: bool,
+    /// What is watched.
+    pub subjects: BTreeSet<Subject>,
     /// The version of each object as it was last seen.
-    pub versions: BTreeMap<ObjectKey, String>,
+    pub versions: BTreeMap<(Subject, ObjectKey), String>,
     /// When time alone will change something next.
     pub wakes_at: Option<Tick>,
 }

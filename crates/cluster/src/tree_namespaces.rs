@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use quotient_api::{ObjectKey, View, key_of, tree};
 use serde_json::{Value, json};
 
-use crate::write::Write;
+use crate::write::{Amendment, Write};
 
 /// The label on namespaces that a quota of a tree governs.
 pub const MARK: &str = "quotient.dev/quota-tree";
@@ -35,7 +35,8 @@ impl NamespaceMarks {
                 continue;
             }
             let metadata = Some(json!({"labels": {MARK: wanted}}));
-            writes.push(Write::Amend { object: key.clone(), metadata, status: None });
+            let amendment = Amendment { object: key.clone(), uid: None, metadata, spec: None, status: None };
+            writes.push(Write::Amend(amendment));
             self.asked.insert(key, wanted);
         }
         writes
@@ -89,7 +90,7 @@ mod tests {
             .writes(&objects)
             .into_iter()
             .map(|write| match write {
-                Write::Amend { object, metadata: Some(metadata), status: None } => {
+                Write::Amend(Amendment { object, metadata: Some(metadata), .. }) => {
                     (object.name.to_string(), metadata["labels"][MARK].clone())
                 }
                 other => panic!("{other:?}"),

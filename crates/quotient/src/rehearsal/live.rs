@@ -8,6 +8,7 @@ use quotient_api::{Kind, ObjectKey, guarded_kinds, key_of, kinds};
 use quotient_cluster::objects::{SharedObjects, watched_kinds};
 use quotient_cluster::rehearsal::{Conductor, Ended, Figures, Standing, rehearsal};
 use quotient_cluster::scheduler::Happened as Done;
+use quotient_cluster::subject::Subject as Watched;
 use quotient_cluster::{LiveSettings, rehearse};
 use quotient_engine::fact::PodKey;
 use quotient_engine::{Reason, Tick};
@@ -198,11 +199,12 @@ impl<'a> Live<'a> {
         if is_guarded && self.fresh.iter().any(|(key, _)| matters(key)) {
             let fresh = std::mem::take(&mut self.fresh);
             let is_seen = |standing: &Standing, (key, version): &(ObjectKey, String)| {
-                let seen = standing.versions.get(key).and_then(|seen| seen.parse::<u64>().ok());
-                seen.zip(version.parse::<u64>().ok()).is_some_and(|(seen, stored)| seen >= stored)
+                let subject = Watched::Kind(key.kind_entry()?);
+                let seen: u64 = standing.versions.get(&(subject, key.clone()))?.parse().ok()?;
+                Some(seen >= version.parse().ok()?)
             };
             self.await_standing("it has not seen what was applied", |standing| {
-                fresh.iter().all(|stored| is_seen(standing, stored))
+                fresh.iter().all(|stored| is_seen(standing, stored) == Some(true))
             })?;
         }
         Ok(())
@@ -427,17 +429,18 @@ fn keys_of(scenario: &Scenario) -> Vec<ObjectKey> {
 
 /// An object that the scheduler has not seen as it is now, in words.
 fn unseen(standing: &Standing, objects: &Objects, kinds: &BTreeSet<&'static Kind>) -> Option<String> {
-    let told: BTreeSet<&'static Kind> = watched_kinds().filter(|kind| kinds.contains(kind)).collect();
-    let is_told = |key: &ObjectKey| key.kind_entry().is_some_and(|kind| told.contains(kind));
-    // It does not look at pods that have ended.
-    let seen_by_it = |key: &ObjectKey, object: &Value| is_told(key) && !(is_pod(key) && is_over(object));
-    for (key, object) in objects.iter().filter(|(key, object)| seen_by_it(key, object)) {
-        if standing.versions.get(key).map(String::as_str) != object["metadata"]["resourceVersion"].as_str() {
-            return Some(format!("the scheduler has not seen {key} as it is"));
+    for subject in standing.subjects.iter().filter(|subject| kinds.contains(subject.kind())) {
+        for (key, object) in objects.iter().filter(|(key, object)| subject.includes(key, object)) {
+            let seen = standing.versions.get(&(*subject, key.clone()));
+            if seen.map(String::as_str) != object["metadata"]["resourceVersion"].as_str() {
+                return Some(format!("the scheduler has not seen {key} as it is"));
+            }
         }
     }
-    let gone = |key: &&ObjectKey| is_told(key) && !objects.get(*key).is_some_and(|object| seen_by_it(key, object));
-    let gone = standing.versions.keys().find(gone)?;
+    let is_gone = |(subject, key): &&(Watched, ObjectKey)| {
+        kinds.contains(subject.kind()) && !objects.get(key).is_some_and(|object| subject.includes(key, object))
+    };
+    let (_, gone) = standing.versions.keys().find(is_gone)?;
     Some(format!("the scheduler has not seen that {gone} is gone"))
 }
 
