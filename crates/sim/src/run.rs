@@ -18,12 +18,33 @@ pub struct ScenarioResult {
     pub steps: Vec<StepResult>,
     /// Why the run could not go on: a fault of the program. Steps after it were not run.
     pub error: Option<String>,
+    /// Why it need not come as expected here, where that is known.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub exception: Option<String>,
 }
 
 impl ScenarioResult {
     /// Whether everything came as expected.
     pub fn passed(&self) -> bool {
         self.error.is_none() && self.steps.iter().all(StepResult::passed)
+    }
+
+    /// Whether something did not come as expected that should have.
+    pub fn failed(&self) -> bool {
+        !self.passed() && self.exception.is_none()
+    }
+
+    /// The same scenario where it need not come as expected. One that does all the same fails: what is listed as an
+    /// exception is to be one.
+    pub fn excepted(mut self, reason: &str) -> ScenarioResult {
+        if self.passed() {
+            let (expected, found) = (format!("an exception: {reason}"), "it passes: take it off the list".to_string());
+            let failures = vec![failure("exception", &expected, found)];
+            self.steps.push(StepResult { name: "exceptions".to_string(), failures, notes: Vec::new() });
+        } else {
+            self.exception = Some(reason.to_string());
+        }
+        self
     }
 }
 
@@ -62,6 +83,7 @@ pub fn run_on(
         file: scenario.file.clone(),
         steps: Vec::with_capacity(scenario.steps.len()),
         error: None,
+        exception: None,
     };
     for (index, step) in scenario.steps.iter().enumerate() {
         match run_step(subject, index, step, partings) {

@@ -295,6 +295,8 @@ impl ControlPlane {
                 // The defaults are for clusters in which it must not be in the way of others.
                 "--kube-api-qps=500".to_string(),
                 "--kube-api-burst=1000".to_string(),
+                // How long a claim may wait for a volume that comes after it.
+                "--pvclaimbinder-sync-period=1s".to_string(),
                 "--secure-port=0".to_string(),
             ];
             let program = Program::start(&self.programs, "kube-controller-manager", &arguments, &self.folder)?;
@@ -319,13 +321,17 @@ impl ControlPlane {
         Ok(())
     }
 
-    /// How kwok plays nodes and pods, as it comes with it, but for one thing: pods of Jobs run until they are ended.
+    /// How kwok plays nodes and pods, as it comes with it, but for two things: pods of Jobs run until they are ended, and
+    /// a node that somebody says is not ready is not.
     fn stages(&self) -> Result<PathBuf, TestenvError> {
         let path = self.programs.join("stages.yaml");
         let text = fs::read_to_string(&path).map_err(|error| file_error(&path, error))?;
         let completes = |stage: &&str| !stage.lines().any(|line| line.trim() == "name: pod-complete");
         let kept: Vec<&str> = text.split("\n---\n").filter(completes).collect();
-        self.write("stages.yaml", &kept.join("\n---\n"))
+        let unready = "      operator: 'NotIn'\n      values:\n      - 'True'\n  next:\n    statusTemplate: |\n      {{ $now := Now }}\n      {{ $last";
+        let unknown =
+            "      operator: 'DoesNotExist'\n  next:\n    statusTemplate: |\n      {{ $now := Now }}\n      {{ $last";
+        self.write("stages.yaml", &kept.join("\n---\n").replace(unready, unknown))
     }
 
     fn await_api_server(&mut self) -> Result<(), TestenvError> {

@@ -12,12 +12,13 @@ use quotient_cluster::subject::Subject as Watched;
 use quotient_cluster::{LiveSettings, rehearse};
 use quotient_engine::fact::PodKey;
 use quotient_engine::{Reason, Tick};
+use quotient_sim::clock::Clock;
 use quotient_sim::cluster::{Happened, Outcome};
 use quotient_sim::quota_names::keyed_quotas;
 use quotient_sim::report::{Bound, Evicted, NodeState, QuotaReport};
 use quotient_sim::server::{Rejected, end, is_leaving, is_over, is_pod, replacement};
 use quotient_sim::{Observed, Scenario, Subject, Trouble};
-use serde_json::{Value, json};
+use serde_json::{Map, Value, json};
 use tokio::runtime::Handle;
 use tokio::sync::oneshot;
 use tokio::task::JoinHandle;
@@ -29,6 +30,9 @@ use super::server::{Answer, Manner, Objects, Server};
 
 /// How long a cluster may take to settle. It takes less than a second; the rest is for machines that do much else.
 const SETTLED_WITHIN: Duration = Duration::from_secs(60);
+
+/// How long it may take until an object can be stored that others change at the same time.
+const STORED_WITHIN: Duration = Duration::from_secs(10);
 
 /// How often it is looked whether a cluster has settled.
 const LOOK_EVERY: Duration = Duration::from_millis(10);
@@ -72,6 +76,10 @@ pub struct Live<'a> {
     wakes_at: Option<Tick>,
 }
 
+/// The counts in the status of a workload.
+const COUNTS: [&str; 7] =
+    ["replicas", "readyReplicas", "availableReplicas", "updatedReplicas", "succeeded", "failed", "active"];
+
 /// Always of interest: what the scheduler decides about, and what it makes by itself.
 const ALWAYS: &[(&str, &str)] = &[("", "Pod"), ("", "Node"), ("scheduling.volcano.sh", "Queue")];
 
@@ -94,11 +102,14 @@ fn companions(kind: &Kind) -> &'static [(&'static str, &'static str)] {
 impl<'a> Live<'a> {
     /// Starts a scheduler with the scenario's configuration on a cluster that is empty.
     pub fn start(runtime: &'a Handle, server: &'a Server, objects: &SharedObjects, scenario: &Scenario) -> Self {
-        let since = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
-        let (conductor, rehearsal) = rehearsal(Tick(u64::try_from(since.as_millis()).unwrap_or(0)));
+        let (conductor, rehearsal) = rehearsal(Clock::default().tick());
         let (stop, stopped) = oneshot::channel::<()>();
+        // In a virtual cluster every pod is the scheduler's, whatever scheduler it names.
+        let mut configuration = scenario.configuration.clone();
+        let applied = scenario.steps.iter().flat_map(|step| &step.apply);
+        applied.for_each(|object| scheduler_names(object, &mut configuration.scheduler_names));
         let settings = LiveSettings {
-            configuration: scenario.configuration.clone(),
+            configuration,
             lease: None,
             shadow: false,
             scheduler: true,
@@ -253,21 +264,30 @@ impl<'a> Live<'a> {
 
     /// Makes the object, or replaces the one that is there; gives what is stored, unless it was rejected.
     fn put(&mut self, key: &ObjectKey, object: &Value) -> Result<Option<Value>, Trouble> {
-        let mut answer = self.await_that(self.server.create(key, object))?;
-        if answer == Answer::Conflict {
-            for _ in 0..10 {
-                let Some(old) = self.await_that(self.server.get(key))? else { break };
-                let mut new = replacement(&old, object.clone());
-                if let Some(given) = self.given.get(key) {
-                    new["spec"] = changed_spec(&old["spec"], &given["spec"], &object["spec"]);
+        let begun = Instant::now();
+        let answer = loop {
+            // An object that is there is not made again: its kind's rules may forbid that before it is noticed.
+            let answer = match self.await_that(self.server.get(key))? {
+                None => self.await_that(self.server.create(key, object))?,
+                Some(old) => {
+                    let mut new = replacement(&old, object.clone());
+                    if let Some(given) = self.given.get(key) {
+                        new["spec"] = changed(&old["spec"], &given["spec"], &object["spec"]);
+                    }
+                    new["metadata"]["resourceVersion"] = old["metadata"]["resourceVersion"].clone();
+                    self.await_that(self.server.replace(key, &new))?
                 }
-                new["metadata"]["resourceVersion"] = old["metadata"]["resourceVersion"].clone();
-                answer = self.await_that(self.server.replace(key, &new))?;
-                if answer != Answer::Conflict {
-                    break;
-                }
+            };
+            let again = match &answer {
+                Answer::Conflict => true,
+                Answer::Rejected(message) => self.names_new_class(object, message),
+                Answer::Done(_) | Answer::Missing => false,
+            };
+            if !again || begun.elapsed() > STORED_WITHIN {
+                break answer;
             }
-        }
+            std::thread::sleep(LOOK_EVERY);
+        };
         match answer {
             Answer::Done(stored) => {
                 if is_pod(key) {
@@ -282,6 +302,12 @@ impl<'a> Live<'a> {
             Answer::Missing => Err(Trouble::NotDone(format!("{key}: the API server has no such kind or namespace"))),
             Answer::Conflict => Err(Trouble::Stuck(format!("{key} changes whenever it is to be replaced"))),
         }
+    }
+
+    /// Whether the API server has not noticed yet that the pod's priority class is there.
+    fn names_new_class(&self, pod: &Value, message: &str) -> bool {
+        let class = pod["spec"]["priorityClassName"].as_str();
+        message.contains("no PriorityClass with name") && class.is_some_and(|class| self.classes.contains(class))
     }
 
     /// Looks at the cluster and the scheduler; says what is still to come, if anything is.
@@ -392,16 +418,49 @@ impl<'a> Live<'a> {
     }
 }
 
-/// The spec of a pod in which is changed what the scenario changes. The API server fills a pod's spec in when it is
-/// made, and does not let it be emptied again.
-fn changed_spec(stored: &Value, before: &Value, now: &Value) -> Value {
-    let mut spec = stored.clone();
-    let fields = |value: &Value| value.as_object().cloned().unwrap_or_default();
-    let (before, now) = (fields(before), fields(now));
-    for field in before.keys().chain(now.keys()).filter(|field| before.get(*field) != now.get(*field)) {
-        spec[field] = now.get(field).cloned().unwrap_or(Value::Null);
+/// Adds the schedulers that an object names, anywhere in it.
+fn scheduler_names(value: &Value, names: &mut Vec<String>) {
+    match value {
+        Value::Object(fields) => {
+            if let Some(Value::String(name)) = fields.get("schedulerName")
+                && !names.contains(name)
+            {
+                names.push(name.clone());
+            }
+            fields.values().for_each(|value| scheduler_names(value, names));
+        }
+        Value::Array(items) => items.iter().for_each(|value| scheduler_names(value, names)),
+        _ => {}
     }
-    spec
+}
+
+/// What is stored, in which is changed what the scenario changes. The API server fills a pod's spec in when it is made,
+/// and does not let it be emptied again.
+fn changed(stored: &Value, before: &Value, now: &Value) -> Value {
+    match (stored, before, now) {
+        (_, before, now) if before == now => stored.clone(),
+        (Value::Object(stored), Value::Object(before), Value::Object(now)) => {
+            let mut all = stored.clone();
+            for field in before.keys().chain(now.keys()) {
+                let part = |of: &Map<String, Value>| of.get(field).cloned().unwrap_or(Value::Null);
+                let (old, new) = (part(before), part(now));
+                if old != new {
+                    all.insert(field.clone(), changed(&part(stored), &old, &new));
+                }
+            }
+            Value::Object(all)
+        }
+        // Containers and the like, which are known by their names.
+        (Value::Array(stored), Value::Array(before), Value::Array(now)) => {
+            let named = |list: &[Value], name: &Value| list.iter().find(|item| item["name"] == *name).cloned();
+            let item = |now: &Value| match (named(stored, &now["name"]), named(before, &now["name"])) {
+                (Some(stored), Some(before)) if now["name"].is_string() => changed(&stored, &before, now),
+                _ => now.clone(),
+            };
+            now.iter().map(item).collect()
+        }
+        (_, _, now) => now.clone(),
+    }
 }
 
 /// What follows when everybody has done what there was to do.
@@ -457,19 +516,26 @@ impl Drop for Live<'_> {
 impl Observed for Live<'_> {
     fn object(&self, key: &ObjectKey) -> Option<Arc<Value>> {
         let object = self.objects.get(key)?;
-        if !matches!(key.group, "apps" | "batch") {
-            return Some(object.clone());
-        }
-        // Of the counts of a workload, the API server leaves out those that are zero.
-        let mut counted = (**object).clone();
-        for count in
-            ["replicas", "readyReplicas", "availableReplicas", "updatedReplicas", "succeeded", "failed", "active"]
-        {
-            if counted["status"][count].is_null() {
-                counted["status"][count] = json!(0);
+        let mut shown = (**object).clone();
+        match (key.group, key.kind) {
+            // Of the counts of a workload, the API server leaves out those that are zero.
+            ("apps" | "batch", _) => {
+                for count in COUNTS {
+                    if shown["status"][count].is_null() {
+                        shown["status"][count] = json!(0);
+                    }
+                }
             }
+            // When Kubernetes added a taint is not a matter of virtual time.
+            ("", "Node") => {
+                let taints = shown.pointer_mut("/spec/taints").and_then(Value::as_array_mut);
+                for taint in taints.into_iter().flatten().filter_map(Value::as_object_mut) {
+                    taint.remove("timeAdded");
+                }
+            }
+            _ => return Some(object.clone()),
         }
-        Some(Arc::new(counted))
+        Some(Arc::new(shown))
     }
 
     fn stored_pods(&self) -> Vec<(ObjectKey, Arc<Value>)> {
@@ -542,6 +608,9 @@ impl Subject for Live<'_> {
                 self.await_that(self.server.patch(&key, Some("status"), json!({"status": status})))?
         {
             stored = told;
+        }
+        if key.kind == "PriorityClass" {
+            self.classes.insert(key.name.to_string());
         }
         self.note_stored(&key, &stored);
         Ok(())
