@@ -16,7 +16,7 @@ use quotient_sim::clock::Clock;
 use quotient_sim::cluster::{Happened, Outcome};
 use quotient_sim::quota_names::keyed_quotas;
 use quotient_sim::report::{Bound, Evicted, NodeState, QuotaReport};
-use quotient_sim::server::{Rejected, end, is_leaving, is_over, is_pod, replacement};
+use quotient_sim::server::{Rejected, end, is_leaving, is_pod, replacement};
 use quotient_sim::{Observed, Scenario, Subject, Trouble};
 use serde_json::{Map, Value, json};
 use tokio::runtime::Handle;
