@@ -28,6 +28,10 @@ pub struct Configuration {
     pub cross_quota: Option<CrossQuota>,
     /// Whether jobs of several tasks get their pods from here. Where Volcano's own controller runs, they must not.
     pub runs_volcano_jobs: bool,
+    /// Whether groups are made for pods that say how many of them must be able to run, and say how they stand.
+    pub runs_pod_groups: bool,
+    /// Whether the roots of quota trees follow the nodes that their profiles select.
+    pub runs_profiles: bool,
     /// What was read and has no effect: no mistake, but worth telling.
     pub idle: Vec<Problem>,
 }
@@ -60,6 +64,8 @@ impl Default for Configuration {
             cards: None,
             cross_quota: None,
             runs_volcano_jobs: true,
+            runs_pod_groups: true,
+            runs_profiles: true,
             idle: Vec::new(),
         }
     }
@@ -88,7 +94,7 @@ impl Configuration {
 }
 
 /// The keys of a configuration.
-const KEYS: [&str; 7] = [
+const KEYS: [&str; 9] = [
     "schedulerNames",
     "reserveAfter",
     "nvidiaGPUResourceMemoryGB",
@@ -96,6 +102,8 @@ const KEYS: [&str; 7] = [
     "cards",
     "crossQuota",
     "volcanoJobController",
+    "podGroupController",
+    "profileController",
 ];
 
 /// The keys that every object has.
@@ -179,6 +187,8 @@ impl Configuration {
             cards: cards(&root.field("cards")),
             cross_quota,
             runs_volcano_jobs: root.field("volcanoJobController").bool().unwrap_or(defaults.runs_volcano_jobs),
+            runs_pod_groups: root.field("podGroupController").bool().unwrap_or(defaults.runs_pod_groups),
+            runs_profiles: root.field("profileController").bool().unwrap_or(defaults.runs_profiles),
             idle,
         }
     }
@@ -240,6 +250,8 @@ mod tests {
             "cards": {"cardUnlimitedCpuMemory": false, "nodeOrderWeight": 1},
             "crossQuota": {"quota.cpu": "32", "crossQuotaWeight": 10},
             "volcanoJobController": false,
+            "podGroupController": false,
+            "profileController": false,
         });
         let expected = Configuration {
             scheduler_names: vec!["a".into(), "b".into()],
@@ -252,6 +264,8 @@ mod tests {
                 &mut Vec::new(),
             )),
             runs_volcano_jobs: false,
+            runs_pod_groups: false,
+            runs_profiles: false,
             idle: vec![Problem::new("crossquota has no effect without gpu-resource-names")],
         };
         assert_eq!(Configuration::from_value(&value), Ok(expected));
@@ -356,7 +370,7 @@ tiers:
             "crossQuota": "none",
         });
         let expected = [
-            r#"reserveAfer: "5m": is not a key that is known: expected one of schedulerNames, reserveAfter, nvidiaGPUResourceMemoryGB, tree, cards, crossQuota, volcanoJobController"#,
+            r#"reserveAfer: "5m": is not a key that is known: expected one of schedulerNames, reserveAfter, nvidiaGPUResourceMemoryGB, tree, cards, crossQuota, volcanoJobController, podGroupController, profileController"#,
             r#"kind: "Pod": expected QuotientConfiguration"#,
             r#"schedulerNames: []: expected at least one name, and none that is empty"#,
             r#"crossQuota: "none": expected a map"#,

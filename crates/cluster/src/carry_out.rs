@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use http::Method;
 use kube::Client;
-use quotient_api::{ObjectKey, key_of, kinds, preemption_message, time};
+use quotient_api::{ObjectKey, kinds, preemption_message, time};
 use quotient_engine::ClaimBinding;
 use quotient_engine::fact::{Name, PodKey};
 use serde_json::{Value, json};
@@ -14,7 +14,7 @@ use serde_json::{Value, json};
 use crate::call::{Call, CallError, Content, kind_path};
 use crate::lease::Fence;
 use crate::queue::Outcome;
-use crate::write::{PodRef, Write};
+use crate::write::{Amendment, PodRef, Write};
 
 /// How often a bind looks whether the volumes of its pod have come.
 const VOLUMES_EVERY: Duration = Duration::from_secs(1);
@@ -49,17 +49,18 @@ pub async fn carry_out(client: &Client, fence: &Fence, write: &Write) -> (Outcom
             let path = format!("/api/v1/namespaces/{}/events/{}", note.namespace(), note.name());
             send(client, fence, &Call::at(Method::PATCH, path, Content::Apply, note.object())).await.map(drop)
         }
-        Write::Amend { object, metadata, status } => amend(client, fence, object, metadata, status).await,
-        Write::Make { object } => make(client, fence, object).await,
-        Write::Admit { group } => {
-            let body = json!({"status": {"phase": "Inqueue"}});
-            let call = Call::new(Method::PATCH, group, Some("status"), Content::MergePatch, body);
-            send(client, fence, &call).await.map(drop)
-        }
-        Write::DeleteQuota { quota } => {
-            let call = Call::new(Method::DELETE, quota, None, Content::Json, Value::Null);
+        Write::Amend(amendment) => amend(client, fence, amendment).await,
+        Write::Make { key, object } => make(client, fence, key, object).await,
+        Write::Admit { group } => patch_status(client, fence, group, json!({"status": {"phase": "Inqueue"}})).await,
+        Write::Delete { object, uid } => {
+            let body = match uid {
+                Some(uid) => json!({"apiVersion": "v1", "kind": "DeleteOptions", "preconditions": {"uid": **uid}}),
+                None => Value::Null,
+            };
+            let call = Call::new(Method::DELETE, object, None, Content::Json, body);
             match send(client, fence, &call).await {
-                Ok(_) | Err(Stop::Error(CallError::NotFound(_))) => Ok(()),
+                // It is gone, or another took its place.
+                Ok(_) | Err(Stop::Error(CallError::NotFound(_) | CallError::Conflict(_))) => Ok(()),
                 Err(stop) => Err(stop),
             }
         }
@@ -114,26 +115,43 @@ async fn patch_pod(
     send(client, fence, &call).await.map(drop)
 }
 
-/// Patches an object's metadata and its status.
-async fn amend(
-    client: &Client,
-    fence: &Fence,
-    object: &ObjectKey,
-    metadata: &Option<Value>,
-    status: &Option<Value>,
-) -> Result<(), Stop> {
-    for (part, field, patch) in [(None, "metadata", metadata), (Some("status"), "status", status)] {
-        if let Some(patch) = patch {
-            let body = json!({field: patch});
-            send(client, fence, &Call::new(Method::PATCH, object, part, Content::MergePatch, body)).await?;
+/// Patches an object, and its status, if it is still the one that this was decided about.
+async fn amend(client: &Client, fence: &Fence, amendment: &Amendment) -> Result<(), Stop> {
+    let Amendment { object, uid, metadata, spec, status } = amendment;
+    let with_uid = |mut body: Value| {
+        if let Some(uid) = uid {
+            body["metadata"]["uid"] = json!(**uid);
         }
+        body
+    };
+    if metadata.is_some() || spec.is_some() {
+        let mut body = json!({});
+        for (field, patch) in [("metadata", metadata), ("spec", spec)] {
+            if let Some(patch) = patch {
+                body[field] = patch.clone();
+            }
+        }
+        let call = Call::new(Method::PATCH, object, None, Content::MergePatch, with_uid(body));
+        send(client, fence, &call).await?;
+    }
+    if let Some(status) = status {
+        patch_status(client, fence, object, with_uid(json!({"status": status}))).await?;
     }
     Ok(())
 }
 
+/// Patches the status of an object: in a request of its own where the kind has that, else with the object. Groups are
+/// installed either way.
+async fn patch_status(client: &Client, fence: &Fence, object: &ObjectKey, body: Value) -> Result<(), Stop> {
+    let call = |part| Call::new(Method::PATCH, object, part, Content::MergePatch, body.clone());
+    match send(client, fence, &call(Some("status"))).await {
+        Err(Stop::Error(CallError::NotFound(_))) => send(client, fence, &call(None)).await.map(drop),
+        other => other.map(drop),
+    }
+}
+
 /// Makes an object; nothing is wrong with one that is there.
-async fn make(client: &Client, fence: &Fence, object: &Value) -> Result<(), Stop> {
-    let key = key_of(object).map_err(|problem| Stop::Refused(problem.to_string()))?;
+async fn make(client: &Client, fence: &Fence, key: &ObjectKey, object: &Value) -> Result<(), Stop> {
     let kind = key.kind_entry().ok_or_else(|| Stop::Refused(format!("{key} is of an unknown kind")))?;
     let path = kind_path(kind, key.namespace.as_deref());
     match send(client, fence, &Call::at(Method::POST, path, Content::Json, object.clone())).await {

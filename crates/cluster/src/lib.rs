@@ -7,13 +7,15 @@
 //! ```
 //!
 //! Reading and deciding are those of the simulator: [`quotient_api::Translator`] and [`quotient_engine::Engine`]. This
-//! crate only brings objects to them and carries decisions out. [`scheduler`], [`queue`], [`limit`] and [`thin`] do no
-//! I/O and read no clock; everything that waits for a network is in [`watch`], [`dispatch`], [`lease`] and [`live`].
+//! crate only brings objects to them and carries decisions out. [`scheduler`], [`controllers`], [`queue`], [`limit`] and
+//! [`thin`] do no I/O and read no clock; everything that waits for a network is in [`watch`], [`dispatch`], [`lease`] and [`live`].
 //! Nothing is written without the lease, which is checked when a request is sent.
 
+pub mod asked;
 pub mod call;
 pub mod carry_out;
 pub mod connect;
+pub mod controllers;
 pub mod dispatch;
 pub mod event;
 pub mod install;
@@ -22,15 +24,15 @@ pub mod limit;
 pub mod live;
 pub mod metrics;
 pub mod objects;
+pub mod patch;
 pub mod patrol;
 pub mod permission;
 pub mod queue;
-pub mod quota_book;
 pub mod scheduler;
 pub mod serve;
+pub mod subject;
 pub mod system;
 pub mod thin;
-pub mod tree_namespaces;
 pub mod watch;
 pub mod webhook;
 pub mod write;

@@ -7,7 +7,7 @@
 use std::collections::BTreeSet;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
-use quotient_api::{Configuration, Kind};
+use quotient_api::Configuration;
 use quotient_engine::Tick;
 use tokio::sync::mpsc::{self, UnboundedReceiver};
 use tokio::task::JoinSet;
@@ -16,8 +16,10 @@ use crate::connect::Clients;
 use crate::dispatch::{Dispatcher, Report, dispatcher};
 use crate::lease::{Elector, Fence, LeaseSettings};
 use crate::metrics::Metrics;
-use crate::objects::{SharedObjects, watched_kinds};
+use crate::objects::{SharedObjects, pods_of_kind, watched_kinds};
+use crate::queue::Failed;
 use crate::scheduler::{Happened, Now, Scheduler, Seen};
+use crate::subject::Subject;
 use crate::watch::watch;
 use crate::write::{Slot, Write};
 
@@ -49,6 +51,18 @@ pub struct LiveSettings {
     pub controllers: bool,
     /// Where the objects are kept, for whoever else looks at them: empty until everything was seen.
     pub objects: SharedObjects,
+}
+
+impl LiveSettings {
+    /// Whether a controller that runs here looks at these pods.
+    fn looks_at(&self, subject: Subject) -> bool {
+        self.controllers
+            && match subject {
+                Subject::Kind(_) => true,
+                Subject::JobPods => self.configuration.runs_volcano_jobs,
+                Subject::EndedPods => self.configuration.runs_pod_groups,
+            }
+    }
 }
 
 /// Runs until `stop` says so; what is under way is given up then, and the lease is given back.
@@ -123,19 +137,27 @@ struct Session<'a> {
     dispatcher: Dispatcher,
     seen: mpsc::Receiver<Seen>,
     reports: UnboundedReceiver<Report>,
-    /// Kinds of which not everything was seen yet.
-    unlisted: BTreeSet<&'static Kind>,
+    /// What watches give what they see to.
+    sender: mpsc::Sender<Seen>,
+    watched: kube::Client,
+    /// What is watched, and of what not everything was seen yet.
+    subjects: BTreeSet<Subject>,
+    unlisted: BTreeSet<Subject>,
     /// The watches and the dispatcher; they end with the session.
-    _tasks: JoinSet<()>,
+    tasks: JoinSet<()>,
 }
 
 impl<'a> Session<'a> {
     fn new(clients: &Clients, settings: &'a LiveSettings, metrics: &'a Metrics, fence: Fence) -> Self {
         let mut tasks = JoinSet::new();
         let (sender, seen) = mpsc::channel(SEEN_MAX);
-        for kind in watched_kinds() {
-            tasks.spawn(watch(clients.watch.clone(), kind, sender.clone()));
+        let subjects: BTreeSet<Subject> = watched_kinds().map(Subject::Kind).collect();
+        for subject in &subjects {
+            tasks.spawn(watch(clients.watch.clone(), *subject, sender.clone()));
         }
+        // These begin when there is something that they are looked at for.
+        let later = watched_kinds().filter_map(pods_of_kind).filter(|subject| settings.looks_at(*subject));
+        let unlisted = subjects.iter().copied().chain(later).collect();
         let (report, reports) = mpsc::unbounded_channel();
         let (dispatcher, work) = dispatcher(clients, fence.clone(), metrics.clone(), report);
         tasks.spawn(work);
@@ -149,8 +171,11 @@ impl<'a> Session<'a> {
             dispatcher,
             seen,
             reports,
-            unlisted: watched_kinds().collect(),
-            _tasks: tasks,
+            sender,
+            watched: clients.watch.clone(),
+            subjects,
+            unlisted,
+            tasks,
         }
     }
 
@@ -203,6 +228,11 @@ impl<'a> Session<'a> {
             }
             let happened = self.scheduler.take_happened();
             self.note(happened);
+            if self.controls(led) && Instant::now() >= decides_from {
+                for write in self.scheduler.follow(self.clock.now()) {
+                    self.push(write);
+                }
+            }
             let begun = Instant::now();
             let decides = led && begun >= decides_from && self.unlisted.is_empty() && self.settings.scheduler;
             if !decides || self.dispatcher.is_full() {
@@ -223,15 +253,25 @@ impl<'a> Session<'a> {
     }
 
     fn take_seen(&mut self, seen: Seen) {
-        let mut is_last = false;
-        if let Seen::Listed(kind) | Seen::Unavailable(kind) = &seen
-            && self.unlisted.remove(kind)
-            && self.unlisted.is_empty()
-        {
-            is_last = true;
-        }
+        let listed = match &seen {
+            Seen::Listed(subject) => Some((*subject, true)),
+            Seen::Unavailable(subject) => Some((*subject, false)),
+            _ => None,
+        };
         self.scheduler.see(self.clock.now(), seen);
-        if is_last {
+        let Some((subject, is_served)) = listed else { return };
+        let pods = match subject {
+            Subject::Kind(kind) => pods_of_kind(kind).filter(|pods| self.settings.looks_at(*pods)),
+            Subject::JobPods | Subject::EndedPods => None,
+        };
+        if let Some(pods) = pods {
+            if !is_served {
+                self.unlisted.remove(&pods);
+            } else if self.subjects.insert(pods) {
+                self.tasks.spawn(watch(self.watched.clone(), pods, self.sender.clone()));
+            }
+        }
+        if self.unlisted.remove(&subject) && self.unlisted.is_empty() {
             tracing::info!("everything was seen");
             self.scheduler.seen_everything();
             self.metrics.set_ready(true);
@@ -241,10 +281,13 @@ impl<'a> Session<'a> {
     fn take_report(&mut self, report: Report) {
         let now = self.clock.now();
         match report {
-            Report::Failed(feedback) => {
-                tracing::warn!(fact = ?feedback.fact, "did not happen: {}", feedback.message);
-                self.scheduler.failed(now, feedback.fact);
-            }
+            Report::Failed(feedback) => match feedback.failed {
+                Failed::Decision(fact) => {
+                    tracing::warn!(?fact, "did not happen: {}", feedback.message);
+                    self.scheduler.failed(now, *fact);
+                }
+                Failed::Asked(slot) => self.scheduler.refused(now, &slot, &feedback.message),
+            },
             Report::Bound { pod, node, created_us } => {
                 if let Some(created_us) = created_us {
                     self.metrics.bound(created_us, now.wall_us);
@@ -258,22 +301,28 @@ impl<'a> Session<'a> {
 
     fn tell_status(&mut self, led: bool) {
         self.metrics.set_waiting(self.scheduler.waiting().into_iter());
-        self.metrics.set_quotas(&self.scheduler.engine().quotas());
+        let quotas = self.scheduler.engine().quotas();
+        self.metrics.set_quotas(&quotas);
+        self.metrics.set_cards(&self.scheduler.card_samples(&quotas));
         if self.unlisted.is_empty() {
             self.scheduler.patrol();
         }
-        if led && self.fence.holds() && self.unlisted.is_empty() {
-            for write in self.scheduler.quota_writes(self.clock.now()) {
+        if self.controls(led) {
+            for write in self.scheduler.tell_standing(self.clock.now()) {
                 self.push(write);
             }
         }
     }
 
+    /// Whether controllers may do something now.
+    fn controls(&self, led: bool) -> bool {
+        led && self.settings.controllers && self.fence.holds() && self.unlisted.is_empty()
+    }
+
     /// Hands a write over, if it is one of those that we are to do.
     fn push(&self, write: Write) {
         let LiveSettings { shadow, controllers, .. } = self.settings;
-        let is_controllers =
-            matches!(write.slot(), Slot::Label(_) | Slot::Amend(_) | Slot::Make(_) | Slot::DeleteQuota(_));
+        let is_controllers = matches!(write.slot(), Slot::Label(_) | Slot::Amend(_) | Slot::Make(_) | Slot::Delete(_));
         if *shadow || (is_controllers && !controllers) {
             return;
         }

@@ -1,17 +1,18 @@
 //! What is counted, for Prometheus and for health checks.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-use prometheus_client::encoding::text::encode;
+use prometheus_client::encoding::text::{encode_eof, encode_registry};
 use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::metrics::histogram::{Histogram, exponential_buckets};
 use prometheus_client::registry::{Registry, Unit};
+use quotient_api::volcano::metrics::{CARD_ALLOCATED, CARD_CAPACITY, CARD_DESERVED, CARD_REQUEST, Sample};
 use quotient_engine::fact::{CPU, Name};
 use quotient_engine::{Code, QuotaReport};
 
@@ -25,6 +26,14 @@ type Amount = Gauge<f64, AtomicU64>;
 
 /// A scheduler that did not come round for this long is stuck. Its longest wait is a second.
 const HEARTBEAT_MAX: Duration = Duration::from_secs(60);
+
+/// The figures of queues by card, and what they are.
+const CARD_METRICS: [(&str, &str); 4] = [
+    (CARD_DESERVED, "What a queue deserves of a card"),
+    (CARD_ALLOCATED, "What the pods of a queue hold of a card"),
+    (CARD_REQUEST, "What the pods of a queue ask for of a card, those that wait too"),
+    (CARD_CAPACITY, "What a queue may hold of a card"),
+];
 
 /// Everything that is counted. Clones count the same.
 #[derive(Debug, Clone)]
@@ -40,6 +49,9 @@ pub struct Metrics {
     backlog: Family<Labels, Gauge>,
     quotas: Family<Labels, Amount>,
     quota_series: Arc<Mutex<BTreeSet<Labels>>>,
+    /// Under the names that dashboards of another system ask for.
+    card_registry: Arc<Registry>,
+    cards: BTreeMap<&'static str, Family<Labels, Amount>>,
     problems: Counter,
     leads: Gauge,
     begun: Instant,
@@ -63,6 +75,8 @@ impl Default for Metrics {
             backlog: Family::default(),
             quotas: Family::default(),
             quota_series: Arc::default(),
+            card_registry: Arc::default(),
+            cards: CARD_METRICS.iter().map(|(name, _)| (*name, Family::default())).collect(),
             problems: Counter::default(),
             leads: Gauge::default(),
             begun: Instant::now(),
@@ -87,7 +101,11 @@ impl Default for Metrics {
         registry.register("quota", quota, metrics.quotas.clone());
         registry.register("problems", "Things in objects that cannot be read", metrics.problems.clone());
         registry.register("leader", "1 where this process has the lease", metrics.leads.clone());
-        Metrics { registry: Arc::new(registry), ..metrics }
+        let mut card_registry = Registry::default();
+        for (name, help) in CARD_METRICS {
+            card_registry.register(name, help, metrics.cards[name].clone());
+        }
+        Metrics { registry: Arc::new(registry), card_registry: Arc::new(card_registry), ..metrics }
     }
 }
 
@@ -95,7 +113,9 @@ impl Metrics {
     /// Everything, as Prometheus reads it.
     pub fn text(&self) -> String {
         let mut text = String::new();
-        if let Err(error) = encode(&mut text, &self.registry) {
+        let registries = [&self.registry, &self.card_registry];
+        let encoded = registries.into_iter().try_for_each(|registry| encode_registry(&mut text, registry));
+        if let Err(error) = encoded.and_then(|()| encode_eof(&mut text)) {
             // A string takes everything; should it not, the reader is told.
             let _ = writeln!(text, "# {error}");
         }
@@ -138,7 +158,7 @@ impl Metrics {
             Slot::Amend(_) => "amend",
             Slot::Make(_) => "make",
             Slot::Admit(_) => "admit",
-            Slot::DeleteQuota(_) => "quota_delete",
+            Slot::Delete(_) => "delete",
         };
         let outcome = match (outcome, error) {
             (Outcome::Done, _) => "done",
@@ -200,6 +220,17 @@ impl Metrics {
             self.quotas.remove(gone);
         }
         *known = series;
+    }
+
+    /// The figures of queues by card.
+    pub fn set_cards(&self, samples: &[Sample]) {
+        self.cards.values().for_each(Family::clear);
+        for Sample { metric, queue, card, value } in samples {
+            if let Some(family) = self.cards.get(metric) {
+                let labels = vec![("queue_name", queue.to_string()), ("card_name", card.to_string())];
+                family.get_or_create(&labels).set(*value as f64);
+            }
+        }
     }
 
     pub fn set_leads(&self, leads: bool) {

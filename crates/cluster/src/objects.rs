@@ -12,10 +12,13 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 
 use quotient_api::gpu_memory::WHOLE_GPU_GB;
-use quotient_api::volcano::{self, GROUP_MIN_MEMBER};
+use quotient_api::volcano::status::Ended;
+use quotient_api::volcano::{self, GROUP_MIN_MEMBER, GROUP_NAMES};
 use quotient_api::{Configuration, Kind, ObjectKey, View, elastic, kinds, told_kinds, tree};
 use quotient_engine::fact::Name;
 use serde_json::{Value, json};
+
+use crate::subject::Subject;
 
 /// The kinds that are watched: those that the engine is told of, and those that only controllers and admission ask for.
 pub fn watched_kinds() -> impl Iterator<Item = &'static Kind> {
@@ -31,8 +34,17 @@ pub fn watched_kinds() -> impl Iterator<Item = &'static Kind> {
     }))
 }
 
+/// What is looked at besides kinds, and the kind without which there is nothing to see.
+pub fn pods_of_kind(kind: &Kind) -> Option<Subject> {
+    match (kind.group, kind.kind) {
+        (volcano::BATCH, volcano::JOB) => Some(Subject::JobPods),
+        (volcano::SCHEDULING, volcano::POD_GROUP) => Some(Subject::EndedPods),
+        _ => None,
+    }
+}
+
 /// What makes pods, and may say by annotation how many of them must be able to run.
-fn is_owner(key: &ObjectKey) -> bool {
+pub fn is_owner(key: &ObjectKey) -> bool {
     matches!((key.group, key.kind), ("apps", "Deployment" | "ReplicaSet" | "StatefulSet") | ("batch", "Job"))
 }
 
@@ -57,6 +69,15 @@ impl SharedObjects {
     }
 }
 
+/// What came of an object that was seen.
+#[derive(Debug, Clone, PartialEq)]
+pub struct News {
+    /// Whether anything changed about it that anybody asks for.
+    pub is_news: bool,
+    /// Pods of which it turned out now that they belong to a group.
+    pub joined: Vec<Value>,
+}
+
 /// The pods of one namespace that say nothing of their own.
 #[derive(Debug, Clone)]
 struct Ordinary {
@@ -75,8 +96,14 @@ pub struct Objects {
     owners: BTreeMap<ObjectKey, Option<ObjectKey>>,
     /// Pods without a node whose owner was not seen yet, by owner: whether they matter is not known.
     undecided: BTreeMap<ObjectKey, BTreeSet<ObjectKey>>,
-    /// The kinds that the API server serves, as far as they were listed.
-    served: BTreeSet<&'static Kind>,
+    /// The pods of jobs of several tasks, whatever became of them.
+    job_pods: BTreeMap<ObjectKey, Value>,
+    /// The names of these pods, by job.
+    pods_of_jobs: BTreeMap<ObjectKey, BTreeSet<ObjectKey>>,
+    /// Pods that have ended, with their groups and whether they succeeded.
+    ended: BTreeMap<ObjectKey, (ObjectKey, bool)>,
+    /// What the API server serves, as far as it was listed.
+    served: BTreeSet<Subject>,
     is_complete: bool,
     whole_gpu_gb: Option<u32>,
 }
@@ -97,29 +124,95 @@ impl Objects {
         self.is_complete = true;
     }
 
-    /// The API server serves the kind, or does not.
-    pub fn serves(&mut self, kind: &'static Kind, is_served: bool) {
+    /// The API server serves it, and all there is was listed; or does not.
+    pub fn serves(&mut self, subject: Subject, is_served: bool) {
         if is_served {
-            self.served.insert(kind);
+            self.served.insert(subject);
         } else {
-            self.served.remove(kind);
+            self.served.remove(&subject);
         }
     }
 
     /// Whether the API server serves a kind.
     pub fn is_served(&self, group: &str, kind: &str) -> bool {
-        kinds::find(group, kind).is_some_and(|kind| self.served.contains(kind))
+        kinds::find(group, kind).is_some_and(|kind| self.served.contains(&Subject::Kind(kind)))
+    }
+
+    /// Whether all pods of jobs were listed.
+    pub fn knows_job_pods(&self) -> bool {
+        self.served.contains(&Subject::JobPods)
     }
 
     /// Takes in an object that was seen.
-    pub fn seen(&mut self, key: &ObjectKey, object: &Value) {
+    pub fn seen(&mut self, key: &ObjectKey, object: &Value) -> News {
         if is_pod(key) {
             self.pod_seen(key, object);
         } else if is_owner(key) {
-            self.owner_seen(key, object);
+            return News { is_news: true, joined: self.owner_seen(key, object) };
         } else if is_kept(key) {
-            self.kept.insert(key.clone(), object.clone());
+            let object = if is_node(key) { slim_node(object) } else { object.clone() };
+            let before = self.kept.insert(key.clone(), object);
+            return News { is_news: before.as_ref() != self.kept.get(key), joined: Vec::new() };
         }
+        News { is_news: true, joined: Vec::new() }
+    }
+
+    /// Takes in a pod of a job of several tasks.
+    pub fn job_pod_seen(&mut self, key: &ObjectKey, pod: &Value) {
+        if let Some(job) = controller_of(pod).filter(volcano::is_job) {
+            self.pods_of_jobs.entry(job).or_default().insert(key.clone());
+            self.job_pods.insert(key.clone(), pod.clone());
+        }
+    }
+
+    /// Takes in that such a pod is gone, and gives it as it was last.
+    pub fn job_pod_gone(&mut self, key: &ObjectKey) -> Option<(ObjectKey, Value)> {
+        let pod = self.job_pods.remove(key)?;
+        let job = controller_of(&pod)?;
+        if let Some(pods) = self.pods_of_jobs.get_mut(&job) {
+            pods.remove(key);
+            if pods.is_empty() {
+                self.pods_of_jobs.remove(&job);
+            }
+        }
+        Some((job, pod))
+    }
+
+    /// The pods of a job of several tasks, whatever became of them.
+    pub fn pods_of_job(&self, key: &ObjectKey, job: &Value) -> Vec<&Value> {
+        let pods = self.pods_of_jobs.get(key).into_iter().flatten().filter_map(|pod| self.job_pods.get(pod));
+        pods.filter(|pod| is_made_by(pod, job)).collect()
+    }
+
+    /// A pod of a job, whatever became of it.
+    pub fn job_pod(&self, key: &ObjectKey) -> Option<&Value> {
+        self.job_pods.get(key)
+    }
+
+    /// Takes in a pod that has ended.
+    pub fn ended_seen(&mut self, key: &ObjectKey, pod: &Value) {
+        let annotations = &pod["metadata"]["annotations"];
+        let Some(group) = GROUP_NAMES.iter().find_map(|name| annotations[*name].as_str()) else { return };
+        let group = ObjectKey::pod_group(key.namespace.as_deref().unwrap_or_default(), group);
+        self.ended.insert(key.clone(), (group, pod["status"]["phase"] == "Succeeded"));
+    }
+
+    /// Takes in that such a pod is gone.
+    pub fn ended_gone(&mut self, key: &ObjectKey) {
+        self.ended.remove(key);
+    }
+
+    /// How many pods of each group have ended.
+    pub fn ended_by_group(&self) -> BTreeMap<&ObjectKey, Ended> {
+        let mut all: BTreeMap<&ObjectKey, Ended> = BTreeMap::new();
+        for (group, succeeded) in self.ended.values() {
+            let ended = all.entry(group).or_default();
+            match succeeded {
+                true => ended.succeeded += 1,
+                false => ended.failed += 1,
+            }
+        }
+        all
     }
 
     /// Takes in that an object is gone.
@@ -166,7 +259,7 @@ impl Objects {
         }
     }
 
-    fn owner_seen(&mut self, key: &ObjectKey, owner: &Value) {
+    fn owner_seen(&mut self, key: &ObjectKey, owner: &Value) -> Vec<Value> {
         let in_template = owner.pointer("/spec/template").is_some_and(says_gang);
         if says_gang(owner) || in_template {
             self.kept.insert(key.clone(), owner.clone());
@@ -177,13 +270,16 @@ impl Objects {
         // Those whose owner this is, and those whose owner was made by it, may be ordinary after all.
         let decided: Vec<ObjectKey> =
             self.undecided.keys().filter(|owner| self.is_chain_known(owner)).cloned().collect();
+        let mut joined = Vec::new();
         for owner in decided {
             for pod in self.undecided.remove(&owner).unwrap_or_default() {
                 if let Some(object) = self.kept.get(&pod).cloned() {
                     self.pod_seen(&pod, &object);
+                    joined.extend(self.kept.get(&pod).cloned());
                 }
             }
         }
+        joined
     }
 
     /// The objects that made a pod, and that made those, as far as they speak of a group.
@@ -272,6 +368,31 @@ fn is_kept(key: &ObjectKey) -> bool {
     other || elastic::is_elastic(key) || tree::is_tree(key) || tree::is_profile(key)
 }
 
+fn is_node(key: &ObjectKey) -> bool {
+    (key.group, key.kind) == ("", "Node")
+}
+
+/// A node without what nobody asks for here: the engine is told of it by other ways.
+fn slim_node(node: &Value) -> Value {
+    let at = |pointer: &str| node.pointer(pointer).cloned().unwrap_or_default();
+    let conditions = node.pointer("/status/conditions").and_then(Value::as_array);
+    let ready = conditions.into_iter().flatten().filter(|condition| condition["type"] == "Ready");
+    let ready: Vec<Value> = ready.map(|condition| json!({"type": "Ready", "status": condition["status"]})).collect();
+    json!({
+        "apiVersion": "v1", "kind": "Node",
+        "metadata": {"name": at("/metadata/name"), "labels": at("/metadata/labels")},
+        "spec": {"unschedulable": at("/spec/unschedulable")},
+        "status": {"allocatable": at("/status/allocatable"), "capacity": at("/status/capacity"), "conditions": ready},
+    })
+}
+
+/// Whether an object was made by this one, and not by another of its name.
+pub fn is_made_by(object: &Value, owner: &Value) -> bool {
+    let owners = object.pointer("/metadata/ownerReferences").and_then(Value::as_array);
+    let mut owners = owners.into_iter().flatten().filter(|reference| reference["controller"] == true);
+    owners.any(|reference| reference["uid"] == owner["metadata"]["uid"])
+}
+
 /// Whether an object, or a template, says how many pods must be able to run.
 fn says_gang(object: &Value) -> bool {
     let annotations = object.pointer("/metadata/annotations");
@@ -310,7 +431,7 @@ mod tests {
 
     fn see(objects: &mut Objects, object: &Value) -> ObjectKey {
         let key = key_of(object).expect("it is an object");
-        objects.seen(&key, object);
+        let _ = objects.seen(&key, object);
         key
     }
 

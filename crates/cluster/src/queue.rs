@@ -50,13 +50,22 @@ pub enum Outcome {
     Fenced,
 }
 
-/// A fact for the engine, and when to tell it. What fails is told later each time, so that a pod whose bind is refused
-/// is not bound again and again without a pause.
+/// Something that did not happen, and when to tell. What fails is told later each time, so that a pod whose bind is
+/// refused is not bound again and again without a pause.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Feedback {
     pub at: Instant,
-    pub fact: Fact,
+    pub failed: Failed,
     pub message: String,
+}
+
+/// What did not happen.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Failed {
+    /// A decision of the engine, which has to know.
+    Decision(Box<Fact>),
+    /// Something that a controller asked for.
+    Asked(Slot),
 }
 
 #[derive(Debug, Clone)]
@@ -241,11 +250,11 @@ impl WriteQueue {
         match write {
             Write::Bind { pod: PodRef { key, uid }, .. } => {
                 let at = now + self.count_failure(&key, now);
-                vec![Feedback { at, fact: Fact::BindFailed { pod: key, uid }, message }]
+                vec![Feedback { at, failed: Failed::Decision(Fact::BindFailed { pod: key, uid }.into()), message }]
             }
             Write::Evict { pod: PodRef { key, uid }, .. } => {
                 let at = now + self.count_failure(&key, now);
-                vec![Feedback { at, fact: Fact::EvictFailed { pod: key, uid }, message }]
+                vec![Feedback { at, failed: Failed::Decision(Fact::EvictFailed { pod: key, uid }.into()), message }]
             }
             Write::Nominate { pod, .. } => {
                 // Without it the room would be anybody's after a restart: nobody is evicted for it.
@@ -253,7 +262,10 @@ impl WriteQueue {
                 let evictions = parked.into_iter().filter_map(|slot| self.pending.remove(&slot)).collect::<Vec<_>>();
                 evictions.into_iter().flat_map(|eviction| self.give_up(eviction.write, message.clone(), now)).collect()
             }
-            _ => Vec::new(),
+            Write::Amend(_) | Write::Make { .. } | Write::Delete { .. } => {
+                vec![Feedback { at: now, failed: Failed::Asked(write.slot()), message }]
+            }
+            Write::Label { .. } | Write::Condition { .. } | Write::Event(_) | Write::Admit { .. } => Vec::new(),
         }
     }
 
@@ -332,8 +344,8 @@ mod tests {
         queue.push(evict("v", "c"));
         queue.take(Lane::Place, now);
         let told = queue.done(&Slot::Nominate(pod("c").key), Outcome::Refused("gone".to_string()), now);
-        let facts: Vec<&Fact> = told.iter().map(|feedback| &feedback.fact).collect();
-        assert_eq!(facts, [&Fact::EvictFailed { pod: pod("v").key, uid: "1".into() }]);
+        let failed: Vec<Failed> = told.into_iter().map(|feedback| feedback.failed).collect();
+        assert_eq!(failed, [Failed::Decision(Fact::EvictFailed { pod: pod("v").key, uid: "1".into() }.into())]);
         assert_eq!(queue.take(Lane::Place, now), None);
         assert_eq!(queue.backlog(Lane::Place), 0);
     }

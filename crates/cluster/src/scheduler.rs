@@ -2,17 +2,19 @@
 
 use std::collections::BTreeMap;
 
-use quotient_api::{Configuration, Kind, ObjectKey, Problem, Translation, Translator, key_of};
+use quotient_api::volcano::metrics::{Sample, samples};
+use quotient_api::volcano::{GROUP_NAMES, QUEUE, SCHEDULING, events};
+use quotient_api::{Configuration, ObjectKey, Problem, Translation, Translator, View, key_of};
 use quotient_engine::fact::{Name, PodKey};
-use quotient_engine::{Budget, Code, Decision, Engine, Fact, Reason, Rule, Tick};
+use quotient_engine::{Budget, Code, Decision, Engine, Fact, QuotaReport, Reason, Rule, Tick};
 use serde_json::{Value, json};
 
+use crate::controllers::{Controllers, Moment, Wanted, gang_of};
 use crate::event::{EventBook, Remark, whole_seconds};
-use crate::objects::{Objects, SharedObjects};
+use crate::objects::{News, Objects, SharedObjects, controller_of, is_owner};
 use crate::patrol::Patrol;
-use crate::quota_book::{QuotaBook, missing_queues, taken_over};
-use crate::tree_namespaces::NamespaceMarks;
-use crate::write::{PodRef, Write};
+use crate::subject::Subject;
+use crate::write::{PodRef, Slot, Write};
 
 /// The most pods that are looked at before what came in meanwhile is taken in. Hundreds of pods take milliseconds.
 const PODS_PER_CYCLE: usize = 512;
@@ -20,12 +22,12 @@ const PODS_PER_CYCLE: usize = 512;
 /// Something that a watch saw.
 #[derive(Debug, Clone)]
 pub enum Seen {
-    Object(&'static Kind, Value),
-    Gone(ObjectKey),
-    /// All objects of the kind that there are have been seen, and those that are not there any more are gone.
-    Listed(&'static Kind),
+    Object(Subject, Value),
+    Gone(Subject, ObjectKey),
+    /// All objects that there are have been seen, and those that are not there any more are gone.
+    Listed(Subject),
     /// The API server does not know the kind, or does not let us read it; there is nothing of it to see.
-    Unavailable(&'static Kind),
+    Unavailable(Subject),
 }
 
 /// Now, by both clocks.
@@ -78,12 +80,13 @@ pub struct Scheduler {
     objects: SharedObjects,
     /// What was seen so far, until everything was: until then others look at what was there before.
     beginning: Option<Box<Objects>>,
-    quotas: QuotaBook,
-    marks: NamespaceMarks,
+    controllers: Controllers,
     patrol: Patrol,
     events: EventBook,
     /// What is wrong with each object, so that it is said once and not with every change.
     problems: BTreeMap<ObjectKey, Vec<Problem>>,
+    /// What controllers found wrong with each object.
+    found: BTreeMap<ObjectKey, Vec<Problem>>,
     waiting: BTreeMap<PodKey, Waiting>,
     happened: Vec<Happened>,
 }
@@ -98,11 +101,11 @@ impl Scheduler {
             engine: Engine::new(configuration.engine_settings()),
             objects,
             beginning: Some(Box::new(Objects::new(configuration))),
-            quotas: QuotaBook::default(),
-            marks: NamespaceMarks::default(),
+            controllers: Controllers::new(configuration),
             patrol: Patrol::default(),
             events: EventBook::default(),
             problems: BTreeMap::new(),
+            found: BTreeMap::new(),
             waiting: BTreeMap::new(),
             happened: Vec::new(),
         }
@@ -111,6 +114,13 @@ impl Scheduler {
     /// The engine as it is.
     pub fn engine(&self) -> &Engine {
         &self.engine
+    }
+
+    /// The figures of queues by card.
+    pub fn card_samples(&self, quotas: &[QuotaReport]) -> Vec<Sample> {
+        let is_queue = |report: &QuotaReport| *report.key.kind == *QUEUE && *report.key.group == *SCHEDULING;
+        // Nodes are many, and most clusters have no queues.
+        if quotas.iter().any(is_queue) { samples(quotas, &self.engine.nodes()) } else { Vec::new() }
     }
 
     /// How many pods wait, and for which reasons; `None` is for those that were not looked at yet.
@@ -125,34 +135,73 @@ impl Scheduler {
     /// Takes in what a watch saw.
     pub fn see(&mut self, now: Now, seen: Seen) {
         match seen {
-            Seen::Object(kind, mut object) => {
+            Seen::Object(subject, mut object) => {
+                let kind = subject.kind();
                 // Objects of a list do not say what they are.
                 if let Value::Object(fields) = &mut object {
                     fields.entry("kind").or_insert_with(|| json!(kind.kind));
                     fields.entry("apiVersion").or_insert_with(|| json!(kind.api_version()));
                 }
-                let translation = self.translator.upsert(&object);
-                match key_of(&object) {
-                    Ok(key) => {
-                        self.quotas.seen(&key);
-                        self.marks.seen(&key);
-                        self.keep(|objects| objects.seen(&key, &object));
-                        self.tell(now, &key, translation);
-                        self.note_shown(&key, &object);
+                match (subject, key_of(&object)) {
+                    (Subject::Kind(_), Ok(key)) => self.see_object(now, &key, object),
+                    (Subject::JobPods, Ok(key)) => {
+                        self.keep(|objects| objects.job_pod_seen(&key, &object));
+                        controller_of(&object).into_iter().for_each(|job| self.controllers.job_pod_seen(job));
                     }
-                    Err(problem) => self.happened.push(Happened::Problem(problem)),
+                    (Subject::EndedPods, Ok(key)) => self.keep(|objects| objects.ended_seen(&key, &object)),
+                    (Subject::Kind(_), Err(problem)) => self.happened.push(Happened::Problem(problem)),
+                    // It was seen as one of its kind too, and complained of there.
+                    (Subject::JobPods | Subject::EndedPods, Err(_)) => {}
                 }
             }
-            Seen::Gone(key) => {
+            Seen::Gone(Subject::Kind(_), key) => {
                 let translation = self.translator.remove(&key);
-                self.quotas.seen(&key);
-                self.marks.seen(&key);
                 self.keep(|objects| objects.gone(&key));
+                self.controllers.seen(&key, None);
                 self.tell(now, &key, translation);
                 self.problems.remove(&key);
             }
-            Seen::Listed(kind) => self.keep(|objects| objects.serves(kind, true)),
-            Seen::Unavailable(kind) => self.keep(|objects| objects.serves(kind, false)),
+            Seen::Gone(Subject::JobPods, key) => {
+                if let Some((job, pod)) = self.keep(|objects| objects.job_pod_gone(&key)) {
+                    let Self { controllers, objects, beginning, .. } = self;
+                    match beginning {
+                        Some(objects) => controllers.job_pod_gone(job, pod, objects),
+                        None => controllers.job_pod_gone(job, pod, &objects.read()),
+                    }
+                }
+            }
+            Seen::Gone(Subject::EndedPods, key) => self.keep(|objects| objects.ended_gone(&key)),
+            Seen::Listed(subject) => self.keep(|objects| objects.serves(subject, true)),
+            Seen::Unavailable(subject) => self.keep(|objects| objects.serves(subject, false)),
+        }
+    }
+
+    fn see_object(&mut self, now: Now, key: &ObjectKey, mut object: Value) {
+        let (News { is_news, joined }, group) = self.keep(|objects| {
+            let news = objects.seen(key, &object);
+            (news, group_by_owner(key, &object, objects))
+        });
+        if is_news {
+            self.controllers.seen(key, Some(&object));
+        }
+        if let Some(group) = group {
+            // The engine knows at once what the pod is told in a moment: it must not be placed alone meanwhile.
+            object["metadata"]["annotations"][GROUP_NAMES[0]] = json!(group);
+        }
+        let translation = self.translator.upsert(&object);
+        self.tell(now, key, translation);
+        self.note_shown(key, &object);
+        if is_owner(key) {
+            let Self { controllers, objects, beginning, .. } = self;
+            match beginning {
+                Some(objects) => controllers.owner_seen(key, objects),
+                None => controllers.owner_seen(key, &objects.read()),
+            }
+        }
+        for pod in joined {
+            if let Ok(key) = key_of(&pod) {
+                self.see_object(now, &key, pod);
+            }
         }
     }
 
@@ -164,7 +213,7 @@ impl Scheduler {
         }
     }
 
-    fn keep(&mut self, change: impl FnOnce(&mut Objects)) {
+    fn keep<T>(&mut self, change: impl FnOnce(&mut Objects) -> T) -> T {
         match &mut self.beginning {
             Some(objects) => change(objects),
             None => change(&mut self.objects.write()),
@@ -224,16 +273,8 @@ impl Scheduler {
         waiting.shown = scheduled.map(|condition| (text(&condition["reason"]), text(&condition["message"])));
     }
 
-    /// Keeps what is wrong with an object; what was said of it before is not said again.
     fn note_problems(&mut self, key: &ObjectKey, problems: Vec<Problem>) {
-        if problems.is_empty() {
-            self.problems.remove(key);
-            return;
-        }
-        let known = self.problems.get(key).map_or(&[][..], Vec::as_slice);
-        let news = problems.iter().filter(|problem| !known.contains(problem)).cloned();
-        self.happened.extend(news.map(Happened::Problem));
-        self.problems.insert(key.clone(), problems);
+        note_problems(&mut self.problems, &mut self.happened, key, problems);
     }
 
     /// Decides, and says what is to be written.
@@ -249,7 +290,9 @@ impl Scheduler {
 
     /// Looks at a few of the quotas as admission would have, for what got in while nobody was asked.
     pub fn patrol(&mut self) {
-        let found = self.patrol.look(&self.objects.read(), |key| self.problems.contains_key(key));
+        let found = self
+            .patrol
+            .look(&self.objects.read(), |key| self.problems.contains_key(key) || self.found.contains_key(key));
         self.happened.extend(found.into_iter().map(Happened::Problem));
     }
 
@@ -258,13 +301,31 @@ impl Scheduler {
         std::mem::take(&mut self.happened)
     }
 
-    /// What is to be written so that quotas say what they hold, and those go whose place is taken.
-    pub fn quota_writes(&mut self, now: Now) -> Vec<Write> {
-        let objects = self.objects.read();
-        let mut writes = taken_over(&objects);
-        writes.extend(missing_queues(&objects));
-        writes.extend(self.marks.writes(&*objects));
-        writes.extend(self.quotas.statuses(&objects, &self.engine.quotas(), &whole_seconds(now.wall_us)));
+    /// Something that a controller asked for was refused.
+    pub fn refused(&mut self, now: Now, slot: &Slot, message: &str) {
+        self.controllers.refused(slot, message, now.tick);
+    }
+
+    /// What controllers want to be written because of what was seen.
+    pub fn follow(&mut self, now: Now) -> Vec<Write> {
+        let wanted = self.controllers.follow(&self.objects.read(), &moment(now));
+        self.take_wanted(now, wanted)
+    }
+
+    /// What controllers want to be written so that objects say how things stand.
+    pub fn tell_standing(&mut self, now: Now) -> Vec<Write> {
+        let wanted = self.controllers.tell(&self.objects.read(), &self.engine, &moment(now));
+        self.take_wanted(now, wanted)
+    }
+
+    fn take_wanted(&mut self, now: Now, wanted: Wanted) -> Vec<Write> {
+        let Wanted { mut writes, remarks, problems } = wanted;
+        for (about, uid, remark) in remarks {
+            writes.extend(self.events.note(about, &uid, remark, now.wall_us).map(Write::Event));
+        }
+        for (key, found) in problems {
+            note_problems(&mut self.found, &mut self.happened, &key, found);
+        }
         writes
     }
 
@@ -296,7 +357,10 @@ impl Scheduler {
                 round.writes.push(Write::Label { pod: PodRef { key: pod, uid }, labels: [label].into() });
             }
             Decision::Admit { namespace, name } => {
-                round.writes.push(Write::Admit { group: ObjectKey::pod_group(&namespace, &name) });
+                let group = ObjectKey::pod_group(&namespace, &name);
+                if self.controllers.admits(&group, &self.objects.read()) {
+                    round.writes.push(Write::Admit { group });
+                }
             }
             Decision::Hold { pod, uid, reason } => self.hold(now, pod, uid, &reason, round),
         }
@@ -322,6 +386,12 @@ impl Scheduler {
         if *code != Code::SchedulingGated {
             let remark = Remark { is_warning: true, reason: "FailedScheduling", message: message.clone() };
             round.writes.extend(self.event(now, &pod, &uid, remark));
+            let key = ObjectKey::pod(&pod.namespace, &pod.name);
+            let further = self.objects.read().get(&key).and_then(|object| events::of_pod(object, reason));
+            if let Some(further) = further {
+                let remark = Remark { is_warning: true, reason: further, message: message.clone() };
+                round.writes.extend(self.event(now, &pod, &uid, remark));
+            }
         }
         let message = message.clone();
         round.writes.push(Write::Condition { pod: PodRef { key: pod, uid }, reason: short, message, since });
@@ -336,6 +406,33 @@ impl Scheduler {
     pub fn bound_event(&mut self, now: Now, pod: &PodRef, node: &Name) -> Option<Write> {
         let message = format!("Successfully assigned {} to {node}", pod.key);
         self.event(now, &pod.key, &pod.uid, Remark { is_warning: false, reason: "Scheduled", message })
+    }
+}
+
+/// The group that a pod is to have because of what its owners say, where it does not know it yet.
+fn group_by_owner(key: &ObjectKey, pod: &Value, objects: &Objects) -> Option<String> {
+    // Most pods are not kept, and those have no such owner.
+    if key.kind != "Pod" || !key.group.is_empty() || objects.get(key).is_none() {
+        return None;
+    }
+    gang_of(pod, objects).filter(|gang| gang.is_unnamed).map(|gang| gang.name)
+}
+
+fn moment(now: Now) -> Moment {
+    Moment { tick: now.tick, text: whole_seconds(now.wall_us) }
+}
+
+/// Keeps what is wrong with an object; what was said of it before is not said again.
+fn note_problems(
+    known: &mut BTreeMap<ObjectKey, Vec<Problem>>,
+    happened: &mut Vec<Happened>,
+    key: &ObjectKey,
+    problems: Vec<Problem>,
+) {
+    let before = known.remove(key).unwrap_or_default();
+    happened.extend(problems.iter().filter(|problem| !before.contains(problem)).cloned().map(Happened::Problem));
+    if !problems.is_empty() {
+        known.insert(key.clone(), problems);
     }
 }
 
@@ -358,7 +455,7 @@ mod tests {
         let mut scheduler = Scheduler::new(&Configuration::default(), SharedObjects::default());
         for (kind, object) in objects {
             let kind = kinds::find("", kind).expect("it is known");
-            scheduler.see(NOW, Seen::Object(kind, object.clone()));
+            scheduler.see(NOW, Seen::Object(Subject::Kind(kind), object.clone()));
         }
         scheduler
     }
@@ -397,9 +494,9 @@ mod tests {
         let broken = json!({"metadata": {"name": "n"}, "status": {"allocatable": {"cpu": "lots"}}});
         let kind = kinds::find("", "Node").expect("it is known");
         for _ in 0..3 {
-            scheduler.see(NOW, Seen::Object(kind, broken.clone()));
+            scheduler.see(NOW, Seen::Object(Subject::Kind(kind), broken.clone()));
         }
-        scheduler.see(NOW, Seen::Object(kind, json!({"metadata": {"name": 3}})));
+        scheduler.see(NOW, Seen::Object(Subject::Kind(kind), json!({"metadata": {"name": 3}})));
         let problems: Vec<String> = scheduler
             .take_happened()
             .into_iter()

@@ -90,6 +90,23 @@ const CONTAINER: &[Dropped] = &[
     all("volumeMounts"),
 ];
 
+/// What a container ended with is read.
+const CONTAINER_STATUS: &[Dropped] = &[
+    all("allocatedResources"),
+    all("allocatedResourcesStatus"),
+    all("containerID"),
+    all("image"),
+    all("imageID"),
+    all("lastState"),
+    all("name"),
+    all("ready"),
+    all("resources"),
+    all("restartCount"),
+    all("started"),
+    all("user"),
+    all("volumeMounts"),
+];
+
 const DROPPED: &[Dropped] = &[
     Dropped {
         key: "metadata",
@@ -111,7 +128,11 @@ const DROPPED: &[Dropped] = &[
     },
     Dropped {
         key: "status",
-        inside: &[all("containerStatuses"), all("ephemeralContainerStatuses"), all("initContainerStatuses")],
+        inside: &[
+            Dropped { key: "containerStatuses", inside: CONTAINER_STATUS },
+            all("ephemeralContainerStatuses"),
+            all("initContainerStatuses"),
+        ],
     },
 ];
 
@@ -202,14 +223,15 @@ mod tests {
                 "annotations": {"kubectl.kubernetes.io/last-applied-configuration": "{}", "kept": "yes"}},
             "spec": {"containers": [{"name": "c", "env": [{"name": "A"}], "resources": {"requests": {"cpu": "1"}}}],
                 "priority": 3},
-            "status": {"phase": "Running", "containerStatuses": [{"name": "c"}]},
+            "status": {"phase": "Running", "containerStatuses": [
+                {"name": "c", "state": {"terminated": {"exitCode": 3}}}]},
         });
         let thin: Thin = serde_json::from_str(&pod.to_string()).expect("it is JSON");
         let kept = json!({
             "metadata": {"name": "p", "namespace": "a", "resourceVersion": "7",
                 "labels": {"env": "prod", "template": "t"}, "annotations": {"kept": "yes"}},
             "spec": {"containers": [{"name": "c", "resources": {"requests": {"cpu": "1"}}}], "priority": 3},
-            "status": {"phase": "Running"},
+            "status": {"phase": "Running", "containerStatuses": [{"state": {"terminated": {"exitCode": 3}}}]},
         });
         assert_eq!(thin.value, kept);
         assert_eq!(thin.meta().resource_version.as_deref(), Some("7"));

@@ -1,4 +1,4 @@
-//! One watch for each kind: what there is, then what changes, for ever.
+//! One watch for each subject: what there is, then what changes, for ever.
 //!
 //! After a gap (the server forgot the version we were at, or we were cut off for too long) everything is listed again;
 //! what was known and is not in the list is gone. So nothing is lost and nothing is there twice.
@@ -9,14 +9,12 @@ use std::time::Duration;
 use futures::StreamExt;
 use kube::runtime::watcher::{self, Event, watcher};
 use kube::{Api, Client};
-use quotient_api::{Kind, ObjectKey};
+use quotient_api::ObjectKey;
 use tokio::sync::mpsc::Sender;
 
 use crate::scheduler::Seen;
+use crate::subject::Subject;
 use crate::thin::Thin;
-
-/// Pods that have ended hold nothing; when one ends, a watch with this selector says that it is gone.
-const PODS_THAT_COUNT: &str = "status.phase!=Succeeded,status.phase!=Failed";
 
 /// How often a kind that is not served, or that we may not read, is tried again.
 const UNAVAILABLE_EVERY: Duration = Duration::from_secs(5);
@@ -29,9 +27,9 @@ const PAUSE_MAX: Duration = Duration::from_secs(10);
 /// not know, and not one that it has forgotten.
 const ERRORS_BEFORE_LISTING: u32 = 5;
 
-/// Watches a kind for ever and says what it sees. Ends when nobody listens.
-pub async fn watch(client: Client, kind: &'static Kind, seen: Sender<Seen>) {
-    let mut known = Known { kind, keys: BTreeSet::new(), listing: BTreeSet::new() };
+/// Watches for ever and says what it sees. Ends when nobody listens.
+pub async fn watch(client: Client, subject: Subject, seen: Sender<Seen>) {
+    let mut known = Known { subject, keys: BTreeSet::new(), listing: BTreeSet::new() };
     let mut available = None;
     loop {
         match watch_until_listing(&client, &mut known, &seen, &mut available).await {
@@ -48,12 +46,16 @@ async fn watch_until_listing(
     seen: &Sender<Seen>,
     available: &mut Option<bool>,
 ) -> Option<Duration> {
-    let kind = known.kind;
+    let Known { subject, .. } = *known;
+    let (kind, name) = (subject.kind(), subject.name());
     let api: Api<Thin> = Api::all_with(client.clone(), &kind);
     // A list in pages of what is there now. A list by way of a watch may be older than what was written before it.
     let mut config = watcher::Config::default();
-    if kind.group.is_empty() && kind.kind == "Pod" {
-        config = config.fields(PODS_THAT_COUNT);
+    if let Some(fields) = subject.field_selector() {
+        config = config.fields(fields);
+    }
+    if let Some(labels) = subject.label_selector() {
+        config = config.labels(labels);
     }
     let mut events = std::pin::pin!(watcher(api, config));
     let mut errors = 0;
@@ -66,24 +68,24 @@ async fn watch_until_listing(
                     seen.send(seen_now).await.ok()?;
                 }
                 if is_listed && available.replace(true) == Some(false) {
-                    tracing::info!(kind = kind.kind, group = kind.group, "is served now");
+                    tracing::info!(kind = name, group = kind.group, "is served now");
                 }
             }
             Err(error) => match trouble(&error) {
                 Trouble::Unavailable(why) => {
                     if available.replace(false) != Some(false) {
-                        tracing::warn!(kind = kind.kind, group = kind.group, "{why}");
+                        tracing::warn!(kind = name, group = kind.group, "{why}");
                     }
                     for gone in known.sweep() {
                         seen.send(gone).await.ok()?;
                     }
-                    seen.send(Seen::Unavailable(kind)).await.ok()?;
+                    seen.send(Seen::Unavailable(subject)).await.ok()?;
                     return Some(UNAVAILABLE_EVERY);
                 }
                 Trouble::Expired => return Some(Duration::ZERO),
                 Trouble::Other(message) => {
                     errors += 1;
-                    tracing::warn!(kind = kind.kind, group = kind.group, "the watch failed and goes on: {message}");
+                    tracing::warn!(kind = name, group = kind.group, "the watch failed and goes on: {message}");
                     let pause = (PAUSE_MIN * 2u32.pow(errors.min(8))).min(PAUSE_MAX);
                     if errors >= ERRORS_BEFORE_LISTING {
                         return Some(pause);
@@ -121,10 +123,10 @@ fn trouble(error: &watcher::Error) -> Trouble {
     }
 }
 
-/// The objects of a kind that were seen and are not gone.
+/// The objects that were seen and are not gone.
 #[derive(Debug)]
 struct Known {
-    kind: &'static Kind,
+    subject: Subject,
     keys: BTreeSet<ObjectKey>,
     /// Those of a list that is not complete yet.
     listing: BTreeSet<ObjectKey>,
@@ -143,22 +145,23 @@ impl Known {
                     self.listing.insert(key.clone());
                     self.keys.insert(key);
                 }
-                vec![Seen::Object(self.kind, thin.value)]
+                vec![Seen::Object(self.subject, thin.value)]
             }
             Event::InitDone => {
                 let listed = std::mem::take(&mut self.listing);
-                let gone: Vec<Seen> = self.keys.difference(&listed).cloned().map(Seen::Gone).collect();
+                let gone: Vec<Seen> =
+                    self.keys.difference(&listed).cloned().map(|key| Seen::Gone(self.subject, key)).collect();
                 self.keys = listed;
-                gone.into_iter().chain([Seen::Listed(self.kind)]).collect()
+                gone.into_iter().chain([Seen::Listed(self.subject)]).collect()
             }
             Event::Apply(thin) => {
                 self.keys.extend(self.key(&thin));
-                vec![Seen::Object(self.kind, thin.value)]
+                vec![Seen::Object(self.subject, thin.value)]
             }
             Event::Delete(thin) => match self.key(&thin) {
                 Some(key) => {
                     self.keys.remove(&key);
-                    vec![Seen::Gone(key)]
+                    vec![Seen::Gone(self.subject, key)]
                 }
                 None => Vec::new(),
             },
@@ -168,13 +171,13 @@ impl Known {
     /// All that was known is gone.
     fn sweep(&mut self) -> Vec<Seen> {
         self.listing.clear();
-        std::mem::take(&mut self.keys).into_iter().map(Seen::Gone).collect()
+        std::mem::take(&mut self.keys).into_iter().map(|key| Seen::Gone(self.subject, key)).collect()
     }
 
     fn key(&self, thin: &Thin) -> Option<ObjectKey> {
         let metadata = thin.value.get("metadata")?;
         let text = |field: &str| metadata.get(field).and_then(serde_json::Value::as_str);
-        Some(ObjectKey::new(self.kind, text("namespace"), text("name")?))
+        Some(ObjectKey::new(self.subject.kind(), text("namespace"), text("name")?))
     }
 }
 
@@ -191,7 +194,7 @@ mod tests {
     fn shown(seen: Vec<Seen>) -> Vec<String> {
         let show = |seen: &Seen| match seen {
             Seen::Object(_, object) => format!("seen {}", object["metadata"]["name"].as_str().unwrap_or("?")),
-            Seen::Gone(key) => format!("gone {}", key.name),
+            Seen::Gone(_, key) => format!("gone {}", key.name),
             Seen::Listed(_) => "listed".to_string(),
             Seen::Unavailable(_) => "unavailable".to_string(),
         };
@@ -201,7 +204,7 @@ mod tests {
     #[test]
     fn after_a_gap_what_is_not_listed_any_more_is_gone() {
         let kind = quotient_api::kinds::find("", "Pod").expect("it is known");
-        let mut known = Known { kind, keys: BTreeSet::new(), listing: BTreeSet::new() };
+        let mut known = Known { subject: Subject::Kind(kind), keys: BTreeSet::new(), listing: BTreeSet::new() };
         let mut take = |event| shown(known.take(event));
         assert!(take(Event::Init).is_empty());
         assert_eq!(take(Event::InitApply(pod("p"))), ["seen p"]);

@@ -8,6 +8,7 @@ use quotient_engine::fact::{Name, PodKey};
 use serde_json::Value;
 
 use crate::event::EventNote;
+use crate::patch::{difference, followed_by, same_but_for_time};
 
 /// A pod at one time of its life.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -31,14 +32,35 @@ pub enum Write {
     Condition { pod: PodRef, reason: &'static str, message: String, since: Option<String> },
     /// Tell people.
     Event(EventNote),
-    /// Change parts of an object's metadata and status, by merge patches.
-    Amend { object: ObjectKey, metadata: Option<Value>, status: Option<Value> },
+    /// Change parts of an object, by merge patches.
+    Amend(Amendment),
     /// Make an object, if it is not there.
-    Make { object: Value },
+    Make { key: ObjectKey, object: Value },
     /// Let a group of pods into its queue.
     Admit { group: ObjectKey },
-    /// Take out a quota whose place another one takes.
-    DeleteQuota { quota: ObjectKey },
+    /// Take out an object, if it is the one with this uid.
+    Delete { object: ObjectKey, uid: Option<Name> },
+}
+
+/// What is to be changed about an object, if it is the one with this uid.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Amendment {
+    pub object: ObjectKey,
+    pub uid: Option<Name>,
+    pub metadata: Option<Value>,
+    pub spec: Option<Value>,
+    pub status: Option<Value>,
+}
+
+impl Amendment {
+    /// What makes `old` to `new`, if they differ.
+    pub fn between(key: &ObjectKey, old: &Value, new: &Value) -> Option<Self> {
+        let part = |part: &str| difference(old.get(part), new.get(part));
+        let uid = old.pointer("/metadata/uid").and_then(Value::as_str).map(Name::from);
+        let (metadata, spec, status) = (part("metadata"), part("spec"), part("status"));
+        let is_something = metadata.is_some() || spec.is_some() || status.is_some();
+        is_something.then(|| Amendment { object: key.clone(), uid, metadata, spec, status })
+    }
 }
 
 /// What a write is about. Of two writes for one slot the later counts, and never are two under way at once.
@@ -51,9 +73,9 @@ pub enum Slot {
     Condition(PodKey),
     Event(ObjectKey, &'static str),
     Amend(ObjectKey),
-    Make(String),
+    Make(ObjectKey),
     Admit(ObjectKey),
-    DeleteQuota(ObjectKey),
+    Delete(ObjectKey),
 }
 
 /// The ways to the API server. A lane has a client and a limit of its own, so that a flood of one does not hold up the
@@ -72,7 +94,8 @@ pub const LANES: [Lane; 2] = [Lane::Place, Lane::Tell];
 impl Slot {
     pub fn lane(&self) -> Lane {
         match self {
-            Slot::Bind(_) | Slot::Evict(_) | Slot::Nominate(_) => Lane::Place,
+            // Pods that are made or deleted are what there is to place.
+            Slot::Bind(_) | Slot::Evict(_) | Slot::Nominate(_) | Slot::Make(_) | Slot::Delete(_) => Lane::Place,
             _ => Lane::Tell,
         }
     }
@@ -84,7 +107,8 @@ impl Slot {
             Slot::Nominate(_) => 0,
             Slot::Bind(_) => 1,
             Slot::Evict(_) => 2,
-            Slot::DeleteQuota(_) | Slot::Make(_) | Slot::Admit(_) => 0,
+            Slot::Delete(_) | Slot::Make(_) => 3,
+            Slot::Admit(_) => 0,
             Slot::Label(_) => 1,
             Slot::Condition(_) => 2,
             Slot::Amend(_) => 3,
@@ -102,13 +126,25 @@ impl Write {
             Write::Label { pod, .. } => Slot::Label(pod.key.clone()),
             Write::Condition { pod, .. } => Slot::Condition(pod.key.clone()),
             Write::Event(note) => Slot::Event(note.about.clone(), note.reason),
-            Write::Amend { object, .. } => Slot::Amend(object.clone()),
-            Write::Make { object } => {
-                let named = quotient_api::key_of(object).map(|key| key.qualified());
-                Slot::Make(named.unwrap_or_else(|problem| problem.to_string()))
-            }
+            Write::Amend(Amendment { object, .. }) => Slot::Amend(object.clone()),
+            Write::Make { key, .. } => Slot::Make(key.clone()),
             Write::Admit { group } => Slot::Admit(group.clone()),
-            Write::DeleteQuota { quota } => Slot::DeleteQuota(quota.clone()),
+            Write::Delete { object, .. } => Slot::Delete(object.clone()),
+        }
+    }
+
+    /// Whether it asks for the same, but for the time at which something is said to have changed.
+    pub fn says_the_same(&self, other: &Write) -> bool {
+        match (self, other) {
+            (Write::Amend(one), Write::Amend(other)) => {
+                let same = |one: &Option<Value>, other: &Option<Value>| match (one, other) {
+                    (Some(one), Some(other)) => same_but_for_time(one, other),
+                    (one, other) => one == other,
+                };
+                let parts = [(&one.metadata, &other.metadata), (&one.spec, &other.spec), (&one.status, &other.status)];
+                one.object == other.object && one.uid == other.uid && parts.iter().all(|(a, b)| same(a, b))
+            }
+            (one, other) => one == other,
         }
     }
 
@@ -119,6 +155,13 @@ impl Write {
                 labels.extend(later);
                 Write::Label { pod, labels }
             }
+            // Two controllers may have something to say about one object.
+            (Write::Amend(first), Write::Amend(later)) if first.uid == later.uid => Write::Amend(Amendment {
+                metadata: followed_by(first.metadata, later.metadata),
+                spec: followed_by(first.spec, later.spec),
+                status: followed_by(first.status, later.status),
+                ..later
+            }),
             // A pod waits since the first time that was to be said.
             (
                 Write::Condition { pod, since: Some(since), .. },

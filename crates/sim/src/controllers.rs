@@ -46,6 +46,10 @@ pub struct Controllers {
     deleted: BTreeSet<String>,
     /// Whether such jobs are looked after here.
     runs_volcano_jobs: bool,
+    /// Whether groups are made for pods by annotation.
+    runs_pod_groups: bool,
+    /// Whether roots of quota trees are kept current.
+    runs_profiles: bool,
     /// Reads selectors, requests and affinity as the engine is told them.
     translator: Translator,
     /// The roots of quota trees have to be compared with their profiles.
@@ -64,6 +68,8 @@ impl Default for Controllers {
             gone: BTreeMap::new(),
             deleted: BTreeSet::new(),
             runs_volcano_jobs: true,
+            runs_pod_groups: true,
+            runs_profiles: true,
             translator: Translator::new(TranslatorSettings::default()),
             roots_due: false,
             problems: BTreeMap::new(),
@@ -75,7 +81,12 @@ impl Default for Controllers {
 impl Controllers {
     /// The controllers of a cluster with this configuration.
     pub fn new(configuration: &Configuration) -> Self {
-        Controllers { runs_volcano_jobs: configuration.runs_volcano_jobs, ..Controllers::default() }
+        Controllers {
+            runs_volcano_jobs: configuration.runs_volcano_jobs,
+            runs_pod_groups: configuration.runs_pod_groups,
+            runs_profiles: configuration.runs_profiles,
+            ..Controllers::default()
+        }
     }
 
     /// Takes note of a change: whom it concerns has to look again.
@@ -142,7 +153,7 @@ impl Controllers {
 
     /// Brings the roots of quota trees up to date, if something changed that they follow.
     pub fn keep_roots(&mut self, server: &mut Server) {
-        if std::mem::take(&mut self.roots_due) {
+        if std::mem::take(&mut self.roots_due) && self.runs_profiles {
             profile::reconcile(self, server);
         }
     }
@@ -171,7 +182,7 @@ impl Controllers {
             ("apps", "ReplicaSet") | ("", "ReplicationController") => {
                 replicaset::reconcile(self, server, key, &object);
             }
-            ("", "Pod") => gang::reconcile(self, server, key, &object),
+            ("", "Pod") if self.runs_pod_groups => gang::reconcile(self, server, key, &object),
             (volcano::SCHEDULING, volcano::QUEUE) => queue::reconcile(server, key, &object),
             (volcano::BATCH, volcano::JOB) if self.runs_volcano_jobs => {
                 volcano_job::reconcile(self, server, key, &object);
@@ -185,6 +196,9 @@ impl Controllers {
             ("", "Node") => node::reconcile(server, key, &object),
             (_, elastic::COMPOSITE) => composite_quota::reconcile(server, key, &object),
             _ => {}
+        }
+        if !self.runs_pod_groups {
+            return;
         }
         match (key.group, key.kind) {
             ("apps", "ReplicaSet" | "StatefulSet") | ("batch", "Job") => gang::reconcile_owner(self, server, key),

@@ -59,7 +59,7 @@ pub struct Plan {
     /// The job's status, where it changed.
     pub status: Option<Value>,
     /// What happened to the job, for its events: reason and message.
-    pub events: Vec<(String, String)>,
+    pub events: Vec<(&'static str, String)>,
 }
 
 /// The name of a job's group.
@@ -147,7 +147,7 @@ impl Planner<'_> {
                 }
             }
         };
-        self.plan.events.push((action.name().to_string(), message));
+        self.plan.events.push((action.name(), message));
         match next {
             Some(phase) => {
                 self.after.phase = phase;

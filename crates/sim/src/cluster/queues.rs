@@ -24,7 +24,7 @@ impl Cluster {
 
     fn write_groups(&mut self) -> bool {
         let reports = self.engine.groups();
-        if reports.is_empty() {
+        if reports.is_empty() || !self.setup.configuration.runs_pod_groups {
             return false;
         }
         let ended = self.ended_by_group();

@@ -49,6 +49,6 @@ pub(super) fn reconcile(controllers: &mut Controllers, server: &mut Server, key:
         server.amend(key, |job| field::put(job, &["status"], status));
     }
     for (reason, message) in events {
-        server.event(key, "Normal", &reason, &message);
+        server.event(key, "Normal", reason, &message);
     }
 }

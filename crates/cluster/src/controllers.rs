@@ -1,0 +1,202 @@
+//! Controllers: what is to be written about objects so that they are as they should be.
+//!
+//! Each is a function of the objects as they are and of what the engine says, and compares them with how they should be
+//! whatever happened before; what is right is not written. They do no I/O: what they want is a [`Write`], and what came
+//! of it is seen in its object. What they work out is worked out where the simulator has it from too.
+
+mod gang;
+mod group;
+mod job;
+mod namespace;
+mod profile;
+mod quota;
+
+use std::collections::BTreeSet;
+
+use quotient_api::volcano::{self, events};
+use quotient_api::{Configuration, ObjectKey, Problem, View};
+use quotient_engine::fact::Name;
+use quotient_engine::{Engine, Tick};
+use serde_json::Value;
+
+use crate::event::Remark;
+use crate::objects::{Objects, controller_of};
+use crate::write::{Slot, Write};
+
+pub use gang::gang_of;
+pub use namespace::MARK;
+
+/// Now, as controllers need it.
+#[derive(Debug, Clone)]
+pub struct Moment {
+    pub tick: Tick,
+    /// As it is written into objects.
+    pub text: String,
+}
+
+/// What a controller wants.
+#[derive(Debug, Default)]
+pub struct Wanted {
+    pub writes: Vec<Write>,
+    /// What is to be told about objects, with their uids.
+    pub remarks: Vec<(ObjectKey, Name, Remark)>,
+    /// All that is wrong with objects now, for those that were looked at.
+    pub problems: Vec<(ObjectKey, Vec<Problem>)>,
+}
+
+impl Wanted {
+    fn remark(&mut self, key: &ObjectKey, object: &Value, remark: Remark) {
+        self.remarks.push((key.clone(), uid_of(object), remark));
+    }
+}
+
+fn uid_of(object: &Value) -> Name {
+    Name::from(object.pointer("/metadata/uid").and_then(Value::as_str).unwrap_or_default())
+}
+
+/// Which controllers run, and whose pods are ours.
+#[derive(Debug, Clone)]
+struct Settings {
+    profiles: bool,
+    pod_groups: bool,
+    volcano_jobs: bool,
+    scheduler_names: Vec<String>,
+}
+
+impl Settings {
+    /// Whether pods with this in `spec.schedulerName` are ours.
+    fn is_ours(&self, scheduler_name: &str) -> bool {
+        self.scheduler_names.iter().any(|name| name == scheduler_name)
+    }
+
+    /// Whether a pod is ours to place.
+    fn is_our_pod(&self, pod: &Value) -> bool {
+        pod.pointer("/spec/schedulerName").and_then(Value::as_str).is_some_and(|name| self.is_ours(name))
+    }
+
+    /// Whether the pods of a job of several tasks are ours to make: it names none of the schedulers that others run.
+    fn is_our_job(&self, job: &Value) -> bool {
+        let named = job.pointer("/spec/schedulerName").and_then(Value::as_str).filter(|name| !name.is_empty());
+        named.is_none_or(|name| self.is_ours(name))
+    }
+}
+
+/// All controllers, with what they still have to look at.
+#[derive(Debug)]
+pub struct Controllers {
+    settings: Settings,
+    quotas: quota::Quotas,
+    namespaces: namespace::Namespaces,
+    profiles: profile::Profiles,
+    gangs: gang::Gangs,
+    groups: group::Groups,
+    jobs: job::Jobs,
+    /// Queues of which is to be said what their owners should know.
+    queues_due: BTreeSet<ObjectKey>,
+}
+
+impl Controllers {
+    /// The controllers of a cluster with this configuration.
+    pub fn new(configuration: &Configuration) -> Self {
+        let settings = Settings {
+            profiles: configuration.runs_profiles,
+            pod_groups: configuration.runs_pod_groups,
+            volcano_jobs: configuration.runs_volcano_jobs,
+            scheduler_names: configuration.scheduler_names.clone(),
+        };
+        Controllers {
+            settings,
+            quotas: quota::Quotas::default(),
+            namespaces: namespace::Namespaces::default(),
+            profiles: profile::Profiles::default(),
+            gangs: gang::Gangs::default(),
+            groups: group::Groups::default(),
+            jobs: job::Jobs::default(),
+            queues_due: BTreeSet::new(),
+        }
+    }
+
+    /// An object was seen, or is gone: whom it concerns has to look again.
+    pub fn seen(&mut self, key: &ObjectKey, object: Option<&Value>) {
+        self.quotas.asked.seen(key);
+        self.namespaces.asked.seen(key);
+        self.profiles.seen(key);
+        self.groups.asked.seen(key);
+        match (key.group, key.kind) {
+            ("", "Pod") if object.is_some() => self.gangs.seen(key),
+            (volcano::SCHEDULING, volcano::QUEUE) => {
+                self.queues_due.insert(key.clone());
+            }
+            (volcano::SCHEDULING, volcano::POD_GROUP) => {
+                self.gangs.group_seen(key);
+                self.jobs.group_seen(key, object.and_then(controller_of));
+            }
+            (volcano::BATCH, volcano::JOB) => self.jobs.seen(key, object.is_some()),
+            _ => {}
+        }
+    }
+
+    /// Something that makes pods was seen, and says how many of them must be able to run.
+    pub fn owner_seen(&mut self, key: &ObjectKey, objects: &Objects) {
+        self.gangs.owner_seen(key, objects);
+    }
+
+    /// A pod of a job of several tasks was seen.
+    pub fn job_pod_seen(&mut self, job: ObjectKey) {
+        self.jobs.due(job);
+    }
+
+    /// A pod of a job of several tasks is gone; this is how it was last.
+    pub fn job_pod_gone(&mut self, job: ObjectKey, pod: Value, objects: &Objects) {
+        self.jobs.pod_gone(job, pod, objects);
+    }
+
+    /// Something that was asked for was refused.
+    pub fn refused(&mut self, slot: &Slot, message: &str, now: Tick) {
+        let named = [&mut self.quotas.asked, &mut self.namespaces.asked, &mut self.groups.asked];
+        for asked in named.into_iter().chain([self.profiles.asked(), self.gangs.asked()]) {
+            asked.refused(slot, message, now);
+        }
+        self.jobs.refused(slot, message, now);
+    }
+
+    /// What follows from what was seen: groups and pods that are to be made and deleted.
+    pub fn follow(&mut self, objects: &Objects, now: &Moment) -> Wanted {
+        let mut wanted = Wanted::default();
+        if self.settings.pod_groups {
+            self.gangs.follow(&self.settings, objects, now, &mut wanted);
+        }
+        if self.settings.volcano_jobs {
+            self.jobs.follow(&self.settings, objects, now, &mut wanted);
+        }
+        for key in std::mem::take(&mut self.queues_due) {
+            let Some(queue) = objects.get(&key) else { continue };
+            if let Some((reason, message)) = events::of_queue(queue) {
+                wanted.remark(&key, queue, Remark { is_warning: true, reason, message });
+            }
+        }
+        wanted
+    }
+
+    /// What follows from how quotas and groups stand, and from nodes: looked at now and then, as it changes with every
+    /// pod.
+    pub fn tell(&mut self, objects: &Objects, engine: &Engine, now: &Moment) -> Wanted {
+        let mut wanted = Wanted::default();
+        if self.settings.profiles {
+            self.profiles.tell(objects, now, &mut wanted);
+        }
+        if self.settings.pod_groups {
+            self.groups.tell(&self.settings, objects, engine, now, &mut wanted);
+        }
+        self.namespaces.tell(objects, now, &mut wanted);
+        self.quotas.tell(objects, &engine.quotas(), now, &mut wanted);
+        wanted
+    }
+
+    /// Whether the groups of this key are ours to let into their queue.
+    pub fn admits(&self, key: &ObjectKey, objects: &Objects) -> bool {
+        let Some(group) = objects.get(key) else { return false };
+        let members = group::members(&self.settings, objects, key.namespace.as_deref());
+        group::is_ours(&self.settings, objects, key, group, &members)
+    }
+}

@@ -1,0 +1,241 @@
+//! The controllers on a real API server: what they make, write and delete.
+
+mod stage;
+
+use quotient_api::{Configuration, crd};
+use serde_json::{Value, json};
+use stage::{Stage, pod, stage, text};
+
+const ROOTS: &str = "elasticquotas.scheduling.sigs.k8s.io";
+const PROFILES: &str = "elasticquotaprofiles.quota.koordinator.sh";
+const GROUPS: &str = "podgroups.scheduling.volcano.sh";
+const QUEUES: &str = "queues.scheduling.volcano.sh";
+const JOBS: &str = "jobs.batch.volcano.sh";
+
+fn condition(object: &Value, kind: &str) -> Option<Value> {
+    let conditions = object["status"]["conditions"].as_array()?;
+    conditions.iter().find(|condition| condition["type"] == kind).cloned()
+}
+
+/// Whether there is an event about an object.
+fn is_told(stage: &Stage, namespace: &str, about: &str, reason: &str) -> Option<()> {
+    let events = stage.items("events", Some(namespace));
+    let is_it = |event: &Value| event["reason"] == reason && text(event, "/involvedObject/name") == about;
+    events.iter().any(is_it).then_some(())
+}
+
+/// Ends a pod.
+fn end(stage: &Stage, namespace: &str, name: &str, phase: &str) {
+    let status = json!({"status": {"phase": phase, "containerStatuses": null}}).to_string();
+    let what = ["patch", "pod", name, "-n", namespace, "--subresource=status", "--type=merge", "-p", &status];
+    stage.kubectl(&what);
+}
+
+#[test]
+fn the_root_of_a_tree_follows_its_nodes() {
+    let mut stage = stage();
+    stage.plane().install(&crd::definitions()).expect("the kinds are installed");
+    stage.namespace("kube-quota");
+    let gpu = |name: &str| {
+        stage.node(name, json!({"cpu": "8", "memory": "16Gi", "pods": "10"}));
+        stage.kubectl(&["label", "node", name, "pool=gpu"]);
+    };
+    gpu("n-0");
+    let _live = stage.start(Configuration::default());
+    stage.apply(&[json!({
+        "apiVersion": "quota.koordinator.sh/v1alpha1", "kind": "ElasticQuotaProfile",
+        "metadata": {"name": "gpu-pool", "namespace": "kube-quota"},
+        "spec": {"quotaName": "gpu-root", "nodeSelector": {"matchLabels": {"pool": "gpu"}}},
+    })]);
+    let root_has = |cpu: &str| {
+        let root = stage.get(ROOTS, "kube-quota", "gpu-root")?;
+        (root["spec"]["min"]["cpu"] == cpu).then_some(root)
+    };
+    let root = stage.eventually("the root is made", || root_has("8"));
+    assert_eq!(root["metadata"]["labels"]["quota.scheduling.koordinator.sh/is-root"], "true");
+    let profile_says = |nodes: u64, reason: &str| {
+        let profile = stage.get(PROFILES, "kube-quota", "gpu-pool")?;
+        let ready = condition(&profile, "Ready")?;
+        (profile["status"]["nodes"] == nodes && ready["reason"] == reason).then_some(())
+    };
+    stage.eventually("the profile says so", || profile_says(1, "RootIsCurrent"));
+    gpu("n-1");
+    stage.eventually("the root follows a node that comes", || root_has("16"));
+    stage.kubectl(&["delete", "node", "n-0"]);
+    stage.eventually("and one that goes", || root_has("8"));
+    stage.kubectl(&["label", "node", "n-1", "pool-"]);
+    stage.eventually("and one that is not of the pool any more", || profile_says(0, "NoNodes"));
+    stage.apply(&[json!({
+        "apiVersion": "quota.koordinator.sh/v1alpha1", "kind": "ElasticQuotaProfile",
+        "metadata": {"name": "younger", "namespace": "kube-quota"},
+        "spec": {"quotaName": "gpu-root", "nodeSelector": {"matchLabels": {"pool": "gpu"}}},
+    })]);
+    stage.eventually("of two that ask for one root the younger has a problem", || {
+        let ready = condition(&stage.get(PROFILES, "kube-quota", "younger")?, "Ready")?;
+        (ready["status"] == "False" && text(&ready, "/message").contains("gpu-pool")).then_some(())
+    });
+    let names = [PROFILES, "gpu-pool", "younger"];
+    stage.kubectl(&[&["delete", "-n", "kube-quota"], &names[..]].concat());
+    stage.eventually("a root that nobody asks for goes", || {
+        stage.get(ROOTS, "kube-quota", "gpu-root").is_none().then_some(())
+    });
+}
+
+#[test]
+fn pods_of_a_deployment_start_together() {
+    let mut stage = stage();
+    stage.plane().install(&crd::definitions()).expect("the kinds are installed");
+    stage.namespace("gangs");
+    stage.node("n", json!({"cpu": "2", "memory": "8Gi", "pods": "10"}));
+    let live = stage.start(Configuration::default());
+    let template = pod("gangs", "", json!({"cpu": "1"}));
+    // Only the Deployment says so: neither its ReplicaSet's template nor its pods do.
+    stage.apply(&[json!({
+        "apiVersion": "apps/v1", "kind": "Deployment",
+        "metadata": {"name": "web", "namespace": "gangs",
+            "annotations": {"scheduling.volcano.sh/group-min-member": "3"}},
+        "spec": {"replicas": 3, "selector": {"matchLabels": {"app": "web"}},
+            "template": {"metadata": {"labels": {"app": "web"}}, "spec": template["spec"]}},
+    })]);
+    let group = || stage.items(GROUPS, Some("gangs")).into_iter().next();
+    let waits = stage.eventually("the group says that it waits", || {
+        let group = group()?;
+        condition(&group, "Unschedulable").map(|condition| (group, condition))
+    });
+    assert_eq!(waits.0["spec"]["minMember"], 3);
+    assert_eq!(waits.0["status"]["phase"], "Inqueue");
+    assert!(text(&waits.1, "/message").contains("3/3 tasks in gang unschedulable"), "{waits:?}");
+    let pods = stage.items("pods", Some("gangs"));
+    let named = |pod: &Value| text(pod, "/metadata/annotations/scheduling.k8s.io~1group-name");
+    assert!(pods.iter().all(|pod| named(pod) == text(&waits.0, "/metadata/name")), "{pods:?}");
+    assert_eq!(stage.running("gangs"), [], "two of three would have had room");
+    // Who comes next knows what was let in already, and still keeps them together.
+    live.crash();
+    let _live = stage.start(Configuration::default());
+    stage.node("m", json!({"cpu": "1", "memory": "8Gi", "pods": "10"}));
+    stage.eventually("with room for three they all run", || (stage.running("gangs").len() == 3).then_some(()));
+    stage.eventually("the group says so", || {
+        let group = group()?;
+        let is_over = condition(&group, "Unschedulable").is_some_and(|condition| condition["status"] == "False");
+        (group["status"]["phase"] == "Running" && group["status"]["running"] == 3 && is_over).then_some(())
+    });
+    let name = text(&group().expect("it is there"), "/metadata/name");
+    stage.eventually("events tell of it", || {
+        is_told(&stage, "gangs", &name, "Unschedulable").and_then(|()| is_told(&stage, "gangs", &name, "Scheduled"))
+    });
+}
+
+fn job(name: &str, spec: Value) -> Value {
+    let task = |name: &str, replicas: u64| {
+        let template = pod("jobs", "", json!({"cpu": "1"}));
+        let mut spec = template["spec"].clone();
+        spec["restartPolicy"] = json!("Never");
+        json!({"name": name, "replicas": replicas, "template": {"spec": spec}})
+    };
+    let mut job = json!({
+        "apiVersion": "batch.volcano.sh/v1alpha1", "kind": "Job", "metadata": {"name": name, "namespace": "jobs"},
+        "spec": {"schedulerName": "quotient", "tasks": [task("head", 1), task("worker", 2)]},
+    });
+    for (field, value) in spec.as_object().into_iter().flatten() {
+        job["spec"][field] = value.clone();
+    }
+    job
+}
+
+#[test]
+fn a_job_of_two_tasks_is_restarted_and_completes_and_one_that_is_too_large_waits() {
+    let mut stage = stage();
+    stage.plane().install(&crd::definitions()).expect("the kinds are installed");
+    stage.namespace("jobs");
+    stage.node("n", json!({"cpu": "4", "memory": "8Gi", "pods": "10"}));
+    stage.apply(&[
+        json!({"apiVersion": "scheduling.volcano.sh/v1beta1", "kind": "Queue", "metadata": {"name": "small"},
+        "spec": {"capability": {"cpu": "2"}}}),
+    ]);
+    let live = stage.start(Configuration::default());
+    let policies = json!({"policies": [{"event": "PodFailed", "action": "RestartJob"}]});
+    stage.apply(&[job("train", policies)]);
+    let phase = |name: &str| text(&stage.get(JOBS, "jobs", name).unwrap_or_default(), "/status/state/phase");
+    let is = |name: &str, wanted: &str| (phase(name) == wanted).then_some(());
+    stage.eventually("the job runs", || is("train", "Running"));
+    let running = || stage.running("jobs").into_iter().map(|(name, _)| name).collect::<Vec<_>>();
+    assert_eq!(running(), ["train-head-0", "train-worker-0", "train-worker-1"]);
+    let first = stage.get("pod", "jobs", "train-head-0").expect("it is there");
+    assert_eq!(first["metadata"]["ownerReferences"][0]["kind"], "Job");
+    end(&stage, "jobs", "train-worker-1", "Failed");
+    stage.eventually("the job is tried once more", || {
+        let job = stage.get(JOBS, "jobs", "train")?;
+        let head = stage.get("pod", "jobs", "train-head-0")?;
+        let is_new = head["metadata"]["uid"] != first["metadata"]["uid"];
+        (job["status"]["retryCount"] == 1 && is_new && phase("train") == "Running").then_some(())
+    });
+    stage.eventually("an event tells of it", || is_told(&stage, "jobs", "train", "RestartJob"));
+    let job_now = stage.get(JOBS, "jobs", "train").expect("it is there");
+    assert_eq!((&job_now["status"]["version"], running().len()), (&json!(1), 3), "{job_now}");
+    // Who comes next goes on where this one was.
+    live.crash();
+    let _live = stage.start(Configuration::default());
+    for name in ["train-head-0", "train-worker-0", "train-worker-1"] {
+        end(&stage, "jobs", name, "Succeeded");
+    }
+    stage.eventually("the job completes", || is("train", "Completed"));
+    let job_now = stage.get(JOBS, "jobs", "train").expect("it is there");
+    assert_eq!((&job_now["status"]["succeeded"], &job_now["status"]["retryCount"]), (&json!(3), &json!(1)));
+    stage.eventually("its group goes", || stage.items(GROUPS, Some("jobs")).is_empty().then_some(()));
+    assert_eq!(stage.items("pods", Some("jobs")).len(), 3, "its pods stay to be looked at");
+
+    stage.apply(&[job("large", json!({"queue": "small"}))]);
+    let (group, waits) = stage.eventually("its group says why it waits", || {
+        let group = stage.items(GROUPS, Some("jobs")).into_iter().next()?;
+        condition(&group, "Unschedulable").map(|condition| (group, condition))
+    });
+    assert_eq!((&group["status"]["phase"], phase("large").as_str()), (&json!("Pending"), "Pending"));
+    assert!(text(&waits, "/message").contains("small"), "{waits}");
+    assert_eq!(stage.items("pods", Some("jobs")).len(), 3, "no pod is made before there is room in the queue");
+    let capability = r#"{"spec":{"capability":{"cpu":"3"}}}"#;
+    stage.kubectl(&["patch", QUEUES, "small", "--type=merge", "-p", capability]);
+    stage.eventually("with room in its queue it runs", || is("large", "Running"));
+    stage.eventually("the queue counts it", || {
+        let queue = stage.get(QUEUES, "default", "small")?;
+        (queue["status"]["running"] == 1 && queue["status"]["allocated"]["cpu"] == "3").then_some(())
+    });
+}
+
+#[test]
+fn queues_are_told_of_and_counted_by_card() {
+    let mut stage = stage();
+    stage.plane().install(&crd::definitions()).expect("the kinds are installed");
+    stage.namespace("cards");
+    stage.node("n", json!({"cpu": "8", "memory": "8Gi", "nvidia.com/gpu": "4", "pods": "10"}));
+    stage.kubectl(&["label", "node", "n", "nvidia.com/gpu.product=A100", "nvidia.com/gpu.count=4"]);
+    let live = stage.start(Configuration::default());
+    let queue = |name: &str, annotations: Value| {
+        json!({"apiVersion": "scheduling.volcano.sh/v1beta1", "kind": "Queue",
+            "metadata": {"name": name, "annotations": annotations}, "spec": {}})
+    };
+    stage.apply(&[queue("team", json!({"volcano.sh/card.quota": r#"{"A100": 1}"#})), queue("open", json!({}))]);
+    for index in 0..2 {
+        let mut pod = pod("cards", &format!("p-{index}"), json!({"nvidia.com/gpu": "1"}));
+        pod["metadata"]["annotations"] =
+            json!({"scheduling.volcano.sh/queue-name": "team", "volcano.sh/card.name": "A100"});
+        stage.apply(&[pod]);
+    }
+    stage.eventually("one runs", || (stage.running("cards").len() == 1).then_some(()));
+    let names = ["p-0", "p-1"];
+    let waits = || names.into_iter().find(|name| stage.waits_for("cards", name).is_some());
+    let other = stage.eventually("the other waits", waits);
+    stage.eventually("its event has the queue's own word", || {
+        is_told(&stage, "cards", other, "InsufficientScalarQuota")
+    });
+    stage.eventually("a queue without a limit is told of", || {
+        is_told(&stage, "default", "open", "EmptyQueueCapability")
+    });
+    let line = |metric: &str, value: u32| {
+        let line = format!(r#"volcano_queue_card_{metric}{{queue_name="team",card_name="A100"}} {value}"#);
+        live.metrics.text().lines().any(|found| found.starts_with(&line)).then_some(())
+    };
+    stage.eventually("the figures are there", || {
+        line("allocated", 1).and_then(|()| line("request", 2)).and_then(|()| line("capacity", 1))
+    });
+    assert!(live.metrics.text().ends_with("# EOF\n"));
+}
