@@ -126,14 +126,23 @@ pub static PERMISSIONS: &[Permission] = &[
     of(System::Elastic, row(elastic::GROUPS[2], "compositeelasticquotas/status", &["patch"], "says what is used")),
     of(System::Tree, row(tree::GROUP, "elasticquotas", READ, "quotas")),
     of(System::Tree, row(tree::GROUP, "elasticquotas/status", &["patch"], "says what is used")),
-    of(System::Tree, row(tree::GROUP, "elasticquotas", &["patch"], "says how a quota stands, by annotations")),
+    of(
+        System::Tree,
+        row(tree::GROUP, "elasticquotas", &["patch"], "says how a quota stands; roots follow their nodes"),
+    ),
+    of(System::Tree, row(tree::GROUP, "elasticquotas", &["create", "delete"], "the roots that profiles ask for")),
     of(System::Tree, row(tree::PROFILE_GROUP, "elasticquotaprofiles", READ, "which trees there are")),
+    of(System::Tree, row(tree::PROFILE_GROUP, "elasticquotaprofiles/status", &["patch"], "says how its tree stands")),
     of(System::Queues, row(volcano::BATCH, "jobs", READ, "jobs of several tasks")),
+    of(System::Queues, row(volcano::BATCH, "jobs/status", &["patch"], "says how far a job is")),
+    of(System::Queues, row("", "pods", &["create"], "makes the pods of jobs")),
     of(System::Queues, row(volcano::SCHEDULING, "queues", READ, "queues")),
     of(System::Queues, row(volcano::SCHEDULING, "queues", &["create"], "makes the queues that exist always")),
     of(System::Queues, row(volcano::SCHEDULING, "queues/status", &["patch"], "says what is allocated")),
     of(System::Queues, row(volcano::SCHEDULING, "podgroups", READ, "who starts together")),
-    of(System::Queues, row(volcano::SCHEDULING, "podgroups/status", &["patch"], "lets groups into their queue")),
+    of(System::Queues, row(volcano::SCHEDULING, "podgroups/status", &["patch"], "lets groups in; says how they stand")),
+    of(System::Queues, row(volcano::SCHEDULING, "podgroups", &["patch"], "the same where the status is no part")),
+    of(System::Queues, row(volcano::SCHEDULING, "podgroups", &["create", "delete"], "the groups of jobs and gangs")),
 ];
 
 /// The first thing that nothing works without and that we may not do, as a sentence.

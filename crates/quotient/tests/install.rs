@@ -217,9 +217,6 @@ fn quota_trees(installed: &Installed) {
     })]);
     let quota =
         |name: &str, namespace: &str| get(plane, &["elasticquotas.scheduling.sigs.k8s.io", name, "-n", namespace]);
-    installed.apply(&[json!({"apiVersion": "scheduling.sigs.k8s.io/v1alpha1", "kind": "ElasticQuota", "metadata": {"name": "root", "namespace": "default",
-        "labels": {of_tree("is-parent"): "true", of_tree("is-root"): "true", of_tree("profile"): "pool", of_tree("tree-id"): "t"},
-        "annotations": {of_tree("total-resource"): "{\"cpu\":\"8\"}"}}, "spec": {"min": {"cpu": "8"}, "max": {"cpu": "100"}}})]);
     let root = eventually(plane, "the profile has its root", || {
         quota("root", "default").filter(|root| root["spec"]["min"]["cpu"] == "8")
     });
@@ -274,6 +271,15 @@ fn quota_trees(installed: &Installed) {
     }
     plane.kubectl_with(&replace, &again.to_string()).expect("it is no change");
     assert!(is_held("default", "named"));
+    // A profile that goes takes the root of its tree with it, if there is nothing below.
+    installed.apply(&[json!({
+        "apiVersion": "quota.koordinator.sh/v1alpha1", "kind": "ElasticQuotaProfile",
+        "metadata": {"name": "short", "namespace": "default"},
+        "spec": {"quotaName": "short", "nodeSelector": {"matchLabels": {"pool": "none"}}},
+    })]);
+    eventually(plane, "there is another tree", || quota("short", "default"));
+    plane.kubectl(&["delete", "elasticquotaprofiles.quota.koordinator.sh", "short"]).expect("it goes");
+    eventually(plane, "its root is gone", || quota("short", "default").is_none().then_some(()));
     // A quota that becomes too small gives back.
     team["spec"]["min"]["cpu"] = json!("1");
     team["spec"]["max"]["cpu"] = json!("2");
@@ -311,6 +317,35 @@ fn queues(installed: &Installed) {
     eventually(plane, "the queue says what is allocated", || {
         let queue = get(plane, &["queues.scheduling.volcano.sh", "q"])?;
         (queue["status"]["allocated"]["cpu"] == "1").then_some(())
+    });
+    plane.kubectl(&["delete", "pod", "member", "-n", "work", "--force"]).expect("it goes");
+    a_job_of_several_tasks(installed);
+}
+
+/// A job gets its group and its pods; when they have ended, so has it.
+fn a_job_of_several_tasks(installed: &Installed) {
+    let plane = &installed.plane;
+    let template = json!({"spec": {"terminationGracePeriodSeconds": 0, "containers": [{"name": "c", "image": "i"}]}});
+    let job = |queue: &str| {
+        json!({"apiVersion": "batch.volcano.sh/v1alpha1", "kind": "Job", "metadata": {"name": "j", "namespace": "work"},
+            "spec": {"queue": queue, "minSuccess": 1, "tasks": [{"replicas": 2, "template": template}]}})
+    };
+    let said = refusal(plane, &[job("nowhere")]);
+    assert!(said.contains("spec.queue: \"nowhere\": no such queue"), "{said}");
+    installed.apply(&[job("q")]);
+    let made = get(plane, &["jobs.batch.volcano.sh", "j", "-n", "work"]).expect("it is there");
+    let task = &made["spec"]["tasks"][0]["name"];
+    assert_eq!(
+        (task, &made["spec"]["minAvailable"]),
+        (&json!("default0"), &json!(2)),
+        "what it leaves out is filled in"
+    );
+    // kwok lets the pods of jobs end by themselves.
+    eventually(plane, "the job is done, and its group gone", || {
+        let job = get(plane, &["jobs.batch.volcano.sh", "j", "-n", "work"])?;
+        let groups = get(plane, &["podgroups.scheduling.volcano.sh", "-n", "work"])?;
+        let is_gone = groups["items"].as_array()?.iter().all(|group| group["metadata"]["name"] == "g");
+        (job["status"]["state"]["phase"] == "Completed" && is_gone).then_some(())
     });
 }
 
