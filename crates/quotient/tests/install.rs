@@ -87,6 +87,10 @@ impl Installed {
         plane
             .kubectl(&["wait", "--for=condition=Established", "--timeout=60s", "crd", "--all"])
             .expect("they are served");
+        eventually(&plane, "the namespace lets the pods of the Deployment in", || {
+            let deployment = get(&plane, &["deployment", "quotient", "-n", NAMESPACE])?;
+            (deployment["status"]["replicas"] == 2).then_some(())
+        });
         plane.kubectl(&["delete", "deployment", "quotient", "-n", NAMESPACE]).expect("it is there");
         let account = plane.kubeconfig_of_account(NAMESPACE, "quotient").expect("it has a token");
         let log = plane.folder().join("quotient.log");
@@ -94,10 +98,15 @@ impl Installed {
     }
 
     fn start(&self) -> Daemon {
+        self.start_on((self.metrics, self.webhook))
+    }
+
+    /// Starts one with these ports for metrics and webhooks, and waits until it is ready.
+    fn start_on(&self, (metrics_port, webhook_port): (u16, u16)) -> Daemon {
         let config = self.plane.folder().join("quotient.yaml");
         let text = "apiVersion: quotient.dev/v1alpha1\nkind: QuotientConfiguration\ntree: {revokeAfter: 1s}\n";
         std::fs::write(&config, text).expect("it can be written");
-        let (metrics, webhook) = (format!("127.0.0.1:{}", self.metrics), format!("127.0.0.1:{}", self.webhook));
+        let (metrics, webhook) = (format!("127.0.0.1:{metrics_port}"), format!("127.0.0.1:{webhook_port}"));
         let daemon = Daemon::start_as(
             &self.account,
             &self.log,
@@ -108,7 +117,7 @@ impl Installed {
             ]
             .concat(),
         );
-        eventually(&self.plane, "it is ready", || ask(self.metrics, "/readyz").filter(|(status, _)| *status == 200));
+        eventually(&self.plane, "it is ready", || ask(metrics_port, "/readyz").filter(|(status, _)| *status == 200));
         daemon
     }
 
@@ -153,6 +162,7 @@ fn the_program_runs_under_the_account_that_install_makes_and_uses_what_it_is_gra
     queues(&installed);
     volumes(&installed);
     let daemon = a_webhook_that_is_down_stops_what_it_guards_and_nothing_else(&installed, daemon);
+    a_standby_answers_too(&installed);
     what_slips_through_is_reported(&installed);
     drop(daemon);
     every_permission_is_used_and_no_other(&installed.plane);
@@ -412,6 +422,21 @@ fn a_webhook_that_is_down_stops_what_it_guards_and_nothing_else(installed: &Inst
     eventually(plane, "the webhooks answer again", || plane.apply(std::slice::from_ref(&guarded)).ok());
     installed.runs("team", "guarded");
     daemon
+}
+
+/// The webhooks of one that does not have the lease answer like those of the one that has.
+fn a_standby_answers_too(installed: &Installed) {
+    let plane = &installed.plane;
+    let ports = (free_port(), free_port());
+    let _standby = installed.start_on(ports);
+    let metrics = |port: u16| ask(port, "/metrics").map(|(_, text)| text).unwrap_or_default();
+    assert!(metrics(installed.metrics).contains("quotient_leader 1") && metrics(ports.0).contains("quotient_leader 0"));
+    apply(plane, &printed(&["--webhook-url", &format!("https://127.0.0.1:{}", ports.1)]));
+    let second = elastic_quota("scheduling.x-k8s.io", "ElasticQuota", "green", json!({"min": {"a b": "1"}}));
+    eventually(plane, "the standby is asked", || {
+        refusal(plane, std::slice::from_ref(&second));
+        metrics(ports.0).contains(r#"quotient_reviews_total{path="/validate",outcome="refused"}"#).then_some(())
+    });
 }
 
 /// Without webhooks a quota comes in that should not: it is reported, and the rest goes on.
