@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use quotient_api::volcano::metrics::{Sample, samples};
+use quotient_api::volcano::metrics::{self, Sample, samples};
 use quotient_api::volcano::{GROUP_NAMES, QUEUE, SCHEDULING, events};
 use quotient_api::{Configuration, ObjectKey, Problem, Translation, Translator, View, key_of};
 use quotient_engine::fact::{Name, PodKey};
@@ -120,7 +120,16 @@ impl Scheduler {
     pub fn card_samples(&self, quotas: &[QuotaReport]) -> Vec<Sample> {
         let is_queue = |report: &QuotaReport| *report.key.kind == *QUEUE && *report.key.group == *SCHEDULING;
         // Nodes are many, and most clusters have no queues.
-        if quotas.iter().any(is_queue) { samples(quotas, &self.engine.nodes()) } else { Vec::new() }
+        if !quotas.iter().any(is_queue) {
+            return Vec::new();
+        }
+        let objects = self.objects.read();
+        let waiting = self.waiting.keys().filter_map(|pod| {
+            let object = objects.get(&ObjectKey::pod(&pod.namespace, &pod.name))?;
+            let queue = self.engine.quotas_of(pod).into_iter().find(|key| *key.group == *SCHEDULING)?;
+            metrics::Waiting::of_pod(object, &queue.name, &self.engine.requests(pod))
+        });
+        samples(quotas, &self.engine.nodes(), &waiting.collect::<Vec<_>>())
     }
 
     /// How many pods wait, and for which reasons; `None` is for those that were not looked at yet.

@@ -295,9 +295,10 @@ impl ControlPlane {
             self.controller_manager = Some(program);
         }
         if self.options.kwok {
+            let stages = self.stages()?;
             let arguments = [
                 format!("--kubeconfig={kubeconfig}"),
-                format!("--config={}", self.programs.join("stages.yaml").display()),
+                format!("--config={}", stages.display()),
                 "--manage-all-nodes=true".to_string(),
                 // Nodes live by their leases, as real ones do.
                 "--node-lease-duration-seconds=40".to_string(),
@@ -310,6 +311,15 @@ impl ControlPlane {
             self.await_that(&["get", "serviceaccount", "default"], |plane| plane.controller_manager.as_mut())?;
         }
         Ok(())
+    }
+
+    /// How kwok plays nodes and pods, as it comes with it, but for one thing: pods of Jobs run until they are ended.
+    fn stages(&self) -> Result<PathBuf, TestenvError> {
+        let path = self.programs.join("stages.yaml");
+        let text = fs::read_to_string(&path).map_err(|error| file_error(&path, error))?;
+        let completes = |stage: &&str| !stage.lines().any(|line| line.trim() == "name: pod-complete");
+        let kept: Vec<&str> = text.split("\n---\n").filter(completes).collect();
+        self.write("stages.yaml", &kept.join("\n---\n"))
     }
 
     fn await_api_server(&mut self) -> Result<(), TestenvError> {
