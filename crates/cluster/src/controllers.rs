@@ -7,6 +7,7 @@
 mod gang;
 mod group;
 mod job;
+mod namespace;
 mod profile;
 mod quota;
 
@@ -23,6 +24,7 @@ use crate::objects::{Objects, controller_of};
 use crate::write::{Slot, Write};
 
 pub use gang::gang_of;
+pub use namespace::MARK;
 
 /// Now, as controllers need it.
 #[derive(Debug, Clone)]
@@ -84,6 +86,7 @@ impl Settings {
 pub struct Controllers {
     settings: Settings,
     quotas: quota::Quotas,
+    namespaces: namespace::Namespaces,
     profiles: profile::Profiles,
     gangs: gang::Gangs,
     groups: group::Groups,
@@ -104,6 +107,7 @@ impl Controllers {
         Controllers {
             settings,
             quotas: quota::Quotas::default(),
+            namespaces: namespace::Namespaces::default(),
             profiles: profile::Profiles::default(),
             gangs: gang::Gangs::default(),
             groups: group::Groups::default(),
@@ -115,6 +119,7 @@ impl Controllers {
     /// An object was seen, or is gone: whom it concerns has to look again.
     pub fn seen(&mut self, key: &ObjectKey, object: Option<&Value>) {
         self.quotas.asked.seen(key);
+        self.namespaces.asked.seen(key);
         self.profiles.seen(key);
         self.groups.asked.seen(key);
         match (key.group, key.kind) {
@@ -148,7 +153,8 @@ impl Controllers {
 
     /// Something that was asked for was refused.
     pub fn refused(&mut self, slot: &Slot, message: &str, now: Tick) {
-        for asked in [&mut self.quotas.asked, self.profiles.asked(), self.gangs.asked(), &mut self.groups.asked] {
+        let named = [&mut self.quotas.asked, &mut self.namespaces.asked, &mut self.groups.asked];
+        for asked in named.into_iter().chain([self.profiles.asked(), self.gangs.asked()]) {
             asked.refused(slot, message, now);
         }
         self.jobs.refused(slot, message, now);
@@ -182,6 +188,7 @@ impl Controllers {
         if self.settings.pod_groups {
             self.groups.tell(&self.settings, objects, engine, now, &mut wanted);
         }
+        self.namespaces.tell(objects, now, &mut wanted);
         self.quotas.tell(objects, &engine.quotas(), now, &mut wanted);
         wanted
     }

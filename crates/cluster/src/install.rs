@@ -32,9 +32,9 @@ pub struct InstallSettings {
 /// The objects, in an order in which they can be applied.
 pub fn objects(settings: &InstallSettings) -> Vec<Value> {
     let InstallSettings { namespace, systems, webhook_url, .. } = settings;
-    let mut all = vec![json!({
-        "apiVersion": "v1", "kind": "Namespace", "metadata": {"name": namespace, "labels": labels()},
-    })];
+    let mut own = json!({"apiVersion": "v1", "kind": "Namespace", "metadata": metadata(namespace, None)});
+    own["metadata"]["labels"]["pod-security.kubernetes.io/enforce"] = json!("restricted");
+    let mut all = vec![own];
     all.extend(definitions(systems));
     all.extend(roles::objects(namespace, systems));
     all.extend(flow::objects(namespace));

@@ -34,7 +34,6 @@ pub mod serve;
 pub mod subject;
 pub mod system;
 pub mod thin;
-pub mod tree_namespaces;
 pub mod watch;
 pub mod webhook;
 pub mod write;

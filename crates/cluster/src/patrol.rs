@@ -11,8 +11,8 @@ use quotient_api::{
 
 use crate::objects::Objects;
 
-/// How many quotas are looked at in one go. To look at one takes a look at all others; with ten thousand of them that is
-/// a millisecond, and they are all looked at once in ten minutes.
+/// How many quotas are looked at in one go. To look at one takes a look at all others; with ten thousand of them that
+/// is a millisecond, and they are all looked at once in ten minutes.
 const PER_LOOK: usize = 16;
 
 /// What was found so far, and how far we are.
@@ -62,8 +62,8 @@ fn problems(key: &ObjectKey, objects: &Objects) -> Vec<Problem> {
     }
 }
 
-/// Whether objects of the kind say who may have how much. What they say of each other holds at any time; what is said of
-/// a job holds when it comes.
+/// Whether objects of the kind say who may have how much. What they say of each other holds at any time; what is said
+/// of a job holds when it comes.
 fn is_quota(kind: &Kind) -> bool {
     let elastic = elastic::GROUPS.contains(&kind.group);
     elastic || [tree::GROUP, tree::PROFILE_GROUP].contains(&kind.group) || kind.kind == volcano::QUEUE

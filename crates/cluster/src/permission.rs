@@ -82,15 +82,19 @@ pub static PERMISSIONS: &[Permission] = &[
     row("", "persistentvolumes", READ, "where volumes can be used"),
     row("", "persistentvolumeclaims", READ, "which volumes pods want"),
     row("", "replicationcontrollers", READ, "pods of one controller are spread"),
+    row("apps", "deployments", READ, "whether what made a pod says how many must start together"),
+    row("batch", "jobs", READ, "whether what made a pod says how many must start together"),
     row("apps", "replicasets", READ, "pods of one controller are spread"),
     row("apps", "statefulsets", READ, "pods of one controller are spread"),
     row("policy", "poddisruptionbudgets", READ, "who should be left alone"),
+    row("scheduling.k8s.io", "priorityclasses", READ, "how important groups of pods are"),
     row("storage.k8s.io", "storageclasses", READ, "how volumes come about"),
     row("storage.k8s.io", "csinodes", READ, "how many volumes a node takes"),
     vital(row("", "pods/binding", &["create"], "binds a pod to a node")),
     vital(row("", "pods/status", &["patch"], "says why a pod waits, which node is kept for it, and why it goes")),
     vital(row("", "pods", &["delete"], "makes room for a claimant")),
     row("", "pods/eviction", &["create"], "evicts for over-use, which a disruption budget may refuse"),
+    row("", "pods", &["get"], "sees whether a bind that was not answered happened"),
     row("", "pods", &["patch"], "labels pods with their standing in their quota"),
     row("", "persistentvolumes", &["get", "patch"], "binds a volume to a claim"),
     row("", "persistentvolumeclaims", &["get", "patch"], "says on which node a volume is to be made"),
@@ -122,12 +126,23 @@ pub static PERMISSIONS: &[Permission] = &[
     of(System::Elastic, row(elastic::GROUPS[2], "compositeelasticquotas/status", &["patch"], "says what is used")),
     of(System::Tree, row(tree::GROUP, "elasticquotas", READ, "quotas")),
     of(System::Tree, row(tree::GROUP, "elasticquotas/status", &["patch"], "says what is used")),
-    of(System::Tree, row(tree::GROUP, "elasticquotas", &["patch"], "says how a quota stands, by annotations")),
+    of(
+        System::Tree,
+        row(tree::GROUP, "elasticquotas", &["patch"], "says how a quota stands; roots follow their nodes"),
+    ),
+    of(System::Tree, row(tree::GROUP, "elasticquotas", &["create", "delete"], "the roots that profiles ask for")),
+    of(System::Tree, row(tree::PROFILE_GROUP, "elasticquotaprofiles", READ, "which trees there are")),
+    of(System::Tree, row(tree::PROFILE_GROUP, "elasticquotaprofiles/status", &["patch"], "says how its tree stands")),
+    of(System::Queues, row(volcano::BATCH, "jobs", READ, "jobs of several tasks")),
+    of(System::Queues, row(volcano::BATCH, "jobs/status", &["patch"], "says how far a job is")),
+    of(System::Queues, row("", "pods", &["create"], "makes the pods of jobs")),
     of(System::Queues, row(volcano::SCHEDULING, "queues", READ, "queues")),
     of(System::Queues, row(volcano::SCHEDULING, "queues", &["create"], "makes the queues that exist always")),
     of(System::Queues, row(volcano::SCHEDULING, "queues/status", &["patch"], "says what is allocated")),
     of(System::Queues, row(volcano::SCHEDULING, "podgroups", READ, "who starts together")),
-    of(System::Queues, row(volcano::SCHEDULING, "podgroups/status", &["patch"], "lets groups into their queue")),
+    of(System::Queues, row(volcano::SCHEDULING, "podgroups/status", &["patch"], "lets groups in; says how they stand")),
+    of(System::Queues, row(volcano::SCHEDULING, "podgroups", &["patch"], "the same where the status is no part")),
+    of(System::Queues, row(volcano::SCHEDULING, "podgroups", &["create", "delete"], "the groups of jobs and gangs")),
 ];
 
 /// The first thing that nothing works without and that we may not do, as a sentence.
@@ -153,4 +168,22 @@ pub async fn first_missing(client: &Client) -> Result<Option<String>, CallError>
         }
     }
     Ok(None)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::objects::watched_kinds;
+
+    #[test]
+    fn every_kind_that_is_watched_may_be_read_where_its_system_is_installed() {
+        for kind in watched_kinds() {
+            let is_for = |permission: &&Permission| {
+                permission.verbs == READ && (permission.group, permission.resource) == (kind.group, kind.plural)
+            };
+            let systems: Vec<Option<System>> = PERMISSIONS.iter().filter(is_for).map(|found| found.system).collect();
+            assert_eq!(systems, [System::of(kind)], "{}/{}", kind.group, kind.plural);
+        }
+        assert_eq!(PERMISSIONS.iter().filter(|row| row.verbs == READ).count(), watched_kinds().count());
+    }
 }

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use quotient_api::volcano::metrics::{Sample, samples};
+use quotient_api::volcano::metrics::{self, Sample, samples};
 use quotient_api::volcano::{GROUP_NAMES, QUEUE, SCHEDULING, events};
 use quotient_api::{Configuration, ObjectKey, Problem, Translation, Translator, View, key_of};
 use quotient_engine::fact::{Name, PodKey};
@@ -14,7 +14,6 @@ use crate::event::{EventBook, Remark, whole_seconds};
 use crate::objects::{News, Objects, SharedObjects, controller_of, is_owner};
 use crate::patrol::Patrol;
 use crate::subject::Subject;
-use crate::tree_namespaces::NamespaceMarks;
 use crate::write::{PodRef, Slot, Write};
 
 /// The most pods that are looked at before what came in meanwhile is taken in. Hundreds of pods take milliseconds.
@@ -82,7 +81,6 @@ pub struct Scheduler {
     /// What was seen so far, until everything was: until then others look at what was there before.
     beginning: Option<Box<Objects>>,
     controllers: Controllers,
-    marks: NamespaceMarks,
     patrol: Patrol,
     events: EventBook,
     /// What is wrong with each object, so that it is said once and not with every change.
@@ -104,7 +102,6 @@ impl Scheduler {
             objects,
             beginning: Some(Box::new(Objects::new(configuration))),
             controllers: Controllers::new(configuration),
-            marks: NamespaceMarks::default(),
             patrol: Patrol::default(),
             events: EventBook::default(),
             problems: BTreeMap::new(),
@@ -123,7 +120,16 @@ impl Scheduler {
     pub fn card_samples(&self, quotas: &[QuotaReport]) -> Vec<Sample> {
         let is_queue = |report: &QuotaReport| *report.key.kind == *QUEUE && *report.key.group == *SCHEDULING;
         // Nodes are many, and most clusters have no queues.
-        if quotas.iter().any(is_queue) { samples(quotas, &self.engine.nodes()) } else { Vec::new() }
+        if !quotas.iter().any(is_queue) {
+            return Vec::new();
+        }
+        let objects = self.objects.read();
+        let waiting = self.waiting.keys().filter_map(|pod| {
+            let object = objects.get(&ObjectKey::pod(&pod.namespace, &pod.name))?;
+            let queue = self.engine.quotas_of(pod).into_iter().find(|key| *key.group == *SCHEDULING)?;
+            metrics::Waiting::of_pod(object, &queue.name, &self.engine.requests(pod))
+        });
+        samples(quotas, &self.engine.nodes(), &waiting.collect::<Vec<_>>())
     }
 
     /// How many pods wait, and for which reasons; `None` is for those that were not looked at yet.
@@ -159,7 +165,6 @@ impl Scheduler {
             }
             Seen::Gone(Subject::Kind(_), key) => {
                 let translation = self.translator.remove(&key);
-                self.marks.seen(&key);
                 self.keep(|objects| objects.gone(&key));
                 self.controllers.seen(&key, None);
                 self.tell(now, &key, translation);
@@ -181,7 +186,6 @@ impl Scheduler {
     }
 
     fn see_object(&mut self, now: Now, key: &ObjectKey, mut object: Value) {
-        self.marks.seen(key);
         let (News { is_news, joined }, group) = self.keep(|objects| {
             let news = objects.seen(key, &object);
             (news, group_by_owner(key, &object, objects))
@@ -295,7 +299,9 @@ impl Scheduler {
 
     /// Looks at a few of the quotas as admission would have, for what got in while nobody was asked.
     pub fn patrol(&mut self) {
-        let found = self.patrol.look(&self.objects.read(), |key| self.problems.contains_key(key));
+        let found = self
+            .patrol
+            .look(&self.objects.read(), |key| self.problems.contains_key(key) || self.found.contains_key(key));
         self.happened.extend(found.into_iter().map(Happened::Problem));
     }
 
@@ -317,8 +323,7 @@ impl Scheduler {
 
     /// What controllers want to be written so that objects say how things stand.
     pub fn tell_standing(&mut self, now: Now) -> Vec<Write> {
-        let mut wanted = self.controllers.tell(&self.objects.read(), &self.engine, &moment(now));
-        wanted.writes.extend(self.marks.writes(&*self.objects.read()));
+        let wanted = self.controllers.tell(&self.objects.read(), &self.engine, &moment(now));
         self.take_wanted(now, wanted)
     }
 

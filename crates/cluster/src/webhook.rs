@@ -64,7 +64,7 @@ pub async fn webhooks(
     let keeper = Keeper::new(clients.webhook.clone(), target, certificate, lifetimes, clock);
     let holder = keeper.holder();
     metrics.set_answers(false);
-    let (address, answer) = serve(address, holder.clone(), objects.clone()).await?;
+    let (address, answer) = serve(address, holder.clone(), objects.clone(), metrics.clone()).await?;
     let work = async move {
         let wait = async {
             while !holder.has_one() || !objects.read().is_complete() {

@@ -332,9 +332,9 @@ pub enum Part {
 #[command(after_help = "\
 Examples:
   quotient install --image registry.example/quotient:1.0 | kubectl apply --server-side -f -
-  quotient install --systems elastic,queues               without quota trees
+  quotient install --systems elastic,queues             without quota trees
   quotient install --config quotient.yaml --replicas 3
-  quotient install --webhook-url https://127.0.0.1:9443   for a `quotient run` outside of the cluster
+  quotient install --webhook-url https://127.0.0.1:9443   for a `quotient run` elsewhere
 
 A system that is left out has no definitions, no rights and no webhooks.")]
 pub struct InstallArguments {

@@ -1,5 +1,5 @@
-//! A way of our own through the API server's queues, so that a flood of others' requests holds up no bind; the lease goes
-//! the way that leases go.
+//! A way of our own through the API server's queues, so that a flood of others' requests holds up no bind; the lease
+//! goes the way that leases go.
 
 use serde_json::{Value, json};
 

@@ -10,13 +10,17 @@ const RBAC: &str = "rbac.authorization.k8s.io";
 
 pub fn objects(namespace: &str, systems: &[System]) -> Vec<Value> {
     let account = json!({"kind": "ServiceAccount", "name": NAME, "namespace": namespace});
+    let version = format!("{RBAC}/v1");
     let bound = |kind: &str, place: Option<&str>, role: &str| {
         json!({
-            "apiVersion": format!("{RBAC}/v1"), "kind": kind, "metadata": metadata(NAME, place),
+            "apiVersion": version, "kind": kind, "metadata": metadata(NAME, place),
             "roleRef": {"apiGroup": RBAC, "kind": role, "name": NAME}, "subjects": [account],
         })
     };
-    let role = |kind: &str, place: Option<&str>, rules: Vec<Value>| json!({"apiVersion": format!("{RBAC}/v1"), "kind": kind, "metadata": metadata(NAME, place), "rules": rules});
+    let role = |kind: &str, place: Option<&str>, rules: Vec<Value>| {
+        let metadata = metadata(NAME, place);
+        json!({"apiVersion": version, "kind": kind, "metadata": metadata, "rules": rules})
+    };
     vec![
         json!({"apiVersion": "v1", "kind": "ServiceAccount", "metadata": metadata(NAME, Some(namespace))}),
         role("ClusterRole", None, rules(Place::Everywhere, systems)),

@@ -8,8 +8,8 @@
 //!   signs             1      1      1      1      1     1   2      2      2
 //! ```
 //!
-//! An authority is followed by another when two thirds of its time are over. Until the rest is over both are trusted, so
-//! that it does not matter who serves with a certificate of which.
+//! An authority is followed by another when two thirds of its time are over. Until the rest is over both are trusted,
+//! so that it does not matter who serves with a certificate of which.
 
 use std::sync::Arc;
 use std::time::Duration;

@@ -1,8 +1,8 @@
 //! Keeps the certificate that the webhooks serve with: one of our own, signed by an authority that the API server is
 //! told to trust, or one that somebody puts into a folder.
 //!
-//! The authority is written by whoever comes first, with or without the lease: the webhooks answer on every replica, and
-//! the API server lets one of several writers succeed.
+//! The authority is written by whoever comes first, with or without the lease: the webhooks answer on every replica,
+//! and the API server lets one of several writers succeed.
 
 use std::fs;
 use std::path::{Path, PathBuf};

@@ -11,8 +11,8 @@ use quotient_api::{Guarded, guarded_kinds};
 use serde_json::{Value, json};
 
 use super::review::Endpoint;
+use crate::controllers::MARK;
 use crate::system::System;
-use crate::tree_namespaces::MARK;
 
 /// The name of both configurations.
 pub const NAME: &str = "quotient";

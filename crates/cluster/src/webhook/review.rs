@@ -43,7 +43,7 @@ pub enum NoReview {
     #[error("expected an AdmissionReview as JSON: {0}")]
     NoJson(String),
     #[error("apiVersion {0} and kind {1}: expected {API_VERSION} and AdmissionReview")]
-    Other(Value, Value),
+    Other(String, String),
     #[error("{0}: missing: an AdmissionReview needs it")]
     Missing(&'static str),
 }
@@ -52,7 +52,7 @@ pub enum NoReview {
 pub fn answer(endpoint: Endpoint, body: &[u8], view: &dyn View) -> Result<Value, NoReview> {
     let mut review: Value = serde_json::from_slice(body).map_err(|error| NoReview::NoJson(error.to_string()))?;
     if review["apiVersion"] != API_VERSION || review["kind"] != "AdmissionReview" {
-        return Err(NoReview::Other(review["apiVersion"].clone(), review["kind"].clone()));
+        return Err(NoReview::Other(review["apiVersion"].to_string(), review["kind"].to_string()));
     }
     let request = &mut review["request"];
     let uid = request["uid"].as_str().ok_or(NoReview::Missing("request.uid"))?.to_string();

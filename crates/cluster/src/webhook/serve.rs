@@ -19,6 +19,7 @@ use tokio_rustls::rustls::{ServerConfig, version};
 
 use super::certificates::Holder;
 use super::review::{Endpoint, answer};
+use crate::metrics::Metrics;
 use crate::objects::SharedObjects;
 
 /// The largest question. An object has 3 MiB at most on its way in, and a question has two.
@@ -29,6 +30,9 @@ const CONNECTIONS_MAX: usize = 512;
 
 /// How long a client may take to shake hands, and to send its request.
 const PATIENCE: Duration = Duration::from_secs(10);
+
+/// How long a connection may be silent. API servers close theirs after 90 s, and should be the ones to do so.
+const IDLE_MAX: Duration = Duration::from_secs(120);
 
 /// The webhooks cannot be served.
 #[derive(Debug, thiserror::Error)]
@@ -44,6 +48,7 @@ pub async fn serve(
     address: SocketAddr,
     holder: Holder,
     objects: SharedObjects,
+    metrics: Metrics,
 ) -> Result<(SocketAddr, impl Future<Output = ()> + Send), ServeError> {
     let provider = Arc::new(ring::default_provider());
     let mut tls = ServerConfig::builder_with_provider(provider)
@@ -54,10 +59,17 @@ pub async fn serve(
     let wrong = |error| ServeError::Address { address, error };
     let listener = TcpListener::bind(address).await.map_err(wrong)?;
     let bound = listener.local_addr().map_err(wrong)?;
-    Ok((bound, answer_all(listener, TlsAcceptor::from(Arc::new(tls)), objects)))
+    Ok((bound, answer_all(listener, TlsAcceptor::from(Arc::new(tls)), Desk { objects, metrics })))
 }
 
-async fn answer_all(listener: TcpListener, tls: TlsAcceptor, objects: SharedObjects) {
+/// What questions are answered from, and where answers are counted.
+#[derive(Clone)]
+struct Desk {
+    objects: SharedObjects,
+    metrics: Metrics,
+}
+
+async fn answer_all(listener: TcpListener, tls: TlsAcceptor, desk: Desk) {
     let places = Arc::new(Semaphore::new(CONNECTIONS_MAX));
     loop {
         let Ok(place) = places.clone().acquire_owned().await else { return };
@@ -70,15 +82,15 @@ async fn answer_all(listener: TcpListener, tls: TlsAcceptor, objects: SharedObje
                 continue;
             }
         };
-        let (tls, objects) = (tls.clone(), objects.clone());
+        let (tls, desk) = (tls.clone(), desk.clone());
         tokio::spawn(async move {
-            converse(stream, tls, objects).await;
+            converse(stream, tls, desk).await;
             drop(place);
         });
     }
 }
 
-async fn converse(stream: TcpStream, tls: TlsAcceptor, objects: SharedObjects) {
+async fn converse(stream: TcpStream, tls: TlsAcceptor, desk: Desk) {
     let stream = match tokio::time::timeout(PATIENCE, tls.accept(stream)).await {
         Ok(Ok(stream)) => stream,
         // Somebody who knocks and goes away, or who does not trust us yet.
@@ -86,16 +98,16 @@ async fn converse(stream: TcpStream, tls: TlsAcceptor, objects: SharedObjects) {
         Err(_) => return,
     };
     let service = service_fn(|request: Request<Incoming>| {
-        let objects = objects.clone();
-        async move { Ok::<_, Infallible>(respond(request, objects).await) }
+        let desk = desk.clone();
+        async move { Ok::<_, Infallible>(respond(request, desk).await) }
     });
     let mut server = http1::Builder::new();
-    server.timer(TokioTimer::new()).header_read_timeout(None);
+    server.timer(TokioTimer::new()).header_read_timeout(IDLE_MAX);
     // Whoever asked has gone away: nothing is lost.
     let _ = server.serve_connection(TokioIo::new(stream), service).await;
 }
 
-async fn respond(request: Request<Incoming>, objects: SharedObjects) -> Response<Full<Bytes>> {
+async fn respond(request: Request<Incoming>, desk: Desk) -> Response<Full<Bytes>> {
     let Some(endpoint) = Endpoint::at(request.uri().path()) else {
         return text(StatusCode::NOT_FOUND, "expected /mutate or /validate");
     };
@@ -108,6 +120,7 @@ async fn respond(request: Request<Incoming>, objects: SharedObjects) -> Response
         Ok(Err(error)) => return text(StatusCode::BAD_REQUEST, &format!("the question cannot be read: {error}")),
         Err(_) => return text(StatusCode::REQUEST_TIMEOUT, "the question did not come in time"),
     };
+    let Desk { objects, metrics } = desk;
     if !objects.read().is_complete() {
         return text(StatusCode::SERVICE_UNAVAILABLE, "not everything was seen yet");
     }
@@ -115,6 +128,7 @@ async fn respond(request: Request<Incoming>, objects: SharedObjects) -> Response
     let answered = tokio::task::spawn_blocking(move || answer(endpoint, &body, &*objects.read()));
     match answered.await {
         Ok(Ok(review)) => {
+            metrics.count_review(endpoint.path(), review["response"]["allowed"] == true);
             let mut response = Response::new(Full::new(Bytes::from(review.to_string())));
             let json = header::HeaderValue::from_static("application/json");
             response.headers_mut().insert(header::CONTENT_TYPE, json);
