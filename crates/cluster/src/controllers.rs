@@ -20,7 +20,7 @@ use quotient_engine::{Engine, Tick};
 use serde_json::Value;
 
 use crate::event::Remark;
-use crate::objects::{Objects, controller_of};
+use crate::objects::{Objects, controller_of, is_owner};
 use crate::write::{Slot, Write};
 
 pub use gang::gang_of;
@@ -116,34 +116,51 @@ impl Controllers {
         }
     }
 
-    /// An object was seen, or is gone: whom it concerns has to look again.
-    pub fn seen(&mut self, key: &ObjectKey, object: Option<&Value>) {
-        self.quotas.asked.seen(key);
-        self.namespaces.asked.seen(key);
-        self.profiles.seen(key);
-        self.groups.asked.seen(key);
+    /// An object was seen: whom it concerns has to look again. Of pods only those are of interest that are kept.
+    pub fn seen(&mut self, key: &ObjectKey, object: &Value, objects: &Objects) {
+        self.forget_asked(key);
         match (key.group, key.kind) {
-            ("", "Pod") if object.is_some() => self.gangs.seen(key),
+            ("", "Pod") if objects.get(key).is_some() => self.gangs.seen(key),
             (volcano::SCHEDULING, volcano::QUEUE) => {
                 self.queues_due.insert(key.clone());
             }
             (volcano::SCHEDULING, volcano::POD_GROUP) => {
                 self.gangs.group_seen(key);
-                self.jobs.group_seen(key, object.and_then(controller_of));
+                self.jobs.group_seen(key, controller_of(object));
             }
-            (volcano::BATCH, volcano::JOB) => self.jobs.seen(key, object.is_some()),
+            (volcano::BATCH, volcano::JOB) => self.jobs.due(key.clone()),
+            _ if is_owner(key) => self.gangs.owner_seen(key, objects),
             _ => {}
         }
     }
 
-    /// Something that makes pods was seen, and says how many of them must be able to run.
-    pub fn owner_seen(&mut self, key: &ObjectKey, objects: &Objects) {
-        self.gangs.owner_seen(key, objects);
+    /// An object is gone.
+    pub fn gone(&mut self, key: &ObjectKey, objects: &Objects) {
+        self.forget_asked(key);
+        match (key.group, key.kind) {
+            ("", "Pod") => self.gangs.gone(key),
+            (volcano::SCHEDULING, volcano::QUEUE) => {
+                self.queues_due.remove(key);
+            }
+            (volcano::SCHEDULING, volcano::POD_GROUP) => {
+                self.gangs.group_gone(key, objects);
+                self.jobs.group_gone(key);
+            }
+            (volcano::BATCH, volcano::JOB) => self.jobs.gone(key),
+            _ => {}
+        }
+    }
+
+    fn forget_asked(&mut self, key: &ObjectKey) {
+        self.quotas.asked.seen(key);
+        self.namespaces.asked.seen(key);
+        self.profiles.seen(key);
+        self.groups.asked.seen(key);
     }
 
     /// A pod of a job of several tasks was seen.
     pub fn job_pod_seen(&mut self, job: ObjectKey) {
-        self.jobs.due(job);
+        self.jobs.pod_seen(job);
     }
 
     /// A pod of a job of several tasks is gone; this is how it was last.
@@ -190,6 +207,7 @@ impl Controllers {
         }
         self.namespaces.tell(objects, now, &mut wanted);
         self.quotas.tell(objects, &engine.quotas(), now, &mut wanted);
+        self.jobs.look_again();
         wanted
     }
 

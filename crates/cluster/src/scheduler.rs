@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 
 use crate::controllers::{Controllers, Moment, Wanted, gang_of};
 use crate::event::{EventBook, Remark, whole_seconds};
-use crate::objects::{News, Objects, SharedObjects, controller_of, is_owner};
+use crate::objects::{News, Objects, SharedObjects, controller_of};
 use crate::patrol::Patrol;
 use crate::subject::Subject;
 use crate::write::{PodRef, Slot, Write};
@@ -166,17 +166,13 @@ impl Scheduler {
             Seen::Gone(Subject::Kind(_), key) => {
                 let translation = self.translator.remove(&key);
                 self.keep(|objects| objects.gone(&key));
-                self.controllers.seen(&key, None);
+                self.control(|controllers, objects| controllers.gone(&key, objects));
                 self.tell(now, &key, translation);
                 self.problems.remove(&key);
             }
             Seen::Gone(Subject::JobPods, key) => {
                 if let Some((job, pod)) = self.keep(|objects| objects.job_pod_gone(&key)) {
-                    let Self { controllers, objects, beginning, .. } = self;
-                    match beginning {
-                        Some(objects) => controllers.job_pod_gone(job, pod, objects),
-                        None => controllers.job_pod_gone(job, pod, &objects.read()),
-                    }
+                    self.control(|controllers, objects| controllers.job_pod_gone(job, pod, objects));
                 }
             }
             Seen::Gone(Subject::EndedPods, key) => self.keep(|objects| objects.ended_gone(&key)),
@@ -191,7 +187,7 @@ impl Scheduler {
             (news, group_by_owner(key, &object, objects))
         });
         if is_news {
-            self.controllers.seen(key, Some(&object));
+            self.control(|controllers, objects| controllers.seen(key, &object, objects));
         }
         if let Some(group) = group {
             // The engine knows at once what the pod is told in a moment: it must not be placed alone meanwhile.
@@ -200,13 +196,6 @@ impl Scheduler {
         let translation = self.translator.upsert(&object);
         self.tell(now, key, translation);
         self.note_shown(key, &object);
-        if is_owner(key) {
-            let Self { controllers, objects, beginning, .. } = self;
-            match beginning {
-                Some(objects) => controllers.owner_seen(key, objects),
-                None => controllers.owner_seen(key, &objects.read()),
-            }
-        }
         for pod in joined {
             if let Ok(key) = key_of(&pod) {
                 self.see_object(now, &key, pod);
@@ -226,6 +215,13 @@ impl Scheduler {
         match &mut self.beginning {
             Some(objects) => change(objects),
             None => change(&mut self.objects.write()),
+        }
+    }
+
+    fn control(&mut self, see: impl FnOnce(&mut Controllers, &Objects)) {
+        match &self.beginning {
+            Some(objects) => see(&mut self.controllers, objects),
+            None => see(&mut self.controllers, &self.objects.read()),
         }
     }
 
