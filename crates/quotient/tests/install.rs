@@ -350,7 +350,10 @@ fn a_job_of_several_tasks(installed: &Installed) {
         (&json!("default0"), &json!(2)),
         "what it leaves out is filled in"
     );
-    // kwok lets the pods of jobs end by themselves.
+    installed.runs("work", "j-default0-0");
+    let ended = json!({"status": {"phase": "Succeeded"}}).to_string();
+    let patch = ["patch", "pod", "j-default0-0", "-n", "work", "--subresource=status", "--type=merge", "-p", &ended];
+    plane.kubectl(&patch).expect("it ends");
     eventually(plane, "the job is done, and its group gone", || {
         let job = get(plane, &["jobs.batch.volcano.sh", "j", "-n", "work"])?;
         let groups = get(plane, &["podgroups.scheduling.volcano.sh", "-n", "work"])?;
