@@ -238,4 +238,29 @@ fn queues_are_told_of_and_counted_by_card() {
         line("allocated", 1).and_then(|()| line("request", 2)).and_then(|()| line("capacity", 1))
     });
     assert!(live.metrics.text().ends_with("# EOF\n"));
+
+    // A group that was let in keeps its cards, whoever comes to lead.
+    stage.apply(&[queue("one", json!({"volcano.sh/card.quota": r#"{"A100": 1}"#}))]);
+    let group = |name: &str| {
+        json!({"apiVersion": "scheduling.volcano.sh/v1beta1", "kind": "PodGroup",
+            "metadata": {"name": name, "namespace": "cards",
+                "annotations": {"volcano.sh/card.request": r#"{"A100": 1}"#}},
+            "spec": {"minMember": 1, "queue": "one", "minResources": {"nvidia.com/gpu": "1"}}})
+    };
+    let phase = |name: &str| text(&stage.get(GROUPS, "cards", name).unwrap_or_default(), "/status/phase");
+    stage.apply(&[group("first")]);
+    stage.eventually("the first is let in", || (phase("first") == "Inqueue").then_some(()));
+    stage.apply(&[group("second")]);
+    stage.eventually("the second waits", || {
+        condition(&stage.get(GROUPS, "cards", "second")?, "Unschedulable").map(drop)
+    });
+    live.crash();
+    let _live = stage.start(Configuration::default());
+    stage.apply(&[pod("cards", "late", json!({"cpu": "1"}))]);
+    stage.eventually("the next one has decided", || {
+        stage.running("cards").iter().any(|(name, _)| name == "late").then_some(())
+    });
+    assert_eq!((phase("first").as_str(), phase("second").as_str()), ("Inqueue", "Pending"));
+    stage.kubectl(&["delete", GROUPS, "first", "-n", "cards"]);
+    stage.eventually("the second is let in when the first is gone", || (phase("second") == "Inqueue").then_some(()));
 }
