@@ -305,7 +305,7 @@ impl<'a> Session<'a> {
         self.metrics.set_quotas(&quotas);
         self.metrics.set_cards(&self.scheduler.card_samples(&quotas));
         if self.controls(led) {
-            for write in self.scheduler.tell_standing(self.clock.now()) {
+            for write in self.scheduler.tell_standing(self.clock.now(), &quotas) {
                 self.push(write);
             }
         }
