@@ -16,14 +16,13 @@ use std::collections::BTreeSet;
 use quotient_api::volcano::{self, events};
 use quotient_api::{Configuration, ObjectKey, Problem, View};
 use quotient_engine::fact::Name;
-use quotient_engine::{Engine, Tick};
+use quotient_engine::{Engine, QuotaReport, Tick};
 use serde_json::Value;
 
 use crate::event::Remark;
 use crate::objects::{Objects, controller_of, is_owner};
 use crate::write::{Slot, Write};
 
-pub use gang::gang_of;
 pub use namespace::MARK;
 
 /// Now, as controllers need it.
@@ -158,6 +157,16 @@ impl Controllers {
         self.groups.asked.seen(key);
     }
 
+    /// The group that a pod is about to be told because of what its owners say, where it does not know it yet.
+    pub fn group_of(&self, key: &ObjectKey, pod: &Value, objects: &Objects) -> Option<String> {
+        // Most pods are not kept, and those have no such owner.
+        let is_concerned = self.settings.pod_groups && key.kind == "Pod" && objects.get(key).is_some();
+        if !is_concerned || !self.settings.is_our_pod(pod) {
+            return None;
+        }
+        gang::gang_of(pod, objects).filter(|gang| gang.is_unnamed).map(|gang| gang.name)
+    }
+
     /// A pod of a job of several tasks was seen.
     pub fn job_pod_seen(&mut self, job: ObjectKey) {
         self.jobs.pod_seen(job);
@@ -197,7 +206,7 @@ impl Controllers {
 
     /// What follows from how quotas and groups stand, and from nodes: looked at now and then, as it changes with every
     /// pod.
-    pub fn tell(&mut self, objects: &Objects, engine: &Engine, now: &Moment) -> Wanted {
+    pub fn tell(&mut self, objects: &Objects, engine: &Engine, quotas: &[QuotaReport], now: &Moment) -> Wanted {
         let mut wanted = Wanted::default();
         if self.settings.profiles {
             self.profiles.tell(objects, now, &mut wanted);
@@ -206,7 +215,7 @@ impl Controllers {
             self.groups.tell(&self.settings, objects, engine, now, &mut wanted);
         }
         self.namespaces.tell(objects, now, &mut wanted);
-        self.quotas.tell(objects, &engine.quotas(), now, &mut wanted);
+        self.quotas.tell(objects, quotas, now, &mut wanted);
         self.jobs.look_again();
         wanted
     }

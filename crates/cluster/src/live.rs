@@ -308,7 +308,7 @@ impl<'a> Session<'a> {
             self.scheduler.patrol();
         }
         if self.controls(led) {
-            for write in self.scheduler.tell_standing(self.clock.now()) {
+            for write in self.scheduler.tell_standing(self.clock.now(), &quotas) {
                 self.push(write);
             }
         }

@@ -9,7 +9,7 @@ use quotient_engine::fact::{Name, PodKey};
 use quotient_engine::{Budget, Code, Decision, Engine, Fact, QuotaReport, Reason, Rule, Tick};
 use serde_json::{Value, json};
 
-use crate::controllers::{Controllers, Moment, Wanted, gang_of};
+use crate::controllers::{Controllers, Moment, Wanted};
 use crate::event::{EventBook, Remark, whole_seconds};
 use crate::objects::{News, Objects, SharedObjects, controller_of};
 use crate::patrol::Patrol;
@@ -182,13 +182,13 @@ impl Scheduler {
     }
 
     fn see_object(&mut self, now: Now, key: &ObjectKey, mut object: Value) {
-        let (News { is_news, joined }, group) = self.keep(|objects| {
-            let news = objects.seen(key, &object);
-            (news, group_by_owner(key, &object, objects))
+        let News { is_news, joined } = self.keep(|objects| objects.seen(key, &object));
+        let group = self.control(|controllers, objects| {
+            if is_news {
+                controllers.seen(key, &object, objects);
+            }
+            controllers.group_of(key, &object, objects)
         });
-        if is_news {
-            self.control(|controllers, objects| controllers.seen(key, &object, objects));
-        }
         if let Some(group) = group {
             // The engine knows at once what the pod is told in a moment: it must not be placed alone meanwhile.
             object["metadata"]["annotations"][GROUP_NAMES[0]] = json!(group);
@@ -218,7 +218,7 @@ impl Scheduler {
         }
     }
 
-    fn control(&mut self, see: impl FnOnce(&mut Controllers, &Objects)) {
+    fn control<T>(&mut self, see: impl FnOnce(&mut Controllers, &Objects) -> T) -> T {
         match &self.beginning {
             Some(objects) => see(&mut self.controllers, objects),
             None => see(&mut self.controllers, &self.objects.read()),
@@ -318,8 +318,8 @@ impl Scheduler {
     }
 
     /// What controllers want to be written so that objects say how things stand.
-    pub fn tell_standing(&mut self, now: Now) -> Vec<Write> {
-        let wanted = self.controllers.tell(&self.objects.read(), &self.engine, &moment(now));
+    pub fn tell_standing(&mut self, now: Now, quotas: &[QuotaReport]) -> Vec<Write> {
+        let wanted = self.controllers.tell(&self.objects.read(), &self.engine, quotas, &moment(now));
         self.take_wanted(now, wanted)
     }
 
@@ -412,15 +412,6 @@ impl Scheduler {
         let message = format!("Successfully assigned {} to {node}", pod.key);
         self.event(now, &pod.key, &pod.uid, Remark { is_warning: false, reason: "Scheduled", message })
     }
-}
-
-/// The group that a pod is to have because of what its owners say, where it does not know it yet.
-fn group_by_owner(key: &ObjectKey, pod: &Value, objects: &Objects) -> Option<String> {
-    // Most pods are not kept, and those have no such owner.
-    if key.kind != "Pod" || !key.group.is_empty() || objects.get(key).is_none() {
-        return None;
-    }
-    gang_of(pod, objects).filter(|gang| gang.is_unnamed).map(|gang| gang.name)
 }
 
 fn moment(now: Now) -> Moment {

@@ -350,11 +350,14 @@ fn a_job_of_several_tasks(installed: &Installed) {
         (&json!("default0"), &json!(2)),
         "what it leaves out is filled in"
     );
-    installed.runs("work", "j-default0-0");
+    // kwok may have let it end already; it does so with pods of a Job, if it comes to it.
     let ended = json!({"status": {"phase": "Succeeded"}}).to_string();
     let patch = ["patch", "pod", "j-default0-0", "-n", "work", "--subresource=status", "--type=merge", "-p", &ended];
-    plane.kubectl(&patch).expect("it ends");
     eventually(plane, "the job is done, and its group gone", || {
+        let pod = get(plane, &["pod", "j-default0-0", "-n", "work"]);
+        if pod.is_some_and(|pod| pod["status"]["phase"] == "Running") {
+            plane.kubectl(&patch).ok();
+        }
         let job = get(plane, &["jobs.batch.volcano.sh", "j", "-n", "work"])?;
         let groups = get(plane, &["podgroups.scheduling.volcano.sh", "-n", "work"])?;
         let is_gone = groups["items"].as_array()?.iter().all(|group| group["metadata"]["name"] == "g");
