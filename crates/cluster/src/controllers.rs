@@ -16,14 +16,13 @@ use std::collections::BTreeSet;
 use quotient_api::volcano::{self, events};
 use quotient_api::{Configuration, ObjectKey, Problem, View};
 use quotient_engine::fact::Name;
-use quotient_engine::{Engine, Tick};
+use quotient_engine::{Engine, QuotaReport, Tick};
 use serde_json::Value;
 
 use crate::event::Remark;
-use crate::objects::{Objects, controller_of};
+use crate::objects::{Objects, controller_of, is_owner};
 use crate::write::{Slot, Write};
 
-pub use gang::gang_of;
 pub use namespace::MARK;
 
 /// Now, as controllers need it.
@@ -116,34 +115,61 @@ impl Controllers {
         }
     }
 
-    /// An object was seen, or is gone: whom it concerns has to look again.
-    pub fn seen(&mut self, key: &ObjectKey, object: Option<&Value>) {
-        self.quotas.asked.seen(key);
-        self.namespaces.asked.seen(key);
-        self.profiles.seen(key);
-        self.groups.asked.seen(key);
+    /// An object was seen: whom it concerns has to look again. Of pods only those are of interest that are kept.
+    pub fn seen(&mut self, key: &ObjectKey, object: &Value, objects: &Objects) {
+        self.forget_asked(key);
         match (key.group, key.kind) {
-            ("", "Pod") if object.is_some() => self.gangs.seen(key),
+            ("", "Pod") if objects.get(key).is_some() => self.gangs.seen(key),
             (volcano::SCHEDULING, volcano::QUEUE) => {
                 self.queues_due.insert(key.clone());
             }
             (volcano::SCHEDULING, volcano::POD_GROUP) => {
                 self.gangs.group_seen(key);
-                self.jobs.group_seen(key, object.and_then(controller_of));
+                self.jobs.group_seen(key, controller_of(object));
             }
-            (volcano::BATCH, volcano::JOB) => self.jobs.seen(key, object.is_some()),
+            (volcano::BATCH, volcano::JOB) => self.jobs.due(key.clone()),
+            _ if is_owner(key) => self.gangs.owner_seen(key, objects),
             _ => {}
         }
     }
 
-    /// Something that makes pods was seen, and says how many of them must be able to run.
-    pub fn owner_seen(&mut self, key: &ObjectKey, objects: &Objects) {
-        self.gangs.owner_seen(key, objects);
+    /// An object is gone.
+    pub fn gone(&mut self, key: &ObjectKey, objects: &Objects) {
+        self.forget_asked(key);
+        match (key.group, key.kind) {
+            ("", "Pod") => self.gangs.gone(key),
+            (volcano::SCHEDULING, volcano::QUEUE) => {
+                self.queues_due.remove(key);
+            }
+            (volcano::SCHEDULING, volcano::POD_GROUP) => {
+                self.gangs.group_gone(key, objects);
+                self.jobs.group_gone(key);
+            }
+            (volcano::BATCH, volcano::JOB) => self.jobs.gone(key),
+            _ => {}
+        }
+    }
+
+    fn forget_asked(&mut self, key: &ObjectKey) {
+        self.quotas.asked.seen(key);
+        self.namespaces.asked.seen(key);
+        self.profiles.seen(key);
+        self.groups.asked.seen(key);
+    }
+
+    /// The group that a pod is about to be told because of what its owners say, where it does not know it yet.
+    pub fn group_of(&self, key: &ObjectKey, pod: &Value, objects: &Objects) -> Option<String> {
+        // Most pods are not kept, and those have no such owner.
+        let is_concerned = self.settings.pod_groups && key.kind == "Pod" && objects.get(key).is_some();
+        if !is_concerned || !self.settings.is_our_pod(pod) {
+            return None;
+        }
+        gang::gang_of(pod, objects).filter(|gang| gang.is_unnamed).map(|gang| gang.name)
     }
 
     /// A pod of a job of several tasks was seen.
     pub fn job_pod_seen(&mut self, job: ObjectKey) {
-        self.jobs.due(job);
+        self.jobs.pod_seen(job);
     }
 
     /// A pod of a job of several tasks is gone; this is how it was last.
@@ -180,7 +206,7 @@ impl Controllers {
 
     /// What follows from how quotas and groups stand, and from nodes: looked at now and then, as it changes with every
     /// pod.
-    pub fn tell(&mut self, objects: &Objects, engine: &Engine, now: &Moment) -> Wanted {
+    pub fn tell(&mut self, objects: &Objects, engine: &Engine, quotas: &[QuotaReport], now: &Moment) -> Wanted {
         let mut wanted = Wanted::default();
         if self.settings.profiles {
             self.profiles.tell(objects, now, &mut wanted);
@@ -189,7 +215,8 @@ impl Controllers {
             self.groups.tell(&self.settings, objects, engine, now, &mut wanted);
         }
         self.namespaces.tell(objects, now, &mut wanted);
-        self.quotas.tell(objects, &engine.quotas(), now, &mut wanted);
+        self.quotas.tell(objects, quotas, now, &mut wanted);
+        self.jobs.look_again();
         wanted
     }
 

@@ -161,7 +161,9 @@ impl Objects {
     pub fn job_pod_seen(&mut self, key: &ObjectKey, pod: &Value) {
         if let Some(job) = controller_of(pod).filter(volcano::is_job) {
             self.pods_of_jobs.entry(job).or_default().insert(key.clone());
-            self.job_pods.insert(key.clone(), pod.clone());
+            let mut slim = slim_pod(pod);
+            slim["status"]["containerStatuses"] = pod.pointer("/status/containerStatuses").cloned().unwrap_or_default();
+            self.job_pods.insert(key.clone(), slim);
         }
     }
 
@@ -239,9 +241,10 @@ impl Objects {
         let unseen = owner.filter(|owner| is_owner(owner) && !has_node && !self.is_chain_known(owner));
         if is_of_tree || is_made_by_job || volcano::uses_queues(key, pod) || self.owners_of(pod).next().is_some() {
             self.forget_ordinary(key);
-            self.kept.insert(key.clone(), pod.clone());
+            self.kept.insert(key.clone(), slim_pod(pod));
         } else if let Some(owner) = unseen {
             self.forget_ordinary(key);
+            // What it says beside may be asked for once it is known.
             self.kept.insert(key.clone(), pod.clone());
             self.undecided.entry(owner).or_default().insert(key.clone());
         } else {
@@ -275,7 +278,7 @@ impl Objects {
             for pod in self.undecided.remove(&owner).unwrap_or_default() {
                 if let Some(object) = self.kept.get(&pod).cloned() {
                     self.pod_seen(&pod, &object);
-                    joined.extend(self.kept.get(&pod).cloned());
+                    joined.extend(self.kept.contains_key(&pod).then_some(object));
                 }
             }
         }
@@ -383,6 +386,26 @@ fn slim_node(node: &Value) -> Value {
         "metadata": {"name": at("/metadata/name"), "labels": at("/metadata/labels")},
         "spec": {"unschedulable": at("/spec/unschedulable")},
         "status": {"allocatable": at("/status/allocatable"), "capacity": at("/status/capacity"), "conditions": ready},
+    })
+}
+
+/// A pod without what nobody asks for here.
+fn slim_pod(pod: &Value) -> Value {
+    let part = |of: &str, fields: &[&str]| -> Value {
+        let of = pod.get(of).and_then(Value::as_object).into_iter().flatten();
+        let kept = of.filter(|(field, _)| fields.contains(&field.as_str()));
+        Value::Object(kept.map(|(field, value)| (field.clone(), value.clone())).collect())
+    };
+    let mut spec = part("spec", &["schedulerName", "nodeName", "priorityClassName", "resources", "overhead"]);
+    for list in ["containers", "initContainers"] {
+        let containers = pod.pointer(&format!("/spec/{list}")).and_then(Value::as_array);
+        let slim = |container: &Value| json!({"resources": container["resources"], "restartPolicy": container["restartPolicy"]});
+        if let Some(containers) = containers {
+            spec[list] = containers.iter().map(slim).collect();
+        }
+    }
+    json!({
+        "apiVersion": "v1", "kind": "Pod", "metadata": pod["metadata"], "spec": spec, "status": part("status", &["phase"]),
     })
 }
 

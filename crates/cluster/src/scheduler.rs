@@ -9,9 +9,9 @@ use quotient_engine::fact::{Name, PodKey};
 use quotient_engine::{Budget, Code, Decision, Engine, Fact, QuotaReport, Reason, Rule, Tick};
 use serde_json::{Value, json};
 
-use crate::controllers::{Controllers, Moment, Wanted, gang_of};
+use crate::controllers::{Controllers, Moment, Wanted};
 use crate::event::{EventBook, Remark, whole_seconds};
-use crate::objects::{News, Objects, SharedObjects, controller_of, is_owner};
+use crate::objects::{News, Objects, SharedObjects, controller_of};
 use crate::patrol::Patrol;
 use crate::subject::Subject;
 use crate::write::{PodRef, Slot, Write};
@@ -166,17 +166,13 @@ impl Scheduler {
             Seen::Gone(Subject::Kind(_), key) => {
                 let translation = self.translator.remove(&key);
                 self.keep(|objects| objects.gone(&key));
-                self.controllers.seen(&key, None);
+                self.control(|controllers, objects| controllers.gone(&key, objects));
                 self.tell(now, &key, translation);
                 self.problems.remove(&key);
             }
             Seen::Gone(Subject::JobPods, key) => {
                 if let Some((job, pod)) = self.keep(|objects| objects.job_pod_gone(&key)) {
-                    let Self { controllers, objects, beginning, .. } = self;
-                    match beginning {
-                        Some(objects) => controllers.job_pod_gone(job, pod, objects),
-                        None => controllers.job_pod_gone(job, pod, &objects.read()),
-                    }
+                    self.control(|controllers, objects| controllers.job_pod_gone(job, pod, objects));
                 }
             }
             Seen::Gone(Subject::EndedPods, key) => self.keep(|objects| objects.ended_gone(&key)),
@@ -186,13 +182,13 @@ impl Scheduler {
     }
 
     fn see_object(&mut self, now: Now, key: &ObjectKey, mut object: Value) {
-        let (News { is_news, joined }, group) = self.keep(|objects| {
-            let news = objects.seen(key, &object);
-            (news, group_by_owner(key, &object, objects))
+        let News { is_news, joined } = self.keep(|objects| objects.seen(key, &object));
+        let group = self.control(|controllers, objects| {
+            if is_news {
+                controllers.seen(key, &object, objects);
+            }
+            controllers.group_of(key, &object, objects)
         });
-        if is_news {
-            self.controllers.seen(key, Some(&object));
-        }
         if let Some(group) = group {
             // The engine knows at once what the pod is told in a moment: it must not be placed alone meanwhile.
             object["metadata"]["annotations"][GROUP_NAMES[0]] = json!(group);
@@ -200,13 +196,6 @@ impl Scheduler {
         let translation = self.translator.upsert(&object);
         self.tell(now, key, translation);
         self.note_shown(key, &object);
-        if is_owner(key) {
-            let Self { controllers, objects, beginning, .. } = self;
-            match beginning {
-                Some(objects) => controllers.owner_seen(key, objects),
-                None => controllers.owner_seen(key, &objects.read()),
-            }
-        }
         for pod in joined {
             if let Ok(key) = key_of(&pod) {
                 self.see_object(now, &key, pod);
@@ -226,6 +215,13 @@ impl Scheduler {
         match &mut self.beginning {
             Some(objects) => change(objects),
             None => change(&mut self.objects.write()),
+        }
+    }
+
+    fn control<T>(&mut self, see: impl FnOnce(&mut Controllers, &Objects) -> T) -> T {
+        match &self.beginning {
+            Some(objects) => see(&mut self.controllers, objects),
+            None => see(&mut self.controllers, &self.objects.read()),
         }
     }
 
@@ -322,8 +318,8 @@ impl Scheduler {
     }
 
     /// What controllers want to be written so that objects say how things stand.
-    pub fn tell_standing(&mut self, now: Now) -> Vec<Write> {
-        let wanted = self.controllers.tell(&self.objects.read(), &self.engine, &moment(now));
+    pub fn tell_standing(&mut self, now: Now, quotas: &[QuotaReport]) -> Vec<Write> {
+        let wanted = self.controllers.tell(&self.objects.read(), &self.engine, quotas, &moment(now));
         self.take_wanted(now, wanted)
     }
 
@@ -416,15 +412,6 @@ impl Scheduler {
         let message = format!("Successfully assigned {} to {node}", pod.key);
         self.event(now, &pod.key, &pod.uid, Remark { is_warning: false, reason: "Scheduled", message })
     }
-}
-
-/// The group that a pod is to have because of what its owners say, where it does not know it yet.
-fn group_by_owner(key: &ObjectKey, pod: &Value, objects: &Objects) -> Option<String> {
-    // Most pods are not kept, and those have no such owner.
-    if key.kind != "Pod" || !key.group.is_empty() || objects.get(key).is_none() {
-        return None;
-    }
-    gang_of(pod, objects).filter(|gang| gang.is_unnamed).map(|gang| gang.name)
 }
 
 fn moment(now: Now) -> Moment {

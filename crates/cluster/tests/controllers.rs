@@ -24,9 +24,12 @@ fn is_told(stage: &Stage, namespace: &str, about: &str, reason: &str) -> Option<
     events.iter().any(is_it).then_some(())
 }
 
-/// Ends a pod.
+/// Ends a pod; one that fails does so with the exit code 3.
 fn end(stage: &Stage, namespace: &str, name: &str, phase: &str) {
-    let status = json!({"status": {"phase": phase, "containerStatuses": null}}).to_string();
+    let code = if phase == "Failed" { 3 } else { 0 };
+    let container = json!({"name": "c", "image": "i", "imageID": "", "ready": false, "restartCount": 0,
+        "state": {"terminated": {"exitCode": code}}});
+    let status = json!({"status": {"phase": phase, "containerStatuses": [container]}}).to_string();
     let what = ["patch", "pod", name, "-n", namespace, "--subresource=status", "--type=merge", "-p", &status];
     stage.kubectl(&what);
 }
@@ -153,7 +156,7 @@ fn a_job_of_two_tasks_is_restarted_and_completes_and_one_that_is_too_large_waits
         "spec": {"capability": {"cpu": "2"}}}),
     ]);
     let live = stage.start(Configuration::default());
-    let policies = json!({"policies": [{"event": "PodFailed", "action": "RestartJob"}]});
+    let policies = json!({"policies": [{"exitCode": 3, "action": "RestartJob"}]});
     stage.apply(&[job("train", policies)]);
     let phase = |name: &str| text(&stage.get(JOBS, "jobs", name).unwrap_or_default(), "/status/state/phase");
     let is = |name: &str, wanted: &str| (phase(name) == wanted).then_some(());
@@ -201,6 +204,54 @@ fn a_job_of_two_tasks_is_restarted_and_completes_and_one_that_is_too_large_waits
     });
 }
 
+/// Refuses what is written to a kind, as a webhook of somebody else may.
+fn refusal(name: &str, group: &str, resource: &str, operation: &str) -> [Value; 2] {
+    let rule = json!({"apiGroups": [group], "apiVersions": ["*"], "operations": [operation], "resources": [resource]});
+    let api_version = "admissionregistration.k8s.io/v1";
+    [
+        json!({"apiVersion": api_version, "kind": "ValidatingAdmissionPolicy", "metadata": {"name": name},
+            "spec": {"failurePolicy": "Fail", "matchConstraints": {"resourceRules": [rule]},
+                "validations": [{"expression": "false", "message": "not today"}]}}),
+        json!({"apiVersion": api_version, "kind": "ValidatingAdmissionPolicyBinding", "metadata": {"name": name},
+            "spec": {"policyName": name, "validationActions": ["Deny"]}}),
+    ]
+}
+
+#[test]
+fn what_is_refused_is_written_when_it_is_not_refused_any_more() {
+    let mut stage = stage();
+    stage.plane().install(&crd::definitions()).expect("the kinds are installed");
+    stage.namespace("jobs");
+    stage.node("n", json!({"cpu": "4", "memory": "8Gi", "pods": "10"}));
+    for (name, resource, operation) in [("status", "queues/status", "UPDATE"), ("groups", "podgroups", "CREATE")] {
+        stage.apply(&refusal(name, "scheduling.volcano.sh", resource, operation));
+    }
+    // It takes the API server a moment to go by a policy.
+    let group = json!({"apiVersion": "scheduling.volcano.sh/v1beta1", "kind": "PodGroup",
+        "metadata": {"name": "g", "namespace": "jobs"}, "spec": {"minMember": 1}});
+    let tried = ["create", "--dry-run=server", "-f", "-"];
+    while stage.plane().kubectl_with(&tried, &group.to_string()).is_ok() {
+        std::thread::sleep(std::time::Duration::from_millis(200));
+    }
+    let live = stage.start(Configuration::default());
+    stage.apply(&[job("train", json!({}))]);
+    stage.eventually("the job says what is refused", || is_told(&stage, "jobs", "train", "FailedCreate"));
+    let refused = |what: &str| format!(r#"quotient_writes_total{{what="{what}",outcome="refused"}}"#);
+    stage.eventually("both are refused", || {
+        let metrics = live.metrics.text();
+        (metrics.contains(&refused("amend")) && metrics.contains(&refused("make"))).then_some(())
+    });
+    stage.kubectl(&["delete", "validatingadmissionpolicybindings,validatingadmissionpolicies", "--all"]);
+    stage.eventually("the job runs all the same", || {
+        let job = stage.get(JOBS, "jobs", "train")?;
+        (job["status"]["state"]["phase"] == "Running").then_some(())
+    });
+    stage.eventually("and its queue says so", || {
+        let queue = stage.get(QUEUES, "default", "default")?;
+        (queue["status"]["running"] == 1).then_some(())
+    });
+}
+
 #[test]
 fn queues_are_told_of_and_counted_by_card() {
     let mut stage = stage();
@@ -238,4 +289,29 @@ fn queues_are_told_of_and_counted_by_card() {
         line("allocated", 1).and_then(|()| line("request", 2)).and_then(|()| line("capacity", 1))
     });
     assert!(live.metrics.text().ends_with("# EOF\n"));
+
+    // A group that was let in keeps its cards, whoever comes to lead.
+    stage.apply(&[queue("one", json!({"volcano.sh/card.quota": r#"{"A100": 1}"#}))]);
+    let group = |name: &str| {
+        json!({"apiVersion": "scheduling.volcano.sh/v1beta1", "kind": "PodGroup",
+            "metadata": {"name": name, "namespace": "cards",
+                "annotations": {"volcano.sh/card.request": r#"{"A100": 1}"#}},
+            "spec": {"minMember": 1, "queue": "one", "minResources": {"nvidia.com/gpu": "1"}}})
+    };
+    let phase = |name: &str| text(&stage.get(GROUPS, "cards", name).unwrap_or_default(), "/status/phase");
+    stage.apply(&[group("first")]);
+    stage.eventually("the first is let in", || (phase("first") == "Inqueue").then_some(()));
+    stage.apply(&[group("second")]);
+    stage.eventually("the second waits", || {
+        condition(&stage.get(GROUPS, "cards", "second")?, "Unschedulable").map(drop)
+    });
+    live.crash();
+    let _live = stage.start(Configuration::default());
+    stage.apply(&[pod("cards", "late", json!({"cpu": "1"}))]);
+    stage.eventually("the next one has decided", || {
+        stage.running("cards").iter().any(|(name, _)| name == "late").then_some(())
+    });
+    assert_eq!((phase("first").as_str(), phase("second").as_str()), ("Inqueue", "Pending"));
+    stage.kubectl(&["delete", GROUPS, "first", "-n", "cards"]);
+    stage.eventually("the second is let in when the first is gone", || (phase("second") == "Inqueue").then_some(()));
 }

@@ -321,7 +321,7 @@ pub struct RunArguments {
 pub enum Part {
     /// Binds, evicts, nominates, says why pods wait
     Scheduler,
-    /// Keeps capacity labels and the status of quotas
+    /// Keeps capacity labels, statuses and roots of trees; makes groups, and pods of Volcano jobs
     Controllers,
     /// Answers the API server on objects on their way in; needs --webhook
     Webhooks,

@@ -38,11 +38,29 @@ impl Gangs {
         self.due.insert(key.clone());
     }
 
-    /// A group was seen, or is gone: its pods may need it made anew.
+    /// A pod is gone.
+    pub fn gone(&mut self, key: &ObjectKey) {
+        self.asked.seen(key);
+        self.due.remove(key);
+        self.waiting.remove(key);
+    }
+
+    /// A group was seen.
     pub fn group_seen(&mut self, key: &ObjectKey) {
         self.asked.seen(key);
         let of_namespace = |pod: &&ObjectKey| pod.namespace == key.namespace;
         self.due.extend(self.waiting.iter().filter(of_namespace).cloned());
+    }
+
+    /// A group is gone: its pods may need it made anew.
+    pub fn group_gone(&mut self, key: &ObjectKey, objects: &Objects) {
+        self.asked.seen(key);
+        let is_named = |pod: &Value| {
+            let annotations = &pod["metadata"]["annotations"];
+            GROUP_NAMES.iter().any(|name| annotations[*name] == *key.name)
+        };
+        let pods = objects.of_kind("", "Pod", key.namespace.as_deref()).filter(|(_, pod)| is_named(pod));
+        self.due.extend(pods.map(|(pod, _)| pod.clone()));
     }
 
     /// An owner may say something else about its group now.
@@ -89,4 +107,47 @@ impl Gangs {
 
 fn is_leaving(pod: &Value) -> bool {
     pod.pointer("/metadata/deletionTimestamp").is_some_and(|at| !at.is_null())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use quotient_api::volcano::GROUP_MIN_MEMBER;
+    use quotient_engine::Tick;
+
+    #[test]
+    fn a_group_is_made_once_and_made_anew_when_it_is_gone() {
+        let settings = Settings {
+            profiles: true,
+            pod_groups: true,
+            volcano_jobs: true,
+            scheduler_names: vec!["quotient".to_string()],
+        };
+        let (mut gangs, mut objects) = (Gangs::default(), Objects::default());
+        let look = |gangs: &mut Gangs, objects: &Objects| {
+            let (mut wanted, now) = (Wanted::default(), Moment { tick: Tick(0), text: String::new() });
+            gangs.follow(&settings, objects, &now, &mut wanted);
+            wanted.writes
+        };
+        let pod = |name: &str, scheduler: &str| {
+            json!({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": name, "namespace": "a", "uid": name,
+                "annotations": {GROUP_MIN_MEMBER: "2", GROUP_NAMES[0]: "g"}},
+                "spec": {"schedulerName": scheduler, "containers": []}})
+        };
+        for (name, scheduler) in [("p-0", "quotient"), ("p-1", "quotient"), ("q", "another")] {
+            let pod = pod(name, scheduler);
+            let key = key_of(&pod).expect("it is an object");
+            objects.seen(&key, &pod);
+            gangs.seen(&key);
+        }
+        let written = look(&mut gangs, &objects);
+        let [Write::Make { key, object }] = &written[..] else { panic!("{written:?}") };
+        assert_eq!(look(&mut gangs, &objects), [], "it is under way");
+        objects.seen(key, object);
+        gangs.group_seen(key);
+        assert_eq!(look(&mut gangs, &objects), []);
+        objects.gone(key);
+        gangs.group_gone(key, &objects);
+        assert_eq!(look(&mut gangs, &objects), written);
+    }
 }
