@@ -126,6 +126,26 @@ fn pods_of_a_deployment_start_together() {
     stage.eventually("events tell of it", || {
         is_told(&stage, "gangs", &name, "Unschedulable").and_then(|()| is_told(&stage, "gangs", &name, "Scheduled"))
     });
+    stage.kubectl(&["delete", GROUPS, &name, "-n", "gangs"]);
+    let count = || group().map(|group| group["status"]["running"].clone());
+    stage.eventually("a group that somebody deletes is made anew", || (count() == Some(json!(3))).then_some(()));
+
+    stage.kubectl(&["delete", "deployment", "web", "-n", "gangs"]);
+    stage.eventually("its group goes with what made it", || group().is_none().then_some(()));
+    let mut members = [pod("gangs", "p-0", json!({"cpu": "1"})), pod("gangs", "p-1", json!({"cpu": "1"}))];
+    for member in &mut members {
+        member["metadata"]["annotations"] =
+            json!({"scheduling.k8s.io/group-name": "pair", "scheduling.volcano.sh/group-min-member": "2"});
+        member["spec"]["restartPolicy"] = json!("Never");
+    }
+    stage.apply(&members);
+    stage.eventually("pods that name their group run together", || (stage.running("gangs").len() == 2).then_some(()));
+    end(&stage, "gangs", "p-0", "Succeeded");
+    end(&stage, "gangs", "p-1", "Succeeded");
+    stage.eventually("the group counts those that have ended", || {
+        let group = group()?;
+        (group["status"]["phase"] == "Completed" && group["status"]["succeeded"] == 2).then_some(())
+    });
 }
 
 fn job(name: &str, spec: Value) -> Value {
