@@ -1,9 +1,9 @@
 //! The objects that are kept as they are, for controllers, for admission, and to compare what is to be written with
 //! what is there.
 //!
-//! Kept whole are kinds of which there are few. Of pods and of what makes pods there may be hundreds of thousands, so of
-//! those only the ones are kept that speak of a quota tree, a queue or a group. All others leave a name behind, and one
-//! pod for each namespace: to whom it belongs is a matter of its namespace then, and what holds of one holds of all.
+//! Kept whole are kinds of which there are few. Of pods and of what makes pods there may be hundreds of thousands, so
+//! of those only the ones are kept that speak of a quota tree, a queue or a group. All others leave a name behind, and
+//! one pod for each namespace: to whom it belongs is a matter of its namespace then, and what holds of one holds of all.
 //!
 //! The objects are shared: the scheduler takes in what it sees, and webhooks look at the same from other tasks, whether
 //! this process leads or not. Locks are held for moments, and never while waiting for a network.
@@ -271,8 +271,12 @@ impl Objects {
         }
         self.owners.insert(key.clone(), controller_of(owner));
         // Those whose owner this is, and those whose owner was made by it, may be ordinary after all.
-        let decided: Vec<ObjectKey> =
-            self.undecided.keys().filter(|owner| self.is_chain_known(owner)).cloned().collect();
+        let in_namespace = |other: &ObjectKey| other.namespace == key.namespace && other.group == key.group;
+        let first = ObjectKey { kind: "ReplicaSet", name: Name::from(""), ..key.clone() };
+        let below = self.undecided.range(first..).map(|(owner, _)| owner).take_while(|owner| in_namespace(owner));
+        let below = below.filter(|owner| self.owners.get(owner).is_some_and(|above| above.as_ref() == Some(key)));
+        let concerned: BTreeSet<ObjectKey> = below.chain([key]).cloned().collect();
+        let decided: Vec<ObjectKey> = concerned.into_iter().filter(|owner| self.is_chain_known(owner)).collect();
         let mut joined = Vec::new();
         for owner in decided {
             for pod in self.undecided.remove(&owner).unwrap_or_default() {
