@@ -1,7 +1,8 @@
 //! The webhooks: the API server asks about an object on its way in, and we say what to change and whether it may come.
 //!
 //! They answer on every replica, with the lease or without, from what the watches saw. [`review`], [`configuration`],
-//! [`authority`] and [`authority_secret`] do no I/O; [`certificates`] keeps what is served with, and [`serve`] answers.
+//! [`authority`] and [`authority_secret`] do no I/O; [`certificates`] keeps what is served with, and
+//! [`mod@serve`] answers.
 
 pub mod authority;
 pub mod authority_secret;

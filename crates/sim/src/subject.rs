@@ -1,7 +1,7 @@
 //! What a scenario is run on: a virtual cluster, or a real one.
 //!
 //! Whoever runs scenarios implements these two, so that what a step means and what is compared with what is written
-//! once, in [`crate::run`] and [`crate::expect`].
+//! once, in [`mod@crate::run`] and [`crate::expect`].
 
 use std::sync::Arc;
 use std::time::Duration;

@@ -71,7 +71,9 @@ pub async fn await_questions(server: &Server) -> Result<(), Trouble> {
     while asked != [true; 2] {
         if begun.elapsed() > ASKED_WITHIN {
             let seconds = ASKED_WITHIN.as_secs();
-            return Err(Trouble::Stuck(format!("after {seconds} s the API server does not ask our webhooks")));
+            return Err(Trouble::Stuck(format!(
+                "after {seconds} s the API server does not ask our webhooks: expected one that runs on this machine"
+            )));
         }
         tokio::time::sleep(ASKED_EVERY).await;
         // What is wrong is said by the one, what is left out is filled in by the other. Nothing is stored.
