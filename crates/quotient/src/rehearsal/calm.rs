@@ -24,8 +24,7 @@ pub fn awaited(objects: &Objects) -> Option<String> {
         match (key.group, key.kind) {
             ("", "Pod") => pod(key, object),
             ("", "Node") => node(key, object),
-            ("apps", "Deployment" | "ReplicaSet" | "StatefulSet") => replicas(key, object),
-            ("apps", "DaemonSet") => generation(key, object),
+            ("apps", _) => generation(key, object).or_else(|| workload(key, object, objects)),
             ("policy", "PodDisruptionBudget") => generation(key, object).or_else(|| budget(key, object, objects)),
             ("", "PersistentVolumeClaim") => claim(key, object, objects),
             _ => None,
@@ -75,14 +74,35 @@ fn generation(key: &ObjectKey, object: &Value) -> Option<String> {
     (seen < object["metadata"]["generation"].as_i64().unwrap_or(0)).then(|| format!("{key} was not looked at yet"))
 }
 
-fn replicas(key: &ObjectKey, object: &Value) -> Option<String> {
-    if let Some(why) = generation(key, object) {
-        return Some(why);
+/// What makes pods has seen those that it made: it says so when it has done what follows from them.
+fn workload(key: &ObjectKey, object: &Value, objects: &Objects) -> Option<String> {
+    let count = |of: &Value, field: &str| of["status"][field].as_u64().unwrap_or(0);
+    let made: Vec<&Value> = objects.values().map(|other| &**other).filter(|other| is_made_by(other, object)).collect();
+    if made.iter().any(|pod| is_leaving(pod)) {
+        return None;
     }
-    // A StatefulSet waits for each of its pods before it makes the next one.
-    let wanted = object["spec"]["replicas"].as_i64().unwrap_or(1);
-    let made = object["status"]["replicas"].as_i64().unwrap_or(0);
-    (key.kind == "ReplicaSet" && made != wanted).then(|| format!("{key} has {made} of {wanted} pods"))
+    let ready = || made.iter().filter(|pod| is_ready(pod)).count() as u64;
+    let of_sets = |field: &str| made.iter().map(|set| count(set, field)).sum::<u64>();
+    let (told, there) = match key.kind {
+        "Deployment" => (
+            [count(object, "replicas"), count(object, "readyReplicas")],
+            [of_sets("replicas"), of_sets("readyReplicas")],
+        ),
+        "ReplicaSet" => {
+            let wanted = object["spec"]["replicas"].as_u64().unwrap_or(1);
+            ([count(object, "replicas"), count(object, "readyReplicas")], [wanted, ready()])
+        }
+        "StatefulSet" => ([0, count(object, "readyReplicas")], [0, ready()]),
+        "DaemonSet" => ([0, count(object, "numberReady")], [0, ready()]),
+        _ => return None,
+    };
+    (told != there).then(|| format!("{key} says {told:?} of its pods and there are {there:?}"))
+}
+
+/// Whether `owner` is what made an object.
+fn is_made_by(object: &Value, owner: &Value) -> bool {
+    let mut owners = object["metadata"]["ownerReferences"].as_array().into_iter().flatten();
+    owners.any(|reference| reference["controller"] == true && reference["uid"] == owner["metadata"]["uid"])
 }
 
 /// A budget has counted the pods that are well.
@@ -214,6 +234,26 @@ mod tests {
         assert_eq!(awaited_of(&[pod.clone(), budget("b", 0, others)]), None);
         let shared = [pod, budget("b", 0, by_label()), budget("c", 1, by_label())];
         assert_eq!(awaited_of(&shared), None, "Kubernetes looks after one of them");
+    }
+
+    #[test]
+    fn what_makes_pods_has_seen_them() {
+        let running = json!({"phase": "Running", "conditions": [{"type": "Ready", "status": "True"}]});
+        let owner = |uid: &str| json!([{"controller": true, "uid": uid, "kind": "ReplicaSet", "name": "r"}]);
+        let mut pod = pod(json!({"spec": {"nodeName": "n"}, "status": running}));
+        pod["metadata"]["ownerReferences"] = owner("r");
+        let told = |kind: &str, uid: &str, ready: u32| {
+            json!({"apiVersion": "apps/v1", "kind": kind, "metadata": {"name": uid, "namespace": "a", "uid": uid},
+                "spec": {"replicas": 1}, "status": {"replicas": 1, "readyReplicas": ready}})
+        };
+        let (mut set, deployment) = (told("ReplicaSet", "r", 0), told("Deployment", "d", 0));
+        set["metadata"]["ownerReferences"] = owner("d");
+        let said = awaited_of(&[pod.clone(), set.clone(), deployment.clone()]);
+        assert_eq!(said.as_deref(), Some("ReplicaSet/a/r says [1, 0] of its pods and there are [1, 1]"));
+        set["status"]["readyReplicas"] = json!(1);
+        let said = awaited_of(&[pod.clone(), set.clone(), deployment]);
+        assert_eq!(said.as_deref(), Some("Deployment/a/d says [1, 0] of its pods and there are [1, 1]"));
+        assert_eq!(awaited_of(&[pod, set, told("Deployment", "d", 1)]), None);
     }
 
     #[test]
