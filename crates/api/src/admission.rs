@@ -3,7 +3,8 @@
 //! This is what an API server does that bears on scheduling, and what the quota webhooks add to it. It
 //! is pure: everything it needs to know of other objects it asks of a [`View`]. Each kind has a list of
 //! defaults, which change the object, and of checks, which say what is wrong with it; a rule is a
-//! function in a file of its own, and a line in [`RULES`].
+//! function in a file of its own, and a line in [`RULES`]. The simulator and `lint` apply all of them ([`admit`]); on a
+//! real API server the webhooks apply what that does not do itself ([`mutate`], [`validate`]).
 //!
 //! Refused is what an API server would refuse and what would make a scheduling rule mean something else
 //! than its author thinks. Fields that have no bearing on scheduling (an image that is not given, say)
@@ -33,6 +34,7 @@ use serde_json::Value;
 
 use crate::cursor::{Cursor, Notes};
 use crate::gpu_memory::WHOLE_GPU_GB;
+use crate::kinds::{self, Kind};
 use crate::object::{ObjectKey, key_of};
 use crate::problem::Problem;
 use crate::tree;
@@ -113,134 +115,220 @@ type DefaultRule = fn(&mut Value, &Context<'_>) -> Result<(), Rejection>;
 /// Notes what is wrong with the object.
 type CheckRule = fn(&Cursor<'_, '_>, &Context<'_>);
 
-/// What happens to objects of one kind.
-struct Rules {
-    group: &'static str,
-    kind: &'static str,
+/// What is done to an object by one of those that it passes on its way in.
+struct Part {
     on_create: &'static [DefaultRule],
     on_update: &'static [DefaultRule],
     checks: &'static [CheckRule],
     on_delete: &'static [CheckRule],
 }
 
-/// Rules for a kind that is only checked.
-const fn checked(group: &'static str, kind: &'static str, checks: &'static [CheckRule]) -> Rules {
-    Rules { group, kind, on_create: &[], on_update: &[], checks, on_delete: &[] }
+const NOTHING: Part = Part { on_create: &[], on_update: &[], checks: &[], on_delete: &[] };
+
+/// What happens to objects of one kind.
+struct Rules {
+    group: &'static str,
+    kind: &'static str,
+    /// What an API server does by itself.
+    server: Part,
+    /// What our webhooks add to it.
+    webhook: Part,
 }
 
-/// The rules by kind. Kinds that are not listed have only the rules of all objects.
+/// Rules for a kind that an API server checks.
+const fn served(group: &'static str, kind: &'static str, checks: &'static [CheckRule]) -> Rules {
+    Rules { group, kind, server: Part { checks, ..NOTHING }, webhook: NOTHING }
+}
+
+/// Rules for a kind that our webhooks check.
+const fn guarded(group: &'static str, kind: &'static str, checks: &'static [CheckRule]) -> Rules {
+    Rules { group, kind, server: NOTHING, webhook: Part { checks, ..NOTHING } }
+}
+
+/// The rules by kind. Kinds that are not listed have only the rules of all objects, which are an API server's.
 static RULES: &[Rules] = &[
     Rules {
         group: "",
         kind: "Pod",
-        on_create: &[
-            pod_resources::set_requests,
-            pod_priority::set_priority,
-            pod_overhead::set_overhead,
-            pod::add_tolerations,
-            tree_pod::keep_on_tree,
-        ],
-        on_update: &[pod_update::keep_what_was_set, pod_resources::set_requests, tree_pod::keep_affinity],
-        checks: &[pod::check, pod_update::check, tree_pod::check],
-        on_delete: &[],
+        server: Part {
+            on_create: &[
+                pod_resources::set_requests,
+                pod_priority::set_priority,
+                pod_overhead::set_overhead,
+                pod::add_tolerations,
+            ],
+            on_update: &[pod_update::keep_what_was_set, pod_resources::set_requests],
+            checks: &[pod::check, pod_update::check],
+            on_delete: &[],
+        },
+        webhook: Part {
+            on_create: &[tree_pod::keep_on_tree],
+            on_update: &[tree_pod::keep_affinity],
+            checks: &[tree_pod::check],
+            on_delete: &[],
+        },
     },
     Rules {
         group: "",
         kind: "Namespace",
-        on_create: &[metadata::label_with_name],
-        on_update: &[metadata::label_with_name],
-        checks: &[],
-        on_delete: &[],
+        server: Part { on_create: &[metadata::label_with_name], on_update: &[metadata::label_with_name], ..NOTHING },
+        webhook: NOTHING,
     },
     Rules {
         group: "",
         kind: "PersistentVolumeClaim",
-        on_create: &[storage::set_default_class],
-        on_update: &[storage::keep_what_was_set],
-        checks: &[storage::check_claim],
-        on_delete: &[],
+        server: Part {
+            on_create: &[storage::set_default_class],
+            on_update: &[storage::keep_what_was_set],
+            checks: &[storage::check_claim],
+            on_delete: &[],
+        },
+        webhook: NOTHING,
     },
-    checked("", "PersistentVolume", &[storage::check_volume]),
-    checked("", "ReplicationController", &[workload::check]),
-    checked("apps", "Deployment", &[workload::check, workload::check_selector]),
-    checked("apps", "ReplicaSet", &[workload::check, workload::check_selector]),
-    checked("apps", "StatefulSet", &[workload::check, workload::check_selector]),
-    checked("apps", "DaemonSet", &[workload::check, workload::check_selector]),
-    checked("batch", "Job", &[workload::check, workload::check_job]),
-    checked("policy", "PodDisruptionBudget", &[budget::check]),
-    checked("scheduling.k8s.io", "PriorityClass", &[classes::check_priority]),
-    checked("node.k8s.io", "RuntimeClass", &[classes::check_runtime]),
-    checked("storage.k8s.io", "StorageClass", &[storage::check_class]),
-    checked("scheduling.x-k8s.io", "ElasticQuota", &[elastic::check_plain]),
-    checked("nos.nebuly.com", "ElasticQuota", &[elastic::check_plain]),
-    checked("n8s.nebuly.ai", "ElasticQuota", &[elastic::check_plain]),
-    checked("nos.nebuly.com", "CompositeElasticQuota", &[elastic::check_composite]),
-    checked("n8s.nebuly.ai", "CompositeElasticQuota", &[elastic::check_composite]),
+    served("", "PersistentVolume", &[storage::check_volume]),
+    served("", "ReplicationController", &[workload::check]),
+    served("apps", "Deployment", &[workload::check, workload::check_selector]),
+    served("apps", "ReplicaSet", &[workload::check, workload::check_selector]),
+    served("apps", "StatefulSet", &[workload::check, workload::check_selector]),
+    served("apps", "DaemonSet", &[workload::check, workload::check_selector]),
+    served("batch", "Job", &[workload::check, workload::check_job]),
+    served("policy", "PodDisruptionBudget", &[budget::check]),
+    served("scheduling.k8s.io", "PriorityClass", &[classes::check_priority]),
+    served("node.k8s.io", "RuntimeClass", &[classes::check_runtime]),
+    served("storage.k8s.io", "StorageClass", &[storage::check_class]),
+    guarded("scheduling.x-k8s.io", "ElasticQuota", &[elastic::check_plain]),
+    guarded("nos.nebuly.com", "ElasticQuota", &[elastic::check_plain]),
+    guarded("n8s.nebuly.ai", "ElasticQuota", &[elastic::check_plain]),
+    guarded("nos.nebuly.com", "CompositeElasticQuota", &[elastic::check_composite]),
+    guarded("n8s.nebuly.ai", "CompositeElasticQuota", &[elastic::check_composite]),
     Rules {
         group: tree::GROUP,
         kind: tree::QUOTA,
-        on_create: &[tree_quota::fill_in],
-        on_update: &[tree_quota::fill_in],
-        checks: &[tree_quota::check],
-        on_delete: &[tree_quota::check_delete],
+        server: NOTHING,
+        webhook: Part {
+            on_create: &[tree_quota::fill_in],
+            on_update: &[tree_quota::fill_in],
+            checks: &[tree_quota::check],
+            on_delete: &[tree_quota::check_delete],
+        },
     },
-    checked(tree::PROFILE_GROUP, tree::PROFILE, &[tree_profile::check]),
+    guarded(tree::PROFILE_GROUP, tree::PROFILE, &[tree_profile::check]),
     Rules {
         group: "scheduling.volcano.sh",
         kind: "Queue",
-        on_create: &[],
-        on_update: &[],
-        checks: &[queue::check],
-        on_delete: &[queue::check_delete],
+        server: NOTHING,
+        webhook: Part { checks: &[queue::check], on_delete: &[queue::check_delete], ..NOTHING },
     },
-    checked("scheduling.volcano.sh", "PodGroup", &[pod_group::check]),
+    guarded("scheduling.volcano.sh", "PodGroup", &[pod_group::check]),
     Rules {
         group: "batch.volcano.sh",
         kind: "Job",
-        on_create: &[volcano_job::set_defaults],
-        on_update: &[volcano_job::set_defaults],
-        checks: &[volcano_job::check],
-        on_delete: &[],
+        server: NOTHING,
+        webhook: Part {
+            on_create: &[volcano_job::set_defaults],
+            on_update: &[volcano_job::set_defaults],
+            checks: &[volcano_job::check],
+            on_delete: &[],
+        },
     },
 ];
 
-/// Applies defaults and checks, in that order. The object comes back as it is to be stored.
+impl Part {
+    fn defaults(&self, operation: Operation) -> &'static [DefaultRule] {
+        match operation {
+            Operation::Create => self.on_create,
+            Operation::Update => self.on_update,
+            Operation::Delete => &[],
+        }
+    }
+
+    fn checks(&self, operation: Operation) -> &'static [CheckRule] {
+        match operation {
+            Operation::Delete => self.on_delete,
+            Operation::Create | Operation::Update => self.checks,
+        }
+    }
+}
+
+fn rules_of(key: &ObjectKey) -> Option<&'static Rules> {
+    RULES.iter().find(|rules| rules.group == key.group && rules.kind == key.kind)
+}
+
+/// What our webhooks do with a kind.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Guarded {
+    pub kind: &'static Kind,
+    /// They fill in what objects leave out.
+    pub fills_in: bool,
+    /// They say whether an object may go.
+    pub guards_delete: bool,
+}
+
+/// The kinds that our webhooks have something to say about. All of them are checked.
+pub fn guarded_kinds() -> impl Iterator<Item = Guarded> {
+    RULES.iter().filter_map(|rules| {
+        let Part { on_create, on_update, checks, on_delete } = &rules.webhook;
+        let kind = kinds::find(rules.group, rules.kind).filter(|_| !checks.is_empty())?;
+        let fills_in = !on_create.is_empty() || !on_update.is_empty();
+        Some(Guarded { kind, fills_in, guards_delete: !on_delete.is_empty() })
+    })
+}
+
+/// Applies defaults and checks, in that order: an API server's, then our webhooks'. The object comes back as it is to
+/// be stored.
 pub fn admit(request: Request<'_>, view: &dyn View) -> Result<Admitted, Rejection> {
     let Request { operation, mut object, old } = request;
     let key = key_of(&object).map_err(|problem| Rejection::new(problem.to_string()))?;
     let context = Context { operation, key: &key, old, view, warnings: RefCell::default() };
-    let rules = RULES.iter().find(|rules| rules.group == key.group && rules.kind == key.kind);
-
-    let defaults = match (operation, rules) {
-        (Operation::Create, Some(rules)) => rules.on_create,
-        (Operation::Update, Some(rules)) => rules.on_update,
-        _ => &[],
-    };
+    let rules = rules_of(&key);
+    let parts = || rules.into_iter().flat_map(|rules| [&rules.server, &rules.webhook]);
     if operation != Operation::Delete {
         metadata::set_namespace(&mut object, &key);
     }
-    for rule in defaults {
+    for rule in parts().flat_map(|part| part.defaults(operation)) {
         rule(&mut object, &context)?;
     }
-
     let notes = Notes::default();
     let root = Cursor::root(&object, &notes);
-    let checks = match (operation, rules) {
-        (Operation::Delete, Some(rules)) => rules.on_delete,
-        (_, Some(rules)) => rules.checks,
-        (_, None) => &[],
-    };
     if operation != Operation::Delete {
         metadata::check(&root);
     }
-    checks.iter().for_each(|check| check(&root, &context));
-
-    if !notes.is_empty() {
-        let problems: Vec<Problem> = notes.into_vec().into_iter().map(Problem::from).collect();
-        let lines: Vec<String> = problems.iter().map(ToString::to_string).collect();
-        return Err(Rejection { message: lines.join("; "), problems });
-    }
+    parts().flat_map(|part| part.checks(operation)).for_each(|check| check(&root, &context));
+    refuse_if_noted(notes)?;
     Ok(Admitted { object, warnings: context.warnings.into_inner() })
+}
+
+/// Fills in what our webhooks fill in. The object has passed an API server's own defaults.
+pub fn mutate(request: Request<'_>, view: &dyn View) -> Result<Value, Rejection> {
+    let Request { operation, mut object, old } = request;
+    let key = key_of(&object).map_err(|problem| Rejection::new(problem.to_string()))?;
+    let context = Context { operation, key: &key, old, view, warnings: RefCell::default() };
+    for rule in rules_of(&key).map_or(&[][..], |rules| rules.webhook.defaults(operation)) {
+        rule(&mut object, &context)?;
+    }
+    Ok(object)
+}
+
+/// Checks what our webhooks check; says what the object's owner should know though it is let in.
+pub fn validate(request: Request<'_>, view: &dyn View) -> Result<Vec<String>, Rejection> {
+    let Request { operation, object, old } = request;
+    let key = key_of(&object).map_err(|problem| Rejection::new(problem.to_string()))?;
+    let context = Context { operation, key: &key, old, view, warnings: RefCell::default() };
+    let notes = Notes::default();
+    let root = Cursor::root(&object, &notes);
+    let checks = rules_of(&key).map_or(&[][..], |rules| rules.webhook.checks(operation));
+    checks.iter().for_each(|check| check(&root, &context));
+    refuse_if_noted(notes)?;
+    Ok(context.warnings.into_inner())
+}
+
+fn refuse_if_noted(notes: Notes) -> Result<(), Rejection> {
+    if notes.is_empty() {
+        return Ok(());
+    }
+    let problems: Vec<Problem> = notes.into_vec().into_iter().map(Problem::from).collect();
+    let lines: Vec<String> = problems.iter().map(ToString::to_string).collect();
+    Err(Rejection { message: lines.join("; "), problems })
 }
 
 /// The map under `name` in `value`, made where there is none. `None` where something else stands there.

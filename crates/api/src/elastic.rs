@@ -27,11 +27,11 @@ pub const PLAIN: &str = "ElasticQuota";
 pub const COMPOSITE: &str = "CompositeElasticQuota";
 
 /// The API groups of elastic quotas, and whether they share what is unused fairly.
-const GROUPS: [(&str, bool); 3] = [("scheduling.x-k8s.io", false), ("nos.nebuly.com", true), ("n8s.nebuly.ai", true)];
+pub const GROUPS: [&str; 3] = ["scheduling.x-k8s.io", "nos.nebuly.com", "n8s.nebuly.ai"];
 
 /// Whether the quotas of an API group are elastic and share fairly. `None`: they are not elastic quotas.
 pub(crate) fn is_fair(group: &str) -> Option<bool> {
-    GROUPS.iter().find(|(name, _)| *name == group).map(|(_, fair)| *fair)
+    GROUPS.contains(&group).then_some(group != GROUPS[0])
 }
 
 /// Whether the key is of an elastic quota.

@@ -31,7 +31,7 @@ mod volcano_conf;
 mod volume;
 mod yaml;
 
-pub use admission::{Admitted, Operation, Rejection, Request, View, admit};
+pub use admission::{Admitted, Guarded, Operation, Rejection, Request, View, admit, guarded_kinds, mutate, validate};
 pub use config::Configuration;
 pub use crossquota::CrossQuota;
 pub use kinds::Kind;

@@ -19,6 +19,7 @@ pub mod traps;
 use serde_json::Value;
 
 use crate::object::ObjectKey;
+pub use membership::governed_namespaces;
 
 /// The API group of the quotas of trees.
 pub const GROUP: &str = "scheduling.sigs.k8s.io";

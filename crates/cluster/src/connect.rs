@@ -21,6 +21,8 @@ pub struct Clients {
     /// Conditions, labels, events, quota status.
     pub status: Client,
     pub lease: Client,
+    /// What the webhooks serve with.
+    pub webhook: Client,
     /// The API server's address.
     pub url: String,
     /// The API server's version, as it says itself.
@@ -87,7 +89,15 @@ pub async fn connect(kubeconfig: Option<&Path>) -> Result<Clients, ConnectError>
         return Err(ConnectError::TooOld { url, version: version.git_version });
     }
     let version = version.git_version;
-    Ok(Clients { watch: client(true)?, bind: client(false)?, status, lease: client(false)?, url, version })
+    Ok(Clients {
+        watch: client(true)?,
+        bind: client(false)?,
+        status,
+        lease: client(false)?,
+        webhook: client(false)?,
+        url,
+        version,
+    })
 }
 
 /// An error with what caused it, on one line.

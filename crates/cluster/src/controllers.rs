@@ -7,6 +7,7 @@
 mod gang;
 mod group;
 mod job;
+mod namespace;
 mod profile;
 mod quota;
 
@@ -21,6 +22,8 @@ use serde_json::Value;
 use crate::event::Remark;
 use crate::objects::{Objects, controller_of, is_owner};
 use crate::write::{Slot, Write};
+
+pub use namespace::MARK;
 
 /// Now, as controllers need it.
 #[derive(Debug, Clone)]
@@ -82,6 +85,7 @@ impl Settings {
 pub struct Controllers {
     settings: Settings,
     quotas: quota::Quotas,
+    namespaces: namespace::Namespaces,
     profiles: profile::Profiles,
     gangs: gang::Gangs,
     groups: group::Groups,
@@ -102,6 +106,7 @@ impl Controllers {
         Controllers {
             settings,
             quotas: quota::Quotas::default(),
+            namespaces: namespace::Namespaces::default(),
             profiles: profile::Profiles::default(),
             gangs: gang::Gangs::default(),
             groups: group::Groups::default(),
@@ -147,6 +152,7 @@ impl Controllers {
 
     fn forget_asked(&mut self, key: &ObjectKey) {
         self.quotas.asked.seen(key);
+        self.namespaces.asked.seen(key);
         self.profiles.seen(key);
         self.groups.asked.seen(key);
     }
@@ -176,7 +182,8 @@ impl Controllers {
 
     /// Something that was asked for was refused.
     pub fn refused(&mut self, slot: &Slot, message: &str, now: Tick) {
-        for asked in [&mut self.quotas.asked, self.profiles.asked(), self.gangs.asked(), &mut self.groups.asked] {
+        let named = [&mut self.quotas.asked, &mut self.namespaces.asked, &mut self.groups.asked];
+        for asked in named.into_iter().chain([self.profiles.asked(), self.gangs.asked()]) {
             asked.refused(slot, message, now);
         }
         self.jobs.refused(slot, message, now);
@@ -210,6 +217,7 @@ impl Controllers {
         if self.settings.pod_groups {
             self.groups.tell(&self.settings, objects, engine, now, &mut wanted);
         }
+        self.namespaces.tell(objects, now, &mut wanted);
         self.quotas.tell(objects, quotas, now, &mut wanted);
         self.jobs.look_again();
         wanted

@@ -53,10 +53,12 @@ pub struct Metrics {
     card_registry: Arc<Registry>,
     cards: BTreeMap<&'static str, Family<Labels, Amount>>,
     problems: Counter,
+    reviews: Family<Labels, Counter>,
     leads: Gauge,
     begun: Instant,
     heartbeat_ms: Arc<AtomicU64>,
     ready: Arc<AtomicBool>,
+    answers: Arc<AtomicBool>,
 }
 
 impl Default for Metrics {
@@ -77,10 +79,12 @@ impl Default for Metrics {
             card_registry: Arc::default(),
             cards: CARD_METRICS.iter().map(|(name, _)| (*name, Family::default())).collect(),
             problems: Counter::default(),
+            reviews: Family::default(),
             leads: Gauge::default(),
             begun: Instant::now(),
             heartbeat_ms: Arc::default(),
             ready: Arc::default(),
+            answers: Arc::new(AtomicBool::new(true)),
         };
         registry.register("decisions", "What was decided, by kind of decision", metrics.decisions.clone());
         registry.register(
@@ -97,6 +101,7 @@ impl Default for Metrics {
         registry.register("write_backlog", "Writes that wait or are under way, by lane", metrics.backlog.clone());
         let quota = "Amounts of quotas, by resource: cpu in cores, everything else in base units";
         registry.register("quota", quota, metrics.quotas.clone());
+        registry.register("reviews", "Answers of the webhooks, by path and by outcome", metrics.reviews.clone());
         registry.register("problems", "Things in objects that cannot be read", metrics.problems.clone());
         registry.register("leader", "1 where this process has the lease", metrics.leads.clone());
         let mut card_registry = Registry::default();
@@ -250,8 +255,19 @@ impl Metrics {
         self.ready.store(ready, Ordering::Relaxed);
     }
 
-    /// Whether everything was seen that there is to see.
+    /// A webhook answered.
+    pub fn count_review(&self, path: &'static str, is_allowed: bool) {
+        let outcome = if is_allowed { "allowed" } else { "refused" };
+        self.reviews.get_or_create(&vec![("path", path.to_string()), ("outcome", outcome.to_string())]).inc();
+    }
+
+    /// Whether webhooks that are to be served can answer.
+    pub fn set_answers(&self, answers: bool) {
+        self.answers.store(answers, Ordering::Relaxed);
+    }
+
+    /// Whether everything was seen that there is to see, and whoever asks gets an answer.
     pub fn is_ready(&self) -> bool {
-        self.ready.load(Ordering::Relaxed) && self.is_alive()
+        self.ready.load(Ordering::Relaxed) && self.answers.load(Ordering::Relaxed) && self.is_alive()
     }
 }

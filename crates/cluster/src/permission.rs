@@ -1,43 +1,189 @@
-//! Whether we may do what we have to: asked once, at the start, so that it is said in one line and not by a pod that
-//! is never bound.
+//! What we do with the API server, all of it, and whether we may.
+//!
+//! There is one table, from which `quotient install` prints roles, and by which it is asked at the start whether we may
+//! do what nothing works without: so it is said in one line, and not by a pod that is never bound. A test compares the
+//! table with the log of all requests of a whole run.
 
 use http::{Method, Request};
 use kube::Client;
+use quotient_api::{elastic, tree, volcano};
 use serde_json::{Value, json};
 
 use crate::call::CallError;
+use crate::system::System;
+use crate::webhook::configuration;
 
-/// What nothing works without: verb, group, resource, part.
-const NEEDED: &[(&str, &str, &str, &str)] = &[
-    ("list", "", "pods", ""),
-    ("watch", "", "pods", ""),
-    ("list", "", "nodes", ""),
-    ("watch", "", "nodes", ""),
-    ("list", "", "namespaces", ""),
-    ("create", "", "pods", "binding"),
-    ("patch", "", "pods", "status"),
-    ("delete", "", "pods", ""),
+/// Where something may be done.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Place {
+    Everywhere,
+    /// In the namespace that we run in.
+    Own,
+}
+
+/// What is done with a resource, and why.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Permission {
+    pub group: &'static str,
+    /// The resource's plural, with a part of it (`pods/binding`) or without.
+    pub resource: &'static str,
+    pub verbs: &'static [&'static str],
+    /// The objects' names, where they are known.
+    pub names: &'static [&'static str],
+    pub place: Place,
+    /// The system that it is for; `None`: it is needed always.
+    pub system: Option<System>,
+    /// Nothing works without it.
+    pub is_vital: bool,
+    pub why: &'static str,
+}
+
+/// The Secret that has the authority of the webhooks' certificates.
+pub const AUTHORITY_SECRET: &str = "quotient-webhook-authority";
+
+/// The Lease of the one who writes.
+pub const LEASE: &str = "quotient";
+
+const READ: &[&str] = &["list", "watch"];
+
+const fn row(
+    group: &'static str,
+    resource: &'static str,
+    verbs: &'static [&'static str],
+    why: &'static str,
+) -> Permission {
+    Permission { group, resource, verbs, names: &[], place: Place::Everywhere, system: None, is_vital: false, why }
+}
+
+const fn vital(row: Permission) -> Permission {
+    Permission { is_vital: true, ..row }
+}
+
+const fn own(names: &'static [&'static str], row: Permission) -> Permission {
+    Permission { place: Place::Own, names, ..row }
+}
+
+const fn named(names: &'static [&'static str], row: Permission) -> Permission {
+    Permission { names, ..row }
+}
+
+const fn of(system: System, row: Permission) -> Permission {
+    Permission { system: Some(system), ..row }
+}
+
+const REGISTRATION: &str = "admissionregistration.k8s.io";
+
+/// Everything that we do.
+pub static PERMISSIONS: &[Permission] = &[
+    vital(row("", "pods", READ, "who waits, and who holds what")),
+    vital(row("", "nodes", READ, "what there is to hold")),
+    vital(row("", "namespaces", READ, "queues and quotas of namespaces, and selectors of pod affinity")),
+    row("", "services", READ, "pods of one Service are spread"),
+    row("", "persistentvolumes", READ, "where volumes can be used"),
+    row("", "persistentvolumeclaims", READ, "which volumes pods want"),
+    row("", "replicationcontrollers", READ, "pods of one controller are spread"),
+    row("apps", "deployments", READ, "whether what made a pod says how many must start together"),
+    row("batch", "jobs", READ, "whether what made a pod says how many must start together"),
+    row("apps", "replicasets", READ, "pods of one controller are spread"),
+    row("apps", "statefulsets", READ, "pods of one controller are spread"),
+    row("policy", "poddisruptionbudgets", READ, "who should be left alone"),
+    row("scheduling.k8s.io", "priorityclasses", READ, "how important groups of pods are"),
+    row("storage.k8s.io", "storageclasses", READ, "how volumes come about"),
+    row("storage.k8s.io", "csinodes", READ, "how many volumes a node takes"),
+    vital(row("", "pods/binding", &["create"], "binds a pod to a node")),
+    vital(row("", "pods/status", &["patch"], "says why a pod waits, which node is kept for it, and why it goes")),
+    vital(row("", "pods", &["delete"], "makes room for a claimant")),
+    row("", "pods/eviction", &["create"], "evicts for over-use, which a disruption budget may refuse"),
+    row("", "pods", &["get"], "sees whether a bind that was not answered happened"),
+    row("", "pods", &["patch"], "labels pods with their standing in their quota"),
+    row("", "persistentvolumes", &["get", "patch"], "binds a volume to a claim"),
+    row("", "persistentvolumeclaims", &["get", "patch"], "says on which node a volume is to be made"),
+    row("", "events", &["create", "patch"], "tells people; an event that is applied and not there is created"),
+    of(System::Tree, row("", "namespaces", &["patch"], "marks namespaces whose pods the webhooks are asked about")),
+    own(&[], row("coordination.k8s.io", "leases", &["create"], "takes the lease; one that is made has no name yet")),
+    own(&[LEASE], row("coordination.k8s.io", "leases", &["get", "update"], "keeps the lease")),
+    own(&[], row("", "secrets", &["create"], "keeps the webhooks' authority; one that is made has no name yet")),
+    own(&[AUTHORITY_SECRET], row("", "secrets", &["get", "update"], "keeps the webhooks' authority")),
+    named(
+        &[configuration::NAME],
+        row(REGISTRATION, "mutatingwebhookconfigurations", &["get", "patch"], "says which certificates to trust"),
+    ),
+    named(
+        &[configuration::NAME],
+        row(REGISTRATION, "validatingwebhookconfigurations", &["get", "patch"], "says which certificates to trust"),
+    ),
+    of(System::Elastic, row(elastic::GROUPS[0], "elasticquotas", READ, "quotas")),
+    of(System::Elastic, row(elastic::GROUPS[0], "elasticquotas/status", &["patch"], "says what is used")),
+    of(System::Elastic, row(elastic::GROUPS[1], "elasticquotas", READ, "quotas")),
+    of(System::Elastic, row(elastic::GROUPS[1], "elasticquotas/status", &["patch"], "says what is used")),
+    of(System::Elastic, row(elastic::GROUPS[1], "elasticquotas", &["delete"], "a composite quota takes its place")),
+    of(System::Elastic, row(elastic::GROUPS[1], "compositeelasticquotas", READ, "quotas")),
+    of(System::Elastic, row(elastic::GROUPS[1], "compositeelasticquotas/status", &["patch"], "says what is used")),
+    of(System::Elastic, row(elastic::GROUPS[2], "elasticquotas", READ, "quotas")),
+    of(System::Elastic, row(elastic::GROUPS[2], "elasticquotas/status", &["patch"], "says what is used")),
+    of(System::Elastic, row(elastic::GROUPS[2], "elasticquotas", &["delete"], "a composite quota takes its place")),
+    of(System::Elastic, row(elastic::GROUPS[2], "compositeelasticquotas", READ, "quotas")),
+    of(System::Elastic, row(elastic::GROUPS[2], "compositeelasticquotas/status", &["patch"], "says what is used")),
+    of(System::Tree, row(tree::GROUP, "elasticquotas", READ, "quotas")),
+    of(System::Tree, row(tree::GROUP, "elasticquotas/status", &["patch"], "says what is used")),
+    of(
+        System::Tree,
+        row(tree::GROUP, "elasticquotas", &["patch"], "says how a quota stands; roots follow their nodes"),
+    ),
+    of(System::Tree, row(tree::GROUP, "elasticquotas", &["create", "delete"], "the roots that profiles ask for")),
+    of(System::Tree, row(tree::PROFILE_GROUP, "elasticquotaprofiles", READ, "which trees there are")),
+    of(System::Tree, row(tree::PROFILE_GROUP, "elasticquotaprofiles/status", &["patch"], "says how its tree stands")),
+    of(System::Queues, row(volcano::BATCH, "jobs", READ, "jobs of several tasks")),
+    of(System::Queues, row(volcano::BATCH, "jobs/status", &["patch"], "says how far a job is")),
+    of(System::Queues, row("", "pods", &["create"], "makes the pods of jobs")),
+    of(System::Queues, row(volcano::SCHEDULING, "queues", READ, "queues")),
+    of(System::Queues, row(volcano::SCHEDULING, "queues", &["create"], "makes the queues that exist always")),
+    of(System::Queues, row(volcano::SCHEDULING, "queues/status", &["patch"], "says what is allocated")),
+    of(System::Queues, row(volcano::SCHEDULING, "podgroups", READ, "who starts together")),
+    of(System::Queues, row(volcano::SCHEDULING, "podgroups/status", &["patch"], "lets groups in; says how they stand")),
+    of(System::Queues, row(volcano::SCHEDULING, "podgroups", &["patch"], "the same where the status is no part")),
+    of(System::Queues, row(volcano::SCHEDULING, "podgroups", &["create", "delete"], "the groups of jobs and gangs")),
 ];
 
-/// The first thing that we need and may not do, as a sentence.
+/// The first thing that nothing works without and that we may not do, as a sentence.
 pub async fn first_missing(client: &Client) -> Result<Option<String>, CallError> {
-    for (verb, group, resource, part) in NEEDED {
-        let attributes = json!({"verb": verb, "group": group, "resource": resource, "subresource": part});
-        let review = json!({
-            "apiVersion": "authorization.k8s.io/v1", "kind": "SelfSubjectAccessReview",
-            "spec": {"resourceAttributes": attributes},
-        });
-        let request = Request::builder()
-            .method(Method::POST)
-            .uri("/apis/authorization.k8s.io/v1/selfsubjectaccessreviews")
-            .header(http::header::CONTENT_TYPE, "application/json")
-            .body(review.to_string().into_bytes())
-            .expect("the request has no part that comes from outside");
-        let answer: Value = client.request(request).await?;
-        if answer["status"]["allowed"] != true {
-            let slash = if part.is_empty() { "" } else { "/" };
-            return Ok(Some(format!("the user may not {verb} {resource}{slash}{part}, which is needed")));
+    for Permission { group, resource, verbs, .. } in PERMISSIONS.iter().filter(|permission| permission.is_vital) {
+        let (plural, part) = resource.split_once('/').unwrap_or((resource, ""));
+        for verb in *verbs {
+            let attributes = json!({"verb": verb, "group": group, "resource": plural, "subresource": part});
+            let review = json!({
+                "apiVersion": "authorization.k8s.io/v1", "kind": "SelfSubjectAccessReview",
+                "spec": {"resourceAttributes": attributes},
+            });
+            let request = Request::builder()
+                .method(Method::POST)
+                .uri("/apis/authorization.k8s.io/v1/selfsubjectaccessreviews")
+                .header(http::header::CONTENT_TYPE, "application/json")
+                .body(review.to_string().into_bytes())
+                .expect("the request has no part that comes from outside");
+            let answer: Value = client.request(request).await?;
+            if answer["status"]["allowed"] != true {
+                return Ok(Some(format!("the user may not {verb} {resource}, which is needed")));
+            }
         }
     }
     Ok(None)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::objects::watched_kinds;
+
+    #[test]
+    fn every_kind_that_is_watched_may_be_read_where_its_system_is_installed() {
+        for kind in watched_kinds() {
+            let is_for = |permission: &&Permission| {
+                permission.verbs == READ && (permission.group, permission.resource) == (kind.group, kind.plural)
+            };
+            let systems: Vec<Option<System>> = PERMISSIONS.iter().filter(is_for).map(|found| found.system).collect();
+            assert_eq!(systems, [System::of(kind)], "{}/{}", kind.group, kind.plural);
+        }
+        assert_eq!(PERMISSIONS.iter().filter(|row| row.verbs == READ).count(), watched_kinds().count());
+    }
 }

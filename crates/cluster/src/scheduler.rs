@@ -12,6 +12,7 @@ use serde_json::{Value, json};
 use crate::controllers::{Controllers, Moment, Wanted};
 use crate::event::{EventBook, Remark, whole_seconds};
 use crate::objects::{News, Objects, SharedObjects, controller_of};
+use crate::patrol::Patrol;
 use crate::subject::Subject;
 use crate::write::{PodRef, Slot, Write};
 
@@ -80,6 +81,7 @@ pub struct Scheduler {
     /// What was seen so far, until everything was: until then others look at what was there before.
     beginning: Option<Box<Objects>>,
     controllers: Controllers,
+    patrol: Patrol,
     events: EventBook,
     /// What is wrong with each object, so that it is said once and not with every change.
     problems: BTreeMap<ObjectKey, Vec<Problem>>,
@@ -100,6 +102,7 @@ impl Scheduler {
             objects,
             beginning: Some(Box::new(Objects::new(configuration))),
             controllers: Controllers::new(configuration),
+            patrol: Patrol::default(),
             events: EventBook::default(),
             problems: BTreeMap::new(),
             found: BTreeMap::new(),
@@ -290,6 +293,14 @@ impl Scheduler {
         }
         round.happened.append(&mut self.happened);
         round
+    }
+
+    /// Looks at a few of the quotas as admission would have, for what got in while nobody was asked.
+    pub fn patrol(&mut self) {
+        let found = self
+            .patrol
+            .look(&self.objects.read(), |key| self.problems.contains_key(key) || self.found.contains_key(key));
+        self.happened.extend(found.into_iter().map(Happened::Problem));
     }
 
     /// What happened without a decision.

@@ -66,7 +66,9 @@ fn answer(metrics: &Metrics, method: &Method, path: &str) -> Response<Full<Bytes
     let (status, kind, body) = match (method, path) {
         (&Method::GET | &Method::HEAD, "/metrics") => (StatusCode::OK, METRICS, metrics.text()),
         (&Method::GET | &Method::HEAD, "/livez") => state(metrics.is_alive(), "the scheduler does not come round"),
-        (&Method::GET | &Method::HEAD, "/readyz") => state(metrics.is_ready(), "not everything was seen yet"),
+        (&Method::GET | &Method::HEAD, "/readyz") => {
+            state(metrics.is_ready(), "not everything was seen yet, or the webhooks cannot answer")
+        }
         (&Method::GET | &Method::HEAD, _) => {
             (StatusCode::NOT_FOUND, TEXT, "expected /metrics, /livez or /readyz\n".to_string())
         }

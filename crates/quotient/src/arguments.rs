@@ -51,6 +51,10 @@ pub enum Command {
     /// Watches the cluster, binds and evicts pods, keeps labels and statuses. Several may run: one has the lease and
     /// writes, the others are ready to go on.
     Run(RunArguments),
+    /// Print what a cluster needs to run this: definitions of kinds, an account and its rights, the program, webhooks
+    ///
+    /// Nothing is sent anywhere; apply what is printed with kubectl.
+    Install(InstallArguments),
     /// Measure the engine: decisions per second, memory, growth with the cluster
     ///
     /// Everything is measured through the engine's public surface, on one thread, with a workload that is the same
@@ -219,6 +223,7 @@ Examples:
   quotient test scenarios/                           every scenario under a folder
   quotient test --junit report.xml my-policy.yaml    for a CI system
   quotient test -o json my-policy.yaml
+  quotient test --kubeconfig test-cluster my-policy.yaml   on a real API server, which is left empty
 
 Exit code 1 means that an expectation failed, 2 that a scenario cannot be read; nothing is run then.")]
 pub struct TestArguments {
@@ -228,6 +233,12 @@ pub struct TestArguments {
     /// Also write the results as JUnit XML
     #[arg(long, value_name = "FILE")]
     pub junit: Option<PathBuf>,
+    /// Run on the API server of this kubeconfig, with nodes that kwok plays; it must have no nodes, pods or quotas
+    #[arg(long, value_name = "FILE")]
+    pub kubeconfig: Option<PathBuf>,
+    /// Scenarios that cannot hold on a real API server: a mapping of their names to the reasons
+    #[arg(long, value_name = "FILE", requires = "kubeconfig")]
+    pub except: Option<PathBuf>,
     #[command(flatten)]
     pub output: OutputArguments,
 }
@@ -259,8 +270,10 @@ Examples:
   quotient run                                       the cluster that kubectl talks to
   quotient run --shadow --metrics 127.0.0.1:9090     decide and report, write nothing
   quotient run --config quotient.yaml --log json
+  quotient run --webhook 127.0.0.1:9443 --webhook-url https://127.0.0.1:9443
 
-QUOTIENT_LOG sets what is logged, as in QUOTIENT_LOG=debug.")]
+QUOTIENT_LOG sets what is logged, as in QUOTIENT_LOG=debug. Webhooks answer on every replica, whoever
+has the lease; `quotient install` prints what tells the API server to ask them.")]
 pub struct RunArguments {
     /// The cluster; without it the one that kubectl would talk to, or the one that this pod runs in
     #[arg(long, value_name = "FILE")]
@@ -283,6 +296,21 @@ pub struct RunArguments {
     /// After how long without a sign another may take the lease
     #[arg(long, value_name = "DURATION", default_value = "15s", value_parser = crate::commands::lease_duration)]
     pub lease_duration: Duration,
+    /// Serve the admission webhooks here, over TLS
+    #[arg(long, value_name = "ADDRESS:PORT")]
+    pub webhook: Option<SocketAddr>,
+    /// The Service by which the API server reaches the webhooks
+    #[arg(long, value_name = "NAMESPACE/NAME", default_value = "quotient-system/quotient")]
+    pub webhook_service: String,
+    /// The URL by which the API server reaches the webhooks, where that is no Service
+    #[arg(long, value_name = "URL", value_parser = crate::commands::webhook_url)]
+    pub webhook_url: Option<String>,
+    /// The Secret with the authority that signs the webhooks' certificates; it is made where there is none
+    #[arg(long, value_name = "NAMESPACE/NAME", default_value = "quotient-system/quotient-webhook-authority")]
+    pub webhook_secret: String,
+    /// Serve webhooks with tls.crt and tls.key of this folder, which are read again when they change
+    #[arg(long, value_name = "DIR")]
+    pub webhook_certificate: Option<PathBuf>,
     /// How to write the log, which goes to stderr
     #[arg(long, value_enum, value_name = "FORMAT", default_value = "text")]
     pub log: LogFormat,
@@ -295,6 +323,62 @@ pub enum Part {
     Scheduler,
     /// Keeps capacity labels, statuses and roots of trees; makes groups, and pods of Volcano jobs
     Controllers,
+    /// Answers the API server on objects on their way in; needs --webhook
+    Webhooks,
+}
+
+/// What `install` is told.
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  quotient install --image registry.example/quotient:1.0 | kubectl apply --server-side -f -
+  quotient install --systems elastic,queues             without quota trees
+  quotient install --config quotient.yaml --replicas 3
+  quotient install --webhook-url https://127.0.0.1:9443   for a `quotient run` elsewhere
+
+A system that is left out has no definitions, no rights and no webhooks.")]
+pub struct InstallArguments {
+    /// Where the program runs
+    #[arg(long, value_name = "NAME", default_value = "quotient-system", value_parser = crate::commands::namespace)]
+    pub namespace: String,
+    /// The program's image
+    #[arg(long, value_name = "IMAGE", default_value = concat!("quotient:", env!("CARGO_PKG_VERSION")))]
+    pub image: String,
+    /// How many run; one has the lease and writes, all answer webhooks
+    #[arg(long, value_name = "N", default_value_t = 2, value_parser = clap::value_parser!(u32).range(1..=100))]
+    pub replicas: u32,
+    /// The systems whose objects the cluster has
+    #[arg(long, value_enum, value_delimiter = ',', value_name = "SYSTEM,…", default_value = "elastic,tree,queues")]
+    pub systems: Vec<SystemChoice>,
+    /// A QuotientConfiguration for the program, kept in a ConfigMap
+    #[arg(long, value_name = "FILE")]
+    pub config: Option<PathBuf>,
+    /// Where the API server finds the webhooks of a program outside of the cluster; no Deployment is printed then
+    #[arg(long, value_name = "URL", value_parser = crate::commands::webhook_url)]
+    pub webhook_url: Option<String>,
+    /// How to write the objects
+    #[arg(short, long, value_enum, value_name = "FORMAT", default_value = "yaml")]
+    pub output: ManifestFormat,
+}
+
+/// A system whose objects are understood.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum SystemChoice {
+    /// ElasticQuota and CompositeElasticQuota of scheduling.x-k8s.io, nos.nebuly.com and n8s.nebuly.ai
+    Elastic,
+    /// ElasticQuota of scheduling.sigs.k8s.io and ElasticQuotaProfile
+    Tree,
+    /// Queue, PodGroup and Job of Volcano
+    Queues,
+}
+
+/// How objects are written.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum ManifestFormat {
+    /// A document for each object
+    Yaml,
+    /// One list
+    Json,
 }
 
 /// How a log is written.

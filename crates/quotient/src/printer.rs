@@ -75,6 +75,15 @@ impl Printer {
         Ok(())
     }
 
+    /// Writes values as documents of one YAML stream.
+    pub fn documents(&mut self, values: &[impl Serialize]) -> Result<()> {
+        for value in values {
+            self.line("---")?;
+            self.document(value)?;
+        }
+        Ok(())
+    }
+
     /// Writes a line for people.
     pub fn line(&mut self, line: impl Display) -> Result<()> {
         self.progress.clear();

@@ -85,6 +85,7 @@ fn help_says_what_there_is() {
     insta::assert_snapshot!("help-test", folder.run(&["test", "--help"]));
     insta::assert_snapshot!("help-lint", folder.run(&["lint", "--help"]));
     insta::assert_snapshot!("help-run", folder.run(&["run", "--help"]));
+    insta::assert_snapshot!("help-install", folder.run(&["install", "--help"]));
     insta::assert_snapshot!("help-bench", folder.run(&["bench", "--help"]));
 }
 
@@ -325,6 +326,24 @@ fn simulate_shows_quotas() {
     let pods = "---\napiVersion: v1\nkind: Pod\nmetadata: {name: p, namespace: a}\nspec: {containers: [{name: c, image: i, resources: {limits: {nvidia.com/gpu: 4}}}]}\n";
     let folder = Folder::with("quotas", &[("1.yaml", GPU_NODE), ("2.yaml", QUOTAS), ("3.yaml", pods)]);
     insta::assert_snapshot!("simulate-quotas", folder.run(&["simulate", "."]));
+}
+
+#[test]
+fn install_prints_what_a_cluster_needs() {
+    let config = "apiVersion: quotient.dev/v1alpha1\nkind: QuotientConfiguration\nschedulerNames: [volcano]\n";
+    let folder = Folder::with("install", &[("quotient.yaml", config), ("broken.yaml", "schedulerNames: 3\n")]);
+    let all = folder.run(&["install", "--config", "quotient.yaml", "--namespace", "scheduling", "--replicas", "3"]);
+    // The definitions of kinds have snapshots of their own.
+    let is_other = |document: &&str| !document.contains("kind: CustomResourceDefinition");
+    let documents: Vec<&str> = all.split("---\n").filter(is_other).collect();
+    insta::assert_snapshot!("install", documents.join("---\n"));
+    let outside = ["install", "--systems", "tree", "--webhook-url", "https://127.0.0.1:9443", "-o", "json"];
+    let output = command(&folder.0, env!("CARGO_BIN_EXE_quotient")).args(outside).output().expect("it runs");
+    let list: serde_json::Value = serde_json::from_slice(&output.stdout).expect("it is JSON");
+    let kinds: Vec<&str> =
+        list["items"].as_array().expect("a list").iter().filter_map(|o| o["kind"].as_str()).collect();
+    insta::assert_snapshot!("install-outside", kinds.join("\n"));
+    insta::assert_snapshot!("install-broken-config", folder.run(&["install", "--config", "broken.yaml"]));
 }
 
 #[test]

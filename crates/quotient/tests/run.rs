@@ -1,21 +1,15 @@
 //! `quotient run` as a process: its mistakes in one line, its health, and what is left when it is killed.
 
-use std::path::Path;
-use std::process::{Child, Command, Output, Stdio};
+mod daemon;
+
+use std::process::Output;
 use std::thread;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use quotient_testenv::{ControlPlane, NodeShape, Options};
 use serde_json::{Value, json};
 
-/// How long something may take to come about. It takes seconds; the rest is for machines that do much else.
-const PATIENCE: Duration = Duration::from_secs(180);
-
-fn quotient(arguments: &[&str]) -> Command {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_quotient"));
-    command.args(arguments).env_remove("KUBECONFIG").env("HOME", "/nonexistent").stdin(Stdio::null());
-    command
-}
+use daemon::{Daemon, ask, eventually, items, quotient};
 
 fn output(arguments: &[&str]) -> Output {
     quotient(arguments).output().expect("the program runs")
@@ -30,52 +24,6 @@ fn refusal(arguments: &[&str]) -> String {
     assert_eq!(lines.len(), 1, "{said}");
     assert_eq!(said.lines().next_back(), Some(lines[0]), "{said}");
     lines[0].to_string()
-}
-
-/// A scheduler as a process, killed with the value.
-struct Daemon(Child);
-
-impl Daemon {
-    fn start(kubeconfig: &Path, log: &Path, more: &[&str]) -> Self {
-        let kubeconfig = kubeconfig.display().to_string();
-        let lease = ["--lease", "default/quotient", "--lease-duration", "2s"];
-        let log = std::fs::File::options().create(true).append(true).open(log).expect("the log can be written");
-        let arguments = [&["run", "--kubeconfig", &kubeconfig], &lease[..], more].concat();
-        Daemon(quotient(&arguments).stderr(log).spawn().expect("the program runs"))
-    }
-
-    fn kill(mut self) {
-        self.0.kill().expect("it can be killed");
-        self.0.wait().expect("it is gone");
-    }
-}
-
-impl Drop for Daemon {
-    fn drop(&mut self) {
-        let _ = self.0.kill();
-        let _ = self.0.wait();
-    }
-}
-
-fn eventually<T>(plane: &ControlPlane, what: &str, mut came: impl FnMut() -> Option<T>) -> T {
-    let begun = Instant::now();
-    loop {
-        if let Some(value) = came() {
-            return value;
-        }
-        if begun.elapsed() > PATIENCE {
-            let pods = plane.kubectl(&["get", "pods", "-A", "-o", "wide"]).unwrap_or_default();
-            let log = std::fs::read_to_string(plane.folder().join("quotient.log")).unwrap_or_default();
-            panic!("after {} s still not so: {what}\n{pods}\n{log}", PATIENCE.as_secs());
-        }
-        thread::sleep(Duration::from_millis(200));
-    }
-}
-
-fn items(plane: &ControlPlane, kind: &str) -> Vec<Value> {
-    let answer = plane.kubectl(&["get", kind, "-A", "-o", "json"]).unwrap_or_default();
-    let list: Value = serde_json::from_str(&answer).unwrap_or_default();
-    list["items"].as_array().cloned().unwrap_or_default()
 }
 
 #[test]
@@ -182,17 +130,6 @@ fn whatever_moment_it_is_killed_in_nothing_is_lost_or_doubled() {
         let says = |quota: &Value| quota["status"]["used"]["nvidia.com/gpu"] == GPUS.to_string().as_str();
         (quotas.len() == TEAMS && quotas.iter().all(says)).then_some(())
     });
-}
-
-/// Asks for a path, and gives the status and the body.
-fn ask(port: u16, path: &str) -> Option<(u16, String)> {
-    use std::io::{Read, Write};
-    let mut stream = std::net::TcpStream::connect(("127.0.0.1", port)).ok()?;
-    write!(stream, "GET {path} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n").ok()?;
-    let mut answer = String::new();
-    stream.read_to_string(&mut answer).ok()?;
-    let (head, body) = answer.split_once("\r\n\r\n")?;
-    Some((head.split(' ').nth(1)?.parse().ok()?, body.to_string()))
 }
 
 #[test]

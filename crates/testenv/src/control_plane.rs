@@ -104,7 +104,25 @@ impl ControlPlane {
     /// The configuration of a user who may do what RBAC allows.
     pub fn kubeconfig_of(&self, user: &str, groups: &[&str]) -> Result<PathBuf, TestenvError> {
         let identity = self.authority.user(user, groups)?;
-        self.write(&format!("kubeconfig-{}", user.replace([':', '/'], "-")), &self.kubeconfig_text(&identity))
+        let file = format!("kubeconfig-{}", user.replace([':', '/'], "-"));
+        self.write(&file, &self.kubeconfig_text(by_certificate(&identity)))
+    }
+
+    /// The configuration of a service account, with a token that lasts for an hour.
+    pub fn kubeconfig_of_account(&self, namespace: &str, account: &str) -> Result<PathBuf, TestenvError> {
+        let token = self.kubectl(&["create", "token", account, "-n", namespace, "--duration=1h"])?;
+        let user = json!({"token": token.trim()});
+        self.write(&format!("kubeconfig-{namespace}-{account}"), &self.kubeconfig_text(user))
+    }
+
+    /// The certificate of the authority that the control plane trusts, as PEM.
+    pub fn authority(&self) -> &str {
+        &self.authority.certificate
+    }
+
+    /// A certificate for a server with these names and addresses, signed by that authority.
+    pub fn certificate(&self, names: &[&str]) -> Result<Identity, TestenvError> {
+        self.authority.server(names)
     }
 
     /// The log of all requests, one JSON object a line, where it was asked for.
@@ -172,6 +190,9 @@ impl ControlPlane {
 
     /// Makes nodes `prefix-0` … and waits until they are ready.
     pub fn make_nodes(&self, prefix: &str, count: usize, shape: &NodeShape) -> Result<(), TestenvError> {
+        if count == 0 {
+            return Ok(());
+        }
         let node = |index: usize| {
             let name = format!("{prefix}-{index}");
             let mut labels = shape.labels.clone();
@@ -222,7 +243,7 @@ impl ControlPlane {
         let signing = self.write("service-accounts.key", &signing)?;
         let checking = self.write("service-accounts.pub", &checking)?;
         let admin = self.authority.user("admin", &["system:masters"])?;
-        self.write("kubeconfig", &self.kubeconfig_text(&admin))?;
+        self.write("kubeconfig", &self.kubeconfig_text(by_certificate(&admin)))?;
         let etcd_port = free_port()?;
         let mut arguments = vec![
             format!("--etcd-servers=http://127.0.0.1:{etcd_port}"),
@@ -271,6 +292,11 @@ impl ControlPlane {
                 format!("--service-account-private-key-file={}", self.folder.join("service-accounts.key").display()),
                 format!("--root-ca-file={}", self.folder.join("ca.crt").display()),
                 "--leader-elect=false".to_string(),
+                // The defaults are for clusters in which it must not be in the way of others.
+                "--kube-api-qps=500".to_string(),
+                "--kube-api-burst=1000".to_string(),
+                // How long a claim may wait for a volume that comes after it.
+                "--pvclaimbinder-sync-period=1s".to_string(),
                 "--secure-port=0".to_string(),
             ];
             let program = Program::start(&self.programs, "kube-controller-manager", &arguments, &self.folder)?;
@@ -295,13 +321,17 @@ impl ControlPlane {
         Ok(())
     }
 
-    /// How kwok plays nodes and pods, as it comes with it, but for one thing: pods of Jobs run until they are ended.
+    /// How kwok plays nodes and pods, as it comes with it, but for two things: pods of Jobs run until they are ended, and
+    /// a node that somebody says is not ready is not.
     fn stages(&self) -> Result<PathBuf, TestenvError> {
         let path = self.programs.join("stages.yaml");
         let text = fs::read_to_string(&path).map_err(|error| file_error(&path, error))?;
         let completes = |stage: &&str| !stage.lines().any(|line| line.trim() == "name: pod-complete");
         let kept: Vec<&str> = text.split("\n---\n").filter(completes).collect();
-        self.write("stages.yaml", &kept.join("\n---\n"))
+        let unready = "      operator: 'NotIn'\n      values:\n      - 'True'\n  next:\n    statusTemplate: |\n      {{ $now := Now }}\n      {{ $last";
+        let unknown =
+            "      operator: 'DoesNotExist'\n  next:\n    statusTemplate: |\n      {{ $now := Now }}\n      {{ $last";
+        self.write("stages.yaml", &kept.join("\n---\n").replace(unready, unknown))
     }
 
     fn await_api_server(&mut self) -> Result<(), TestenvError> {
@@ -337,19 +367,15 @@ impl ControlPlane {
         }
     }
 
-    fn kubeconfig_text(&self, identity: &Identity) -> String {
-        // Certificates go in as they are: this is JSON, which is YAML, and the files beside it are not needed.
-        let encode = |pem: &str| base64(pem.as_bytes());
+    fn kubeconfig_text(&self, user: Value) -> String {
         json!({
             "apiVersion": "v1", "kind": "Config", "current-context": "testenv",
             "contexts": [{"name": "testenv", "context": {"cluster": "testenv", "user": "user"}}],
             "clusters": [{"name": "testenv", "cluster": {
                 "server": format!("https://127.0.0.1:{}", self.port),
-                "certificate-authority-data": encode(&self.authority.certificate),
+                "certificate-authority-data": base64(self.authority.certificate.as_bytes()),
             }}],
-            "users": [{"name": "user", "user": {
-                "client-certificate-data": encode(&identity.certificate), "client-key-data": encode(&identity.key),
-            }}],
+            "users": [{"name": "user", "user": user}],
         })
         .to_string()
     }
@@ -372,6 +398,12 @@ impl Drop for ControlPlane {
         let _ = self._cleaner.kill();
         let _ = self._cleaner.wait();
     }
+}
+
+/// A user of a kubeconfig who is known by a certificate. It goes in as it is, and the files beside it are not needed.
+fn by_certificate(identity: &Identity) -> Value {
+    let encode = |pem: &str| base64(pem.as_bytes());
+    json!({"client-certificate-data": encode(&identity.certificate), "client-key-data": encode(&identity.key)})
 }
 
 fn file_error(path: &Path, error: std::io::Error) -> TestenvError {

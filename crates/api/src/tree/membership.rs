@@ -2,7 +2,7 @@
 //!
 //! The engine resolves this for itself from its facts; admission asks the same of objects.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use serde_json::Value;
 
@@ -73,6 +73,14 @@ pub(crate) fn own_of<'a>(pod: &Value, view: &'a dyn View) -> Option<&'a Value> {
 /// The namespaces that a quota lists, as far as they can be read.
 pub(crate) fn listed(quota: &Value) -> Vec<String> {
     super::annotation(quota, keys::NAMESPACES).and_then(annotation::parsed_names).unwrap_or_default()
+}
+
+/// The namespaces whose pods may be in a quota of a tree without naming it: those with a quota of their own name, and
+/// those that a quota lists.
+pub fn governed_namespaces(view: &dyn View) -> BTreeSet<String> {
+    let quotas = view.list(GROUP, QUOTA, None);
+    let own = quotas.iter().filter(|quota| name(quota) == namespace(quota)).map(|quota| name(quota).to_string());
+    own.chain(quotas.iter().flat_map(|quota| listed(quota))).collect()
 }
 
 fn namespace(object: &Value) -> &str {

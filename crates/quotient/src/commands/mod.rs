@@ -2,6 +2,7 @@
 
 mod bench;
 mod explain;
+mod install;
 mod lint;
 pub mod manifests;
 mod plan;
@@ -11,6 +12,7 @@ mod test;
 mod top;
 mod tree;
 
+pub use install::{namespace, webhook_url};
 pub use run::lease_duration;
 
 use anyhow::Result;
@@ -36,6 +38,7 @@ fn dispatch(command: Command) -> Result<Exit> {
     match command {
         Command::Bench(arguments) => bench::run(arguments),
         Command::Explain(arguments) => explain::run(arguments),
+        Command::Install(arguments) => install::run(arguments),
         Command::Lint(arguments) => lint::run(arguments),
         Command::Plan(arguments) => plan::run(arguments),
         Command::Run(arguments) => run::run(arguments),

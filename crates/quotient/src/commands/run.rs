@@ -7,6 +7,9 @@ use std::time::Duration;
 use anyhow::{Context, Result, bail};
 use quotient_api::Configuration;
 use quotient_cluster::serve::serve;
+use quotient_cluster::webhook::certificates::Source;
+use quotient_cluster::webhook::configuration::Target;
+use quotient_cluster::webhook::{WebhookSettings, webhooks};
 use quotient_cluster::{LeaseSettings, LiveSettings, Metrics, SharedObjects, connect};
 use tokio::signal::unix::{SignalKind, signal};
 use tracing_subscriber::EnvFilter;
@@ -31,8 +34,8 @@ pub fn run(arguments: RunArguments) -> Result<Exit> {
 }
 
 async fn serve_cluster(arguments: RunArguments, configuration: Configuration) -> Result<Exit> {
-    let RunArguments { kubeconfig, config: _, only, shadow, metrics: address, lease, lease_duration, log: _ } =
-        arguments;
+    let webhook_settings = webhook_settings(&arguments)?;
+    let RunArguments { kubeconfig, config: _, only, shadow, metrics: address, lease, lease_duration, .. } = arguments;
     let clients = connect(kubeconfig.as_deref()).await?;
     if let Some(refused) = quotient_cluster::permission::first_missing(&clients.status).await? {
         bail!("{}: {refused}; grant it, or see `kubectl auth can-i --list`", clients.url);
@@ -43,22 +46,24 @@ async fn serve_cluster(arguments: RunArguments, configuration: Configuration) ->
         tracing::info!(%address, "serves /metrics, /livez and /readyz");
         tokio::spawn(answer);
     }
-    let Some((namespace, name)) = lease.split_once('/') else {
-        bail!("--lease {lease:?}: expected NAMESPACE/NAME");
-    };
-    let lease = LeaseSettings {
-        namespace: namespace.to_string(),
-        name: name.to_string(),
-        identity: identity(),
-        duration: lease_duration,
-    };
+    let (namespace, name) = place("--lease", &lease)?;
+    let lease = LeaseSettings { namespace, name, identity: identity(), duration: lease_duration };
     let runs = |part: Part| only.is_empty() || only.contains(&part);
+    let objects = SharedObjects::default();
+    let lingers = webhook_settings.as_ref().map(WebhookSettings::lingers);
+    if let Some(webhook_settings) = webhook_settings {
+        let (_, answer) = webhooks(&clients, webhook_settings, objects.clone(), metrics.clone()).await?;
+        tokio::spawn(answer);
+    }
+    // Who only answers has nothing to write, and takes the lease from nobody.
+    let writes = runs(Part::Scheduler) || runs(Part::Controllers);
+    let shadow = shadow || !writes;
     let settings = LiveSettings {
         lease: Some(lease),
         shadow,
         scheduler: runs(Part::Scheduler),
         controllers: runs(Part::Controllers),
-        objects: SharedObjects::default(),
+        objects,
         configuration,
     };
     tracing::info!(
@@ -77,7 +82,50 @@ async fn serve_cluster(arguments: RunArguments, configuration: Configuration) ->
         tracing::info!("stops");
     };
     quotient_cluster::run(clients, settings, metrics, stop).await;
+    if let Some(lingers) = lingers {
+        tokio::time::sleep(lingers).await;
+    }
     Ok(Exit::Fine)
+}
+
+/// How the webhooks are served, if they are.
+fn webhook_settings(arguments: &RunArguments) -> Result<Option<WebhookSettings>> {
+    let RunArguments { only, shadow, webhook, webhook_service, webhook_url, webhook_secret, .. } = arguments;
+    let is_asked_for = only.contains(&Part::Webhooks);
+    let address = match webhook {
+        None if is_asked_for => bail!("--only webhooks: expected --webhook ADDRESS:PORT with it"),
+        Some(_) if *shadow => {
+            bail!("--webhook: nothing is answered with --shadow, which writes nothing; leave one out")
+        }
+        Some(address) if only.is_empty() || is_asked_for => *address,
+        _ => return Ok(None),
+    };
+    let (namespace, name) = place("--webhook-service", webhook_service)?;
+    let target = match webhook_url {
+        Some(url) => Target::Url(url.clone()),
+        None => Target::Service { namespace, name },
+    };
+    let (namespace, secret) = place("--webhook-secret", webhook_secret)?;
+    let source = match &arguments.webhook_certificate {
+        Some(folder) => {
+            let source = Source::Mounted(folder.clone());
+            // What is wrong now is said now; later it is said in the log.
+            source.check().with_context(|| "--webhook-certificate")?;
+            source
+        }
+        None => Source::SelfMade { namespace, secret },
+    };
+    Ok(Some(WebhookSettings::new(address, target, source)))
+}
+
+/// The two parts of NAMESPACE/NAME.
+fn place(flag: &str, text: &str) -> Result<(String, String)> {
+    match text.split_once('/') {
+        Some((namespace, name)) if !namespace.is_empty() && !name.is_empty() && !name.contains('/') => {
+            Ok((namespace.to_string(), name.to_string()))
+        }
+        _ => bail!("{flag} {text:?}: expected NAMESPACE/NAME"),
+    }
 }
 
 /// Who we are: the machine, the process and its beginning.

@@ -1,0 +1,128 @@
+//! Everything that a cluster has to be told so that the program runs in it, as objects to apply.
+//!
+//! Pure: settings in, objects out, in an order in which they can be applied.
+
+mod deployment;
+mod flow;
+mod roles;
+
+use quotient_api::{crd, kinds};
+use serde_json::{Value, json};
+
+use crate::system::System;
+use crate::webhook::configuration::{Target, configurations};
+
+/// The name of everything that is installed.
+pub const NAME: &str = "quotient";
+
+/// What is to be installed.
+#[derive(Debug, Clone)]
+pub struct InstallSettings {
+    pub namespace: String,
+    pub image: String,
+    pub replicas: u32,
+    /// The systems whose objects the cluster has.
+    pub systems: Vec<System>,
+    /// A QuotientConfiguration, as text.
+    pub configuration: Option<String>,
+    /// Where the API server finds the webhooks, if the program runs outside of the cluster; then no Deployment is made.
+    pub webhook_url: Option<String>,
+}
+
+/// The objects, in an order in which they can be applied.
+pub fn objects(settings: &InstallSettings) -> Vec<Value> {
+    let InstallSettings { namespace, systems, webhook_url, .. } = settings;
+    let mut own = json!({"apiVersion": "v1", "kind": "Namespace", "metadata": metadata(namespace, None)});
+    own["metadata"]["labels"]["pod-security.kubernetes.io/enforce"] = json!("restricted");
+    let mut all = vec![own];
+    all.extend(definitions(systems));
+    all.extend(roles::objects(namespace, systems));
+    all.extend(flow::objects(namespace));
+    let target = match webhook_url {
+        Some(url) => Target::Url(url.clone()),
+        None => {
+            all.extend(deployment::objects(settings));
+            Target::Service { namespace: namespace.clone(), name: NAME.to_string() }
+        }
+    };
+    // Last: from here on the API server asks.
+    all.extend(configurations(&target, namespace, systems).into_iter().map(|mut configuration| {
+        configuration["metadata"]["labels"] = labels();
+        configuration
+    }));
+    all
+}
+
+/// The definitions of the kinds of these systems.
+fn definitions(systems: &[System]) -> impl Iterator<Item = Value> {
+    crd::definitions().into_iter().filter(|definition| {
+        let text = |pointer: &str| definition.pointer(pointer).and_then(Value::as_str).unwrap_or_default();
+        let kind = kinds::find(text("/spec/group"), text("/spec/names/kind"));
+        kind.and_then(System::of).is_some_and(|system| systems.contains(&system))
+    })
+}
+
+fn labels() -> Value {
+    json!({"app.kubernetes.io/name": NAME})
+}
+
+/// The metadata of an object of ours; one without a namespace is the cluster's.
+fn metadata(name: &str, namespace: Option<&str>) -> Value {
+    let mut metadata = json!({"name": name});
+    if let Some(namespace) = namespace {
+        metadata["namespace"] = json!(namespace);
+    }
+    metadata["labels"] = labels();
+    metadata
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::system::SYSTEMS;
+
+    fn settings(systems: &[System]) -> InstallSettings {
+        InstallSettings {
+            namespace: "quotient-system".to_string(),
+            image: "quotient:test".to_string(),
+            replicas: 2,
+            systems: systems.to_vec(),
+            configuration: None,
+            webhook_url: None,
+        }
+    }
+
+    #[test]
+    fn what_is_left_out_is_named_nowhere() {
+        let groups = |system: System| match system {
+            System::Elastic => ["nos.nebuly.com", "n8s.nebuly.ai", "scheduling.x-k8s.io"].as_slice(),
+            System::Tree => &["scheduling.sigs.k8s.io", "quota.koordinator.sh", "quotient.dev/quota-tree"],
+            System::Queues => &["scheduling.volcano.sh", "batch.volcano.sh"],
+        };
+        for left_out in SYSTEMS {
+            let kept: Vec<System> = SYSTEMS.into_iter().filter(|system| *system != left_out).collect();
+            let text = json!(objects(&settings(&kept))).to_string();
+            for group in groups(left_out) {
+                assert!(!text.contains(group), "{left_out:?}: {group}");
+            }
+            for group in kept.iter().flat_map(|system| groups(*system)) {
+                assert!(text.contains(group), "without {left_out:?}: {group}");
+            }
+        }
+    }
+
+    #[test]
+    fn a_process_elsewhere_has_no_deployment() {
+        let kinds = |settings: &InstallSettings| {
+            objects(settings)
+                .iter()
+                .map(|object| object["kind"].as_str().unwrap_or("?").to_string())
+                .collect::<Vec<_>>()
+        };
+        let inside = settings(&SYSTEMS);
+        let outside = InstallSettings { webhook_url: Some("https://127.0.0.1:1".into()), ..inside.clone() };
+        assert!(kinds(&inside).contains(&"Deployment".to_string()));
+        assert!(!kinds(&outside).contains(&"Deployment".to_string()));
+        assert_eq!(kinds(&inside).last().map(String::as_str), Some("ValidatingWebhookConfiguration"));
+    }
+}

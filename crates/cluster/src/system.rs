@@ -1,0 +1,29 @@
+//! The systems whose objects are understood. Each can be left out of an installation.
+
+use quotient_api::{Kind, elastic, tree, volcano};
+
+/// A family of objects that belong together.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum System {
+    /// Elastic quotas by namespace, and composite ones.
+    Elastic,
+    /// Quota trees and their profiles.
+    Tree,
+    /// Queues, groups of pods, and jobs of several tasks.
+    Queues,
+}
+
+/// All systems.
+pub const SYSTEMS: [System; 3] = [System::Elastic, System::Tree, System::Queues];
+
+impl System {
+    /// The system that a kind belongs to; none for those that Kubernetes itself has.
+    pub fn of(kind: &Kind) -> Option<System> {
+        match kind.group {
+            group if elastic::GROUPS.contains(&group) => Some(System::Elastic),
+            tree::GROUP | tree::PROFILE_GROUP => Some(System::Tree),
+            volcano::SCHEDULING | volcano::BATCH => Some(System::Queues),
+            _ => None,
+        }
+    }
+}
