@@ -168,8 +168,11 @@ impl Controllers {
     }
 
     /// A pod of a job of several tasks was seen.
-    pub fn job_pod_seen(&mut self, job: ObjectKey) {
-        self.jobs.pod_seen(job);
+    pub fn job_pod_seen(&mut self, job: ObjectKey, objects: &Objects) {
+        // A job that is seen later is looked at then.
+        if objects.get(&job).is_some() {
+            self.jobs.due(job);
+        }
     }
 
     /// A pod of a job of several tasks is gone; this is how it was last.

@@ -271,8 +271,12 @@ impl Objects {
         }
         self.owners.insert(key.clone(), controller_of(owner));
         // Those whose owner this is, and those whose owner was made by it, may be ordinary after all.
-        let decided: Vec<ObjectKey> =
-            self.undecided.keys().filter(|owner| self.is_chain_known(owner)).cloned().collect();
+        let in_namespace = |other: &ObjectKey| other.namespace == key.namespace && other.group == key.group;
+        let first = ObjectKey { kind: "ReplicaSet", name: Name::from(""), ..key.clone() };
+        let below = self.undecided.range(first..).map(|(owner, _)| owner).take_while(|owner| in_namespace(owner));
+        let below = below.filter(|owner| self.owners.get(owner).is_some_and(|above| above.as_ref() == Some(key)));
+        let concerned: BTreeSet<ObjectKey> = below.chain([key]).cloned().collect();
+        let decided: Vec<ObjectKey> = concerned.into_iter().filter(|owner| self.is_chain_known(owner)).collect();
         let mut joined = Vec::new();
         for owner in decided {
             for pod in self.undecided.remove(&owner).unwrap_or_default() {

@@ -155,7 +155,9 @@ impl Scheduler {
                     (Subject::Kind(_), Ok(key)) => self.see_object(now, &key, object),
                     (Subject::JobPods, Ok(key)) => {
                         self.keep(|objects| objects.job_pod_seen(&key, &object));
-                        controller_of(&object).into_iter().for_each(|job| self.controllers.job_pod_seen(job));
+                        if let Some(job) = controller_of(&object) {
+                            self.control(|controllers, objects| controllers.job_pod_seen(job, objects));
+                        }
                     }
                     (Subject::EndedPods, Ok(key)) => self.keep(|objects| objects.ended_seen(&key, &object)),
                     (Subject::Kind(_), Err(problem)) => self.happened.push(Happened::Problem(problem)),

@@ -126,6 +126,26 @@ fn pods_of_a_deployment_start_together() {
     stage.eventually("events tell of it", || {
         is_told(&stage, "gangs", &name, "Unschedulable").and_then(|()| is_told(&stage, "gangs", &name, "Scheduled"))
     });
+    stage.kubectl(&["delete", GROUPS, &name, "-n", "gangs"]);
+    let count = || group().map(|group| group["status"]["running"].clone());
+    stage.eventually("a group that somebody deletes is made anew", || (count() == Some(json!(3))).then_some(()));
+
+    stage.kubectl(&["delete", "deployment", "web", "-n", "gangs"]);
+    stage.eventually("its group goes with what made it", || group().is_none().then_some(()));
+    let mut members = [pod("gangs", "p-0", json!({"cpu": "1"})), pod("gangs", "p-1", json!({"cpu": "1"}))];
+    for member in &mut members {
+        member["metadata"]["annotations"] =
+            json!({"scheduling.k8s.io/group-name": "pair", "scheduling.volcano.sh/group-min-member": "2"});
+        member["spec"]["restartPolicy"] = json!("Never");
+    }
+    stage.apply(&members);
+    stage.eventually("pods that name their group run together", || (stage.running("gangs").len() == 2).then_some(()));
+    end(&stage, "gangs", "p-0", "Succeeded");
+    end(&stage, "gangs", "p-1", "Succeeded");
+    stage.eventually("the group counts those that have ended", || {
+        let group = group()?;
+        (group["status"]["phase"] == "Completed" && group["status"]["succeeded"] == 2).then_some(())
+    });
 }
 
 fn job(name: &str, spec: Value) -> Value {
@@ -202,6 +222,43 @@ fn a_job_of_two_tasks_is_restarted_and_completes_and_one_that_is_too_large_waits
         let queue = stage.get(QUEUES, "default", "small")?;
         (queue["status"]["running"] == 1 && queue["status"]["allocated"]["cpu"] == "3").then_some(())
     });
+}
+
+#[test]
+fn a_job_is_neither_doubled_nor_restarted_by_crashes() {
+    let mut stage = stage();
+    stage.plane().install(&crd::definitions()).expect("the kinds are installed");
+    stage.namespace("jobs");
+    stage.node("n", json!({"cpu": "40", "memory": "8Gi", "pods": "100"}));
+    // Whoever takes a pod for lost, or for failed twice, would be seen by the count of restarts.
+    let policies = json!([{"events": ["PodEvicted", "PodFailed"], "action": "RestartJob"}]);
+    let mut many = job("many", json!({"policies": policies}));
+    many["spec"]["tasks"][1]["replicas"] = json!(30);
+    let status = |field: &str| stage.get(JOBS, "jobs", "many").unwrap_or_default()["status"][field].clone();
+    let pods = || stage.items("pods", Some("jobs")).len();
+    let all_run = || {
+        let runs = status("state")["phase"] == "Running" && status("running") == 31;
+        (runs && stage.running("jobs").len() == 31).then_some(())
+    };
+    let live = stage.start(Configuration::default());
+    stage.apply(&[many]);
+    stage.eventually("the first pods are there", || (pods() > 0).then_some(()));
+    live.crash();
+    let live = stage.start(Configuration::default());
+    stage.eventually("all pods run", all_run);
+    assert_eq!((pods(), status("retryCount")), (31, json!(0)));
+    end(&stage, "jobs", "many-worker-7", "Failed");
+    stage.eventually("the job is being restarted", || (status("retryCount") == 1).then_some(()));
+    live.crash();
+    let live = stage.start(Configuration::default());
+    stage.eventually("the pod that failed goes", || {
+        let pod = stage.get("pod", "jobs", "many-worker-7").unwrap_or_default();
+        (pod["status"]["phase"] != "Failed").then_some(())
+    });
+    live.crash();
+    let _live = stage.start(Configuration::default());
+    stage.eventually("all pods run again", all_run);
+    assert_eq!((pods(), status("retryCount"), status("version")), (31, json!(1), json!(1)));
 }
 
 /// Refuses what is written to a kind, as a webhook of somebody else may.

@@ -9,6 +9,7 @@ use serde_json::{Value, json};
 
 use super::{Moment, Settings, Wanted};
 use crate::asked::Asked;
+use crate::event::Remark;
 use crate::objects::Objects;
 use crate::write::{Amendment, Write};
 
@@ -98,9 +99,15 @@ impl Gangs {
                 asked_for.extend(Amendment::between(&key, pod, &told).map(Write::Amend));
             }
             if !asked_for.is_empty() {
-                self.waiting.insert(key);
+                self.waiting.insert(key.clone());
             }
-            wanted.writes.extend(asked_for.into_iter().filter_map(|write| self.asked.ask(write, now.tick)));
+            for write in asked_for {
+                if let Some(message) = self.asked.refusal(&write.slot()) {
+                    let message = message.to_string();
+                    wanted.remark(&key, pod, Remark { is_warning: true, reason: "FailedCreate", message });
+                }
+                wanted.writes.extend(self.asked.ask(write, now.tick));
+            }
         }
     }
 }

@@ -103,11 +103,6 @@ impl Jobs {
         self.due.append(&mut self.waiting);
     }
 
-    /// A pod of a job was seen. The job itself may not be there yet, or any more.
-    pub fn pod_seen(&mut self, job: ObjectKey) {
-        self.due.insert(job);
-    }
-
     /// A group was seen; its job, where that is known.
     pub fn group_seen(&mut self, key: &ObjectKey, job: Option<ObjectKey>) {
         let asked_by = self.asked_by.get(&Slot::Make(key.clone())).cloned();
