@@ -256,7 +256,7 @@ impl<'a> Session<'a> {
         let mut batch = Vec::with_capacity(SEEN_PER_CYCLE);
         loop {
             self.metrics.beat();
-            self.metrics.set_leads(led);
+            self.metrics.set_leads(led && !self.settings.shadow);
             let wait = async {
                 match (more, wake) {
                     (true, _) => {}

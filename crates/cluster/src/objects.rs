@@ -3,7 +3,8 @@
 //!
 //! Kept whole are kinds of which there are few. Of pods and of what makes pods there may be hundreds of thousands, so
 //! of those only the ones are kept that speak of a quota tree, a queue or a group. All others leave a name behind, and
-//! one pod for each namespace: to whom it belongs is a matter of its namespace then, and what holds of one holds of all.
+//! one pod for each namespace: to whom it belongs is a matter of its namespace then, and what holds of one holds of
+//! all.
 //!
 //! The objects are shared: the scheduler takes in what it sees, and webhooks look at the same from other tasks, whether
 //! this process leads or not. Locks are held for moments, and never while waiting for a network.

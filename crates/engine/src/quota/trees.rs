@@ -574,8 +574,9 @@ impl Quotas {
         quota.tree().is_none_or(|tree| tree.min.iter().any(|(r, min)| i128::from(*min) > quota.ledger.taken(*r)))
     }
 
-    /// The levels of a tree at which something must be given up, or become more, before a pod that was refused there can
-    /// run. One level does where nobody below it could give anything up: nothing else helps as long as it has no more.
+    /// The levels of a tree at which something must be given up, or become more, before a pod that was refused there
+    /// can run. One level does where nobody below it could give anything up: nothing else helps as long as it has no
+    /// more.
     pub fn gates(&self, refusals: &[Refusal]) -> Vec<QuotaId> {
         let of_tree = || refusals.iter().filter(|refusal| refusal.code == Code::RuntimeExceeded);
         let holds_nothing = |refusal: &&Refusal| self.get(refusal.quota).ledger.stays(refusal.resource) <= 0;
