@@ -258,7 +258,7 @@ impl<'a> Forest<'a> {
         let tree = &self.quotas[own].tree;
         let governs = |resource: &str| {
             let is_guaranteed = |fact: &&TreeFact| fact.tree == *tree && fact.min.get(resource).is_some();
-            self.runtime(own, resource).is_some() || self.quotas.values().any(|fact| is_guaranteed(&fact))
+            self.runtime(own, resource).is_some() || self.quotas.values().any(|fact| is_guaranteed(fact))
         };
         Self::asked(claimant).filter(|(resource, _)| governs(resource)).all(|(resource, asked)| {
             let min = i128::from(self.quotas[own].min.get(resource).unwrap_or(0));

@@ -82,9 +82,12 @@ impl Theatre {
     pub fn run(&self, scenario: &Scenario, progress: &mut dyn FnMut(Progress<'_>)) -> ScenarioResult {
         let partings = Partings::of(scenario);
         let mut live = Live::start(self.runtime.handle(), &self.server, &self.objects, scenario);
+        let begun = live.forget_events();
         let mut result = run_on(&mut live, scenario, &partings, progress);
+        let kinds = live.kinds();
         drop(live);
-        if let Err(trouble) = self.runtime.block_on(clean::clean(&self.server)) {
+        let cleaned = self.runtime.block_on(clean::clean_after(&self.server, kinds));
+        if let Err(trouble) = begun.and(cleaned) {
             result.error.get_or_insert_with(|| trouble.to_string());
         }
         result

@@ -67,3 +67,36 @@ fn passes(scenario: &Scenario, partings: &BTreeSet<(usize, usize)>) -> bool {
     cluster.create_in_whole_seconds();
     run_on(&mut cluster, scenario, &Partings(partings.clone()), &mut |_| {}).passed()
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::scenario::parse;
+    use std::path::Path;
+
+    /// A node is full of `count` pods, and one that is more important takes the place of `evicted`.
+    fn partings(count: usize, evicted: &str) -> Vec<(usize, usize)> {
+        let text = format!(
+            "
+apiVersion: quotient.dev/v1alpha1
+kind: Scenario
+metadata: {{name: s}}
+spec:
+  steps:
+  - nodes: [{{name: n, allocatable: {{cpu: '{count}', pods: '110'}}}}]
+    pods: [{{namespace: a, name: p, count: {count}, requests: {{cpu: '1'}}, priority: 0}}]
+  - pods: [{{namespace: a, name: q, requests: {{cpu: '1'}}, priority: 1}}]
+    expect: {{evicted: [{evicted}]}}
+"
+        );
+        let scenarios = parse("s.yaml", &text, Path::new(".")).unwrap_or_else(|problems| panic!("{problems:?}"));
+        Partings::of(&scenarios[0]).0.into_iter().collect()
+    }
+
+    #[test]
+    fn a_second_passes_only_where_age_decides() {
+        assert_eq!(partings(1, "a/p-0"), [], "there is one to choose from");
+        assert_eq!(partings(4, "a/p-3"), [(0, 4)], "the youngest is to be younger than all others");
+        assert_eq!(partings(2, "a/nobody").len(), 4, "what fails anyway is as far apart as can be");
+    }
+}

@@ -133,7 +133,7 @@ mod tests {
   </testsuite>
 </testsuites>
 ";
-        assert_eq!(junit(&[result.clone()]), expected);
+        assert_eq!(junit(std::slice::from_ref(&result)), expected);
         let expected = "\
 <?xml version=\"1.0\" encoding=\"UTF-8\"?>
 <testsuites tests=\"1\" failures=\"0\" errors=\"0\">

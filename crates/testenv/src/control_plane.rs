@@ -321,8 +321,8 @@ impl ControlPlane {
         Ok(())
     }
 
-    /// How kwok plays nodes and pods, as it comes with it, but for two things: pods of Jobs run until they are ended, and
-    /// a node that somebody says is not ready is not.
+    /// How kwok plays nodes and pods, as it comes with it, but for two things: pods of Jobs run until they are ended,
+    /// and a node that somebody says is not ready is not.
     fn stages(&self) -> Result<PathBuf, TestenvError> {
         let path = self.programs.join("stages.yaml");
         let text = fs::read_to_string(&path).map_err(|error| file_error(&path, error))?;

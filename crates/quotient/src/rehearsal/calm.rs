@@ -33,11 +33,12 @@ pub fn awaited(objects: &Objects) -> Option<String> {
     })
 }
 
-/// Whether somebody is at work whose work cannot be told from the objects: only that nothing changes any more.
+/// Whether controllers of Kubernetes are at work, whose work cannot always be told from the objects: only that nothing
+/// changes any more.
 pub fn has_workers(objects: &Objects) -> bool {
     objects.keys().any(|key| {
-        matches!(key.group, "apps" | "batch" | "policy" | "batch.volcano.sh" | "quota.koordinator.sh")
-            || matches!(key.kind, "PersistentVolumeClaim" | "PersistentVolume" | "PodGroup")
+        matches!(key.group, "apps" | "batch" | "policy")
+            || matches!(key.kind, "PersistentVolumeClaim" | "PersistentVolume")
     })
 }
 
@@ -152,4 +153,79 @@ fn missing_owner(object: &Value, uids: &BTreeSet<&str>) -> Option<String> {
     let owner = owners.iter().find(|owner| owner["controller"] == true)?;
     let gone = owner["uid"].as_str().is_some_and(|uid| !uids.contains(uid));
     gone.then(|| format!("{} {}", owner["kind"].as_str().unwrap_or("?"), owner["name"].as_str().unwrap_or("?")))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use quotient_api::key_of;
+    use serde_json::json;
+    use std::sync::Arc;
+
+    fn awaited_of(objects: &[Value]) -> Option<String> {
+        let keyed = objects.iter().map(|object| (key_of(object).expect("it is an object"), Arc::new(object.clone())));
+        awaited(&keyed.collect())
+    }
+
+    fn pod(fields: Value) -> Value {
+        let mut pod = json!({"apiVersion": "v1", "kind": "Pod",
+            "metadata": {"name": "p", "namespace": "a", "uid": "1", "labels": {"app": "x"}}, "spec": {}, "status": {}});
+        for (part, value) in fields.as_object().expect("it is a mapping") {
+            for (field, value) in value.as_object().expect("it is a mapping") {
+                pod[part][field] = value.clone();
+            }
+        }
+        pod
+    }
+
+    #[test]
+    fn pods_that_wait_are_calm_and_those_that_are_to_run_or_leave_are_not() {
+        let running = json!({"phase": "Running", "conditions": [{"type": "Ready", "status": "True"}]});
+        let leaving = json!({"deletionTimestamp": "2026-01-01T00:00:00Z", "finalizers": ["other"]});
+        let kept = json!({"deletionTimestamp": "2026-01-01T00:00:00Z", "finalizers": [FINALIZER]});
+        let orphan = json!({"ownerReferences": [{"controller": true, "uid": "9", "kind": "ReplicaSet", "name": "r"}]});
+        for (fields, said) in [
+            (json!({}), None),
+            (json!({"spec": {"nodeName": "n"}}), Some("Pod/a/p does not run yet: is kwok there?")),
+            (json!({"spec": {"nodeName": "n"}, "status": running}), None),
+            (json!({"spec": {"nodeName": "n"}, "status": {"phase": "Failed"}}), None),
+            (json!({"metadata": leaving}), Some("Pod/a/p is leaving")),
+            (json!({"metadata": kept}), None),
+            (json!({"metadata": orphan}), Some("Pod/a/p is there though ReplicaSet r is gone")),
+        ] {
+            assert_eq!(awaited_of(&[pod(fields.clone())]).as_deref(), said, "{fields}");
+        }
+    }
+
+    #[test]
+    fn a_budget_has_counted_its_pods() {
+        let running = json!({"phase": "Running", "conditions": [{"type": "Ready", "status": "True"}]});
+        let pod = pod(json!({"spec": {"nodeName": "n"}, "status": running}));
+        let budget = |name: &str, healthy: u32, selector: Value| {
+            json!({"apiVersion": "policy/v1", "kind": "PodDisruptionBudget",
+                "metadata": {"name": name, "namespace": "a", "generation": 1}, "spec": {"selector": selector},
+                "status": {"observedGeneration": 1, "currentHealthy": healthy}})
+        };
+        let by_label = || json!({"matchLabels": {"app": "x"}});
+        let said = awaited_of(&[pod.clone(), budget("b", 0, by_label())]);
+        assert_eq!(said.as_deref(), Some("PodDisruptionBudget/a/b counts 0 of 1 pods"));
+        assert_eq!(awaited_of(&[pod.clone(), budget("b", 1, by_label())]), None);
+        let others = json!({"matchExpressions": [{"key": "app", "operator": "NotIn", "values": ["x"]}]});
+        assert_eq!(awaited_of(&[pod.clone(), budget("b", 0, others)]), None);
+        let shared = [pod, budget("b", 0, by_label()), budget("c", 1, by_label())];
+        assert_eq!(awaited_of(&shared), None, "Kubernetes looks after one of them");
+    }
+
+    #[test]
+    fn a_node_has_the_taint_that_follows_from_how_it_is() {
+        let node = |ready: &str, taints: Value| {
+            json!({"apiVersion": "v1", "kind": "Node", "metadata": {"name": "n"}, "spec": {"taints": taints},
+                "status": {"conditions": [{"type": "Ready", "status": ready}]}})
+        };
+        let not_ready = json!([{"key": NOT_READY, "effect": "NoSchedule"}]);
+        assert_eq!(awaited_of(&[node("True", json!(null))]), None);
+        assert!(awaited_of(&[node("True", not_ready.clone())]).is_some());
+        assert_eq!(awaited_of(&[node("False", not_ready.clone())]), None);
+        assert!(awaited_of(&[node("Unknown", not_ready)]).is_some());
+    }
 }

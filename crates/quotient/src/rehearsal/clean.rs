@@ -1,5 +1,6 @@
 //! Making a cluster empty, before a scenario and after the last.
 
+use std::collections::BTreeSet;
 use std::time::{Duration, Instant};
 
 use futures::future::try_join_all;
@@ -64,11 +65,30 @@ fn order(key: &ObjectKey) -> u8 {
     }
 }
 
+/// Made without being named in a scenario, by our controllers and Kubernetes'.
+const MADE_BY_OTHERS: &[(&str, &str)] = &[
+    ("", "Namespace"),
+    ("apps", "ReplicaSet"),
+    ("scheduling.sigs.k8s.io", "ElasticQuota"),
+    ("scheduling.volcano.sh", "PodGroup"),
+    ("storage.k8s.io", "CSINode"),
+];
+
+/// Takes out what a scenario made that has objects of these kinds, and waits until it is gone.
+pub async fn clean_after(server: &Server, kinds: BTreeSet<&'static Kind>) -> Result<(), Trouble> {
+    let others = MADE_BY_OTHERS.iter().filter_map(|(group, kind)| kinds::find(group, kind));
+    clean_kinds(server, kinds.into_iter().chain(others).collect()).await
+}
+
 /// Takes out everything that scenarios made, and waits until it is gone.
 pub async fn clean(server: &Server) -> Result<(), Trouble> {
+    clean_kinds(server, kinds_of_scenarios().collect()).await
+}
+
+async fn clean_kinds(server: &Server, kinds: BTreeSet<&'static Kind>) -> Result<(), Trouble> {
     let begun = Instant::now();
     loop {
-        let objects = server.look(kinds_of_scenarios()).await?;
+        let objects = server.look(kinds.iter().copied()).await?;
         let left: Objects = objects.iter().filter(|(key, object)| is_to_go(key, object)).map(cloned).collect();
         let waits = objects.iter().any(|(key, object)| key.kind == "Namespace" && is_going(object));
         if left.is_empty() && !waits {
@@ -120,7 +140,7 @@ async fn clean_namespaces(server: &Server, objects: &Objects) -> Result<(), Trou
                 "spec": namespace["spec"]});
             server.replace(key, &object).await?;
         }
-        server.delete_events(&key.name).await
+        Ok(())
     }))
     .await
     .map(drop)

@@ -24,6 +24,7 @@ use tokio::sync::oneshot;
 use tokio::task::JoinHandle;
 
 use super::calm;
+use super::clean::is_labelled;
 use super::fit::{FINALIZER, Fitting, LABEL};
 use super::provision::provision;
 use super::server::{Answer, Manner, Objects, Server};
@@ -35,7 +36,7 @@ const SETTLED_WITHIN: Duration = Duration::from_secs(60);
 const STORED_WITHIN: Duration = Duration::from_secs(10);
 
 /// How often it is looked whether a cluster has settled.
-const LOOK_EVERY: Duration = Duration::from_millis(10);
+const LOOK_EVERY: Duration = Duration::from_millis(15);
 
 /// How often it is looked whether the scheduler has seen something.
 const SEEN_EVERY: Duration = Duration::from_millis(2);
@@ -155,6 +156,23 @@ impl<'a> Live<'a> {
         live
     }
 
+    /// Forgets the events of earlier scenarios, where this one asks for events.
+    pub fn forget_events(&self) -> Result<(), Trouble> {
+        if !self.wants_events {
+            return Ok(());
+        }
+        let namespaces = self.await_that(self.server.look(kinds::find("", "Namespace")))?;
+        for (key, _) in namespaces.iter().filter(|(_, namespace)| is_labelled(namespace)) {
+            self.await_that(self.server.delete_events(&key.name))?;
+        }
+        Ok(())
+    }
+
+    /// The kinds of which there may be objects now.
+    pub fn kinds(&self) -> BTreeSet<&'static Kind> {
+        self.kinds.clone()
+    }
+
     /// Looks at objects of this kind from now on.
     fn heed(&mut self, kind: Option<&'static Kind>) {
         if let Some(kind) = kind.filter(|kind| kind.group != "quotient.dev") {
@@ -206,8 +224,7 @@ impl<'a> Live<'a> {
             self.fresh.clear();
         }
         let matters = |known: &ObjectKey| !(is_pod(known) && is_pod(next));
-        let is_guarded = guarded_kinds().any(|guarded| Some(guarded.kind) == next.kind_entry());
-        if is_guarded && self.fresh.iter().any(|(key, _)| matters(key)) {
+        if is_asked_about(next) && self.fresh.iter().any(|(key, _)| matters(key)) {
             let fresh = std::mem::take(&mut self.fresh);
             let is_seen = |standing: &Standing, (key, version): &(ObjectKey, String)| {
                 let subject = Watched::Kind(key.kind_entry()?);
@@ -265,9 +282,12 @@ impl<'a> Live<'a> {
     /// Makes the object, or replaces the one that is there; gives what is stored, unless it was rejected.
     fn put(&mut self, key: &ObjectKey, object: &Value) -> Result<Option<Value>, Trouble> {
         let begun = Instant::now();
+        let mut is_again = false;
         let answer = loop {
             // An object that is there is not made again: its kind's rules may forbid that before it is noticed.
-            let answer = match self.await_that(self.server.get(key))? {
+            let may_be_there = (is_asked_about(key) && !is_pod(key)) || is_again || self.given.contains_key(key);
+            let old = if may_be_there { self.await_that(self.server.get(key))? } else { None };
+            let answer = match old {
                 None => self.await_that(self.server.create(key, object))?,
                 Some(old) => {
                     let mut new = replacement(&old, object.clone());
@@ -286,7 +306,11 @@ impl<'a> Live<'a> {
             if !again || begun.elapsed() > STORED_WITHIN {
                 break answer;
             }
-            std::thread::sleep(LOOK_EVERY);
+            // One that is there though nobody applied it is replaced.
+            if is_again {
+                std::thread::sleep(LOOK_EVERY);
+            }
+            is_again = true;
         };
         match answer {
             Answer::Done(stored) => {
@@ -314,6 +338,12 @@ impl<'a> Live<'a> {
     fn look(&mut self) -> Result<Option<String>, Trouble> {
         // First what the scheduler has seen, then what there is: what it wrote before is in what there is.
         let standing = self.ask(self.conductor.standing())?;
+        let is_idle = standing.is_listed && standing.is_written && (standing.is_decided || self.is_held);
+        // A bind may wait for a volume, which is ours to make.
+        let has_claims = self.kinds.iter().any(|kind| kind.kind == "PersistentVolumeClaim");
+        if !is_idle && !has_claims {
+            return Ok(Some("the scheduler is at work".to_string()));
+        }
         let objects = self.await_that(self.server.look(self.kinds.iter().copied()))?;
         self.wakes_at = standing.wakes_at;
         let departed = self.depart(&objects)?;
@@ -323,9 +353,8 @@ impl<'a> Live<'a> {
             (_, true) => Some("volumes are made or taken out".to_string()),
             (false, false) => unseen(&standing, &objects, &self.kinds).or_else(|| calm::awaited(&objects)),
         };
-        let idle = standing.is_listed && standing.is_written && (standing.is_decided || self.is_held);
         self.objects = objects;
-        Ok(awaited.or_else(|| (!idle).then(|| "the scheduler is at work".to_string())))
+        Ok(awaited.or_else(|| (!is_idle).then(|| "the scheduler is at work".to_string())))
     }
 
     /// Lets pods go whose time has come; says whether there were any.
@@ -416,6 +445,11 @@ impl<'a> Live<'a> {
         self.figures = Figures { happened, ..figures };
         Ok(())
     }
+}
+
+/// Whether our webhooks are asked about objects of this kind.
+fn is_asked_about(key: &ObjectKey) -> bool {
+    guarded_kinds().any(|guarded| Some(guarded.kind) == key.kind_entry())
 }
 
 /// Adds the schedulers that an object names, anywhere in it.
@@ -719,5 +753,35 @@ impl Subject for Live<'_> {
         happened.evicted.sort();
         happened.rejected.sort();
         Ok(happened)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_a_scenario_changes_of_a_pod_is_changed_and_nothing_else() {
+        let before = json!({"schedulingGates": [{"name": "g"}], "containers": [{"name": "c", "image": "one"}]});
+        let now = json!({"containers": [{"name": "c", "image": "two"}]});
+        let stored = json!({
+            "schedulingGates": [{"name": "g"}], "serviceAccountName": "default",
+            "containers": [{"name": "c", "image": "one", "volumeMounts": [{"name": "token"}]}],
+        });
+        let wanted = json!({
+            "schedulingGates": null, "serviceAccountName": "default",
+            "containers": [{"name": "c", "image": "two", "volumeMounts": [{"name": "token"}]}],
+        });
+        assert_eq!(changed(&stored, &before, &now), wanted);
+        assert_eq!(changed(&stored, &before, &before), stored);
+    }
+
+    #[test]
+    fn every_scheduler_that_a_scenario_names_is_ours() {
+        let job = json!({"spec": {"schedulerName": "volcano", "tasks": [
+            {"template": {"spec": {"schedulerName": "other"}}}, {"template": {"spec": {"schedulerName": "volcano"}}}]}});
+        let mut names = vec!["quotient".to_string()];
+        scheduler_names(&job, &mut names);
+        assert_eq!(names, ["quotient", "volcano", "other"]);
     }
 }
