@@ -9,7 +9,8 @@
 //! Reading and deciding are those of the simulator: [`quotient_api::Translator`] and [`quotient_engine::Engine`]. This
 //! crate only brings objects to them and carries decisions out. [`scheduler`], [`controllers`], [`queue`], [`limit`]
 //! and [`thin`] do no I/O and read no clock; everything that waits for a network is in [`watch`], [`dispatch`],
-//! [`lease`] and [`live`]. Nothing is written without the lease, which is checked when a request is sent.
+//! [`lease`], [`live`] and [`webhook`]. Nothing is written without the lease, which is checked when a request is sent;
+//! but for the authority of the webhooks' certificates, as webhooks are served without it.
 
 pub mod asked;
 pub mod call;

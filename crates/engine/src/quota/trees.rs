@@ -575,7 +575,8 @@ impl Quotas {
     }
 
     /// The levels of a tree at which something must be given up, or become more, before a pod that was refused there
-    /// can run. One level does where nobody below it could give anything up: nothing else helps as long as it has no more.
+    /// can run. One level does where nobody below it could give anything up: nothing else helps as long as it has no
+    /// more.
     pub fn gates(&self, refusals: &[Refusal]) -> Vec<QuotaId> {
         let of_tree = || refusals.iter().filter(|refusal| refusal.code == Code::RuntimeExceeded);
         let holds_nothing = |refusal: &&Refusal| self.get(refusal.quota).ledger.stays(refusal.resource) <= 0;
