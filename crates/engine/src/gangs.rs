@@ -6,6 +6,7 @@ use std::sync::Arc;
 use crate::fact::{Amount, GroupFact, Name};
 use crate::pods::{Pod, PodId, Pods};
 use crate::quota::QuotaId;
+use crate::quota::amounts::Sums;
 use crate::reason::Reason;
 use crate::resources::ResourceId;
 
@@ -32,6 +33,51 @@ pub(crate) struct Gang {
     pub elastic: Vec<(ResourceId, Amount)>,
     /// The cards that it was let in with, by name.
     pub cards: Vec<(ResourceId, Amount)>,
+    /// Its members that count as running, as they come and go.
+    pub muster: Muster,
+}
+
+/// Pods of a gang, counted: how many of each task, and what they hold.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Muster {
+    count: u32,
+    by_task: BTreeMap<Option<Name>, u32>,
+    held: Sums,
+}
+
+impl Muster {
+    /// Counts a pod that holds this much (or no longer).
+    pub fn count(&mut self, pod: &Pod, charge: &[(ResourceId, Amount)], add: bool) {
+        let of_task = self.by_task.entry(pod.task.clone()).or_default();
+        if add {
+            (self.count, *of_task) = (self.count + 1, *of_task + 1);
+        } else {
+            (self.count, *of_task) = (self.count - 1, *of_task - 1);
+        }
+        if *of_task == 0 {
+            self.by_task.remove(&pod.task);
+        }
+        self.held.charge(charge, add);
+    }
+
+    /// What they hold of a resource.
+    pub fn held(&self, resource: ResourceId) -> i128 {
+        self.held.get(resource)
+    }
+
+    /// Whether these are the same as those.
+    pub fn is_same(&self, other: &Muster) -> bool {
+        self.count == other.count && self.by_task == other.by_task && self.held.nonzero().eq(other.held.nonzero())
+    }
+
+    /// How many there are.
+    pub fn len(&self) -> u32 {
+        self.count
+    }
+
+    fn of_task(&self, task: Option<&Name>) -> u32 {
+        self.by_task.get(&task.cloned()).copied().unwrap_or(0)
+    }
 }
 
 impl Gang {
@@ -57,19 +103,28 @@ impl Gang {
 
     /// Whether enough of these would do.
     pub fn is_enough<'a>(&self, pods: impl Iterator<Item = &'a Pod>) -> bool {
-        let mut by_task: BTreeMap<Option<&Name>, u32> = BTreeMap::new();
-        let mut count = 0;
-        for pod in pods {
-            count += 1;
-            *by_task.entry(pod.task.as_ref()).or_default() += 1;
+        let mut muster = Muster::default();
+        pods.for_each(|pod| muster.count(pod, &[], true));
+        self.is_enough_of(&muster)
+    }
+
+    /// The same of pods that are counted.
+    pub fn is_enough_of(&self, muster: &Muster) -> bool {
+        muster.count >= self.min_member() && self.minima().all(|(task, min)| muster.of_task(Some(task)) >= *min)
+    }
+
+    /// Whether one more pod of a task would bring these nearer to the minimum: of the task, or of any.
+    pub fn needs(&self, task: Option<&Name>, muster: &Muster) -> bool {
+        if muster.of_task(task) < self.min_of_task(task) {
+            return true;
         }
-        let enough_of = |(task, min): &(Name, u32)| by_task.get(&Some(task)).is_some_and(|n| n >= min) || *min == 0;
-        count >= self.min_member() && self.minima().all(enough_of)
+        let owed: u32 = self.minima().map(|(task, min)| min.saturating_sub(muster.of_task(Some(task)))).sum();
+        muster.count + owed < self.min_member()
     }
 
     /// Whether its minimum runs.
-    pub fn is_started(&self, pods: &Pods) -> bool {
-        self.is_enough(self.settled(pods).map(|(_, pod)| pod))
+    pub fn is_started(&self) -> bool {
+        self.is_enough_of(&self.muster)
     }
 
     /// A group of one pod is not a gang.
@@ -110,6 +165,15 @@ impl Gangs {
     /// All gangs, by namespace and name.
     pub fn iter(&self) -> impl Iterator<Item = (GangId, &Gang)> {
         self.ids.values().map(|id| (*id, self.get(*id)))
+    }
+
+    /// Counts a pod in its gang (or no longer), if it is one that counts as running.
+    pub fn count(&mut self, pod: &Pod, charge: &[(ResourceId, Amount)], add: bool) {
+        let Some(id) = pod.gang else { return };
+        self.changed.insert(id);
+        if pod.node().is_some() && !pod.is_leaving() {
+            self.get_mut(id).muster.count(pod, charge, add);
+        }
     }
 
     /// The number of a group, which is listed now if it was never named.

@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 
 use crate::engine::Engine;
+use crate::gangs::Muster;
 use crate::nodes::{Node, NodeId};
 use crate::pods::{Place, PodId};
 use crate::quota::amounts::Sums;
@@ -101,13 +102,19 @@ impl Engine {
         Err(format!("pod {key} is queued and no candidate, or a candidate and not queued"))
     }
 
-    /// Members of a gang say that they are.
+    /// Members of a gang say that they are, and those that run are counted.
     fn check_gangs(&self) -> Result<(), String> {
         for (id, gang) in self.world.gangs.iter() {
             for member in gang.members.iter().map(|member| self.world.pods.get(*member)) {
                 if member.gang != Some(id) {
                     return Err(format!("{} is listed in a gang that is not its own", member.key()));
                 }
+            }
+            let mut counted = Muster::default();
+            gang.settled(&self.world.pods).for_each(|(id, pod)| counted.count(pod, &self.world.charge_of(id), true));
+            if !gang.muster.is_same(&counted) {
+                let (name, kept) = (&gang.name, &gang.muster);
+                return Err(format!("of the gang {name} {kept:?} count as running, but a recount gives {counted:?}"));
             }
         }
         Ok(())

@@ -57,6 +57,8 @@ struct Group {
     members: BTreeSet<(Created, Name, PodId)>,
     state: State,
     reason: Option<Arc<Reason>>,
+    /// The quotas that it waits for to be able to hold more.
+    gates: Vec<QuotaId>,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -104,6 +106,8 @@ pub(crate) struct Queue {
     lines_of: BTreeMap<QuotaId, BTreeSet<Vec<QuotaId>>>,
     /// The groups whose pods answer to a quota.
     by_quota: BTreeMap<QuotaId, BTreeSet<GroupId>>,
+    /// The groups that wait for a quota to be able to hold more.
+    gated: BTreeMap<QuotaId, BTreeSet<GroupId>>,
     /// Groups whose members have not all been told why they wait.
     untold: BTreeSet<GroupId>,
 }
@@ -192,7 +196,7 @@ impl Queue {
             Some(id) => *id,
             None => {
                 let members = BTreeSet::new();
-                let group = Group { key: key.clone(), members, state: State::Awake, reason: None };
+                let group = Group { key: key.clone(), members, state: State::Awake, reason: None, gates: Vec::new() };
                 let id = match self.vacant.pop() {
                     Some(id) => {
                         self.groups[id.0 as usize] = Some(group);
@@ -226,6 +230,7 @@ impl Queue {
         let members = &mut self.group_mut(group).members;
         members.remove(&(created, name.clone(), pod));
         if members.is_empty() {
+            self.leave_gates(group);
             let gone = self.groups[group.0 as usize].take().expect("it was just there");
             self.leave_line(&gone.key.quotas);
             for quota in &gone.key.quotas {
@@ -268,32 +273,70 @@ impl Queue {
         Some((turn.group, *pod))
     }
 
-    /// The group's pods cannot run now, and why.
-    pub fn rest(&mut self, id: GroupId, reason: Arc<Reason>) {
-        self.lay_down(id, reason, State::Rests);
+    /// The quotas of those whose turn may be next, if they are few.
+    pub fn next_quotas(&self, most: usize) -> Option<Vec<QuotaId>> {
+        let quotas = |(_, turn): &(Share, Turn)| self.group(turn.group).key.quotas.clone();
+        (self.heads.len() <= most).then(|| self.heads.iter().flat_map(quotas).collect())
+    }
+
+    /// The quotas that waiting pods answer to.
+    pub fn quotas(&self) -> impl Iterator<Item = QuotaId> + '_ {
+        self.by_quota.keys().copied()
+    }
+
+    /// The group's pods cannot run now, and why; nor before one of these quotas may hold more, unless something else
+    /// changes.
+    pub fn rest(&mut self, id: GroupId, reason: Arc<Reason>, gates: Vec<QuotaId>) {
+        self.lay_down(id, reason, State::Rests, gates);
     }
 
     /// Pods leave for the group's pod, and until they are gone it waits.
-    pub fn await_victims(&mut self, id: GroupId, reason: Arc<Reason>) {
-        self.lay_down(id, reason, State::AwaitsVictims);
+    pub fn await_victims(&mut self, id: GroupId, reason: Arc<Reason>, gates: Vec<QuotaId>) {
+        self.lay_down(id, reason, State::AwaitsVictims, gates);
     }
 
-    fn lay_down(&mut self, id: GroupId, reason: Arc<Reason>, state: State) {
+    fn lay_down(&mut self, id: GroupId, reason: Arc<Reason>, state: State, gates: Vec<QuotaId>) {
         self.unlist(id);
+        self.leave_gates(id);
+        for gate in &gates {
+            self.gated.entry(*gate).or_default().insert(id);
+        }
         let group = self.group_mut(id);
         group.state = state;
         group.reason = Some(reason);
+        group.gates = gates;
         self.untold.insert(id);
         self.list(id);
+    }
+
+    /// The group does not wait for a quota any more.
+    fn leave_gates(&mut self, id: GroupId) {
+        let Some(group) = &mut self.groups[id.0 as usize] else { return };
+        for gate in std::mem::take(&mut group.gates) {
+            if let Some(groups) = self.gated.get_mut(&gate) {
+                groups.remove(&id);
+                if groups.is_empty() {
+                    self.gated.remove(&gate);
+                }
+            }
+        }
     }
 
     /// Something changed that may matter to the group.
     pub fn wake(&mut self, id: GroupId) {
         if self.groups.get(id.0 as usize).is_some_and(|group| group.as_ref().is_some_and(|g| g.state != State::Awake)) {
             self.unlist(id);
+            self.leave_gates(id);
             self.group_mut(id).state = State::Awake;
             self.list(id);
         }
+    }
+
+    /// A quota may hold more: those who wait for that are looked at. Returns whether there is one.
+    pub fn wake_gated(&mut self, quota: QuotaId) -> bool {
+        let Some(groups) = self.gated.get(&quota).cloned() else { return false };
+        groups.into_iter().for_each(|group| self.wake(group));
+        true
     }
 
     /// Something changed that may matter to the pods of a quota. Returns whether one of them rested.
@@ -307,6 +350,7 @@ impl Queue {
     /// Something changed that may matter to all.
     pub fn wake_all(&mut self) {
         for id in std::mem::take(&mut self.awaiting) {
+            self.leave_gates(id);
             self.group_mut(id).state = State::Awake;
             self.list(id);
         }
@@ -316,6 +360,7 @@ impl Queue {
     /// Something changed that may matter to all but those for whom pods leave.
     pub fn wake_all_but_awaiting(&mut self) {
         for id in std::mem::take(&mut self.resting) {
+            self.leave_gates(id);
             self.group_mut(id).state = State::Awake;
             self.list(id);
         }

@@ -112,7 +112,7 @@ impl World {
         self.pods.get_mut(id).cards = self.nodes.cards_for(node, &shape.demand);
         let pod = self.pods.get(id);
         self.quotas.charge(id, pod, &charge_of(&self.shapes, pod), true, &self.names);
-        self.gangs.changed.extend(pod.gang);
+        self.gangs.count(pod, &charge_of(&self.shapes, pod), true);
         if self.nodes.is_present(node) {
             self.bear(id, node, true, effects);
         }
@@ -125,7 +125,7 @@ impl World {
         let shape = self.shapes.get(pod.shape);
         self.nodes.hold(node, &shape.demand, false);
         self.quotas.charge(id, pod, &charge_of(&self.shapes, pod), false, &self.names);
-        self.gangs.changed.extend(pod.gang);
+        self.gangs.count(pod, &charge_of(&self.shapes, pod), false);
         self.pods.get_mut(id).cards = Vec::new();
         if self.nodes.is_present(node) {
             self.bear(id, node, false, effects);
@@ -248,11 +248,13 @@ impl World {
     /// Notes that a pod began to leave, or that it stays after all. The pod's own fields change in `set`.
     pub fn change_leaving(&mut self, id: PodId, effects: &mut Effects, set: impl FnOnce(&mut crate::pods::Pod)) {
         let before = self.pods.get(id).is_leaving();
+        let pod = self.pods.get(id);
+        self.gangs.count(pod, &charge_of(&self.shapes, pod), false);
         set(self.pods.get_mut(id));
         self.pods.note_leaving(id);
         let pod = self.pods.get(id);
+        self.gangs.count(pod, &charge_of(&self.shapes, pod), true);
         let (after, node) = (pod.is_leaving(), pod.node());
-        self.gangs.changed.extend(pod.gang);
         if before != after && node.is_some() {
             self.quotas.count_leaving(pod, &charge_of(&self.shapes, pod), after);
         }
@@ -337,6 +339,7 @@ impl World {
                     true => self.quotas.charge(id, pod, &charge, add, &self.names),
                     false => self.quotas.count_claim(pod, &charge, add),
                 }
+                self.gangs.count(pod, &charge, add);
             }
         }
     }

@@ -252,12 +252,14 @@ impl<'a> Forest<'a> {
         self.refusal(pod, gone).is_none() && self.server.nodes.values().any(|node| self.server.fits(pod, node, gone))
     }
 
-    /// Whether a claimant is within its quota's min in all that is guaranteed in its tree.
+    /// Whether a claimant is within its quota's min in all that the quota limits or that is guaranteed in its tree.
     fn is_within_min(&self, claimant: &PodFact) -> bool {
         let Some(own) = self.quota_of(claimant) else { return false };
         let tree = &self.quotas[own].tree;
-        let governs =
-            |resource: &str| self.quotas.values().any(|fact| fact.tree == *tree && fact.min.get(resource).is_some());
+        let governs = |resource: &str| {
+            let is_guaranteed = |fact: &&TreeFact| fact.tree == *tree && fact.min.get(resource).is_some();
+            self.runtime(own, resource).is_some() || self.quotas.values().any(|fact| is_guaranteed(&fact))
+        };
         Self::asked(claimant).filter(|(resource, _)| governs(resource)).all(|(resource, asked)| {
             let min = i128::from(self.quotas[own].min.get(resource).unwrap_or(0));
             self.used(own, resource, &BTreeSet::new()) + asked <= min

@@ -33,10 +33,26 @@ pub(super) enum Turn {
     Claimed,
     /// Its claim is dropped; it is an ordinary candidate again.
     Dropped,
-    Rests(Reason),
+    /// Until something changes in its favour, as when one of these quotas may hold more.
+    Rests(Reason, Vec<QuotaId>),
     /// Pods leave for it.
-    AwaitsVictims(Reason),
+    AwaitsVictims(Reason, Vec<QuotaId>),
 }
+
+impl Turn {
+    /// The same, waiting for other quotas.
+    fn gated_by(self, gates: Vec<QuotaId>) -> Turn {
+        match self {
+            Turn::Rests(reason, _) => Turn::Rests(reason, gates),
+            Turn::AwaitsVictims(reason, _) => Turn::AwaitsVictims(reason, gates),
+            other => other,
+        }
+    }
+}
+
+/// If the turn is that of pods of no more lines than this, what quotas may hold is worked out for them first, and for
+/// all others later.
+const FEW_LINES: usize = 16;
 
 impl Engine {
     /// Decides what can be decided now.
@@ -49,6 +65,11 @@ impl Engine {
         loop {
             self.take_in_quotas();
             let Some((group, pod)) = self.queue.first() else {
+                if looked_at >= budget.pods_max && self.world.quotas.is_stale() {
+                    decisions.more = true;
+                    break;
+                }
+                self.take_in_all_quotas();
                 if self.admit_gangs(&mut decisions)
                     || self.look_at_debtors_again()
                     || self.revoke_overuse(now, &mut decisions)
@@ -65,7 +86,10 @@ impl Engine {
             looked_at += 1;
             let gang = self.unstarted_gang(pod);
             let turn = match gang {
-                Some(gang) => self.take_gang_turn(gang, &mut decisions),
+                Some(gang) => {
+                    let levels = self.levels_of_trees(pod);
+                    self.take_gang_turn(gang, &mut decisions).gated_by(levels)
+                }
                 None => self.take_turn(pod, &mut decisions),
             };
             let groups = match gang {
@@ -74,13 +98,13 @@ impl Engine {
             };
             match turn {
                 Turn::Placed | Turn::Claimed | Turn::Dropped => {}
-                Turn::Rests(reason) => {
+                Turn::Rests(reason, gates) => {
                     let reason = Arc::new(reason);
-                    groups.into_iter().for_each(|group| self.queue.rest(group, reason.clone()));
+                    groups.into_iter().for_each(|group| self.queue.rest(group, reason.clone(), gates.clone()));
                 }
-                Turn::AwaitsVictims(reason) => {
+                Turn::AwaitsVictims(reason, gates) => {
                     let reason = Arc::new(reason);
-                    groups.into_iter().for_each(|group| self.queue.await_victims(group, reason.clone()));
+                    groups.into_iter().for_each(|group| self.queue.await_victims(group, reason.clone(), gates.clone()));
                 }
             }
         }
@@ -97,17 +121,38 @@ impl Engine {
         members.filter_map(|member| self.world.pods.get(member).group).chain([first]).collect()
     }
 
-    /// Brings what quotas may hold up to date, and the order of those who wait with it.
+    /// Brings what those may hold up to date whose turn may be next, and the order of those who wait with it.
     fn take_in_quotas(&mut self) {
         self.settle_gangs();
-        let moved = self.world.quotas.refresh_runtimes();
-        if !moved.is_empty() {
-            self.changes += 1;
-            self.moved_pools.extend(moved);
+        if self.world.quotas.is_stale() {
+            match self.queue.next_quotas(FEW_LINES) {
+                Some(quotas) => self.world.quotas.refresh_runtimes_of(&quotas),
+                None => self.world.quotas.refresh_runtimes(),
+            }
         }
-        for quota in std::mem::take(&mut self.world.quotas.changed) {
+        self.take_in_moved();
+    }
+
+    /// Brings what all quotas may hold up to date.
+    pub(super) fn take_in_all_quotas(&mut self) {
+        if self.world.quotas.is_stale() {
+            self.world.quotas.refresh_runtimes();
+            self.take_in_moved();
+        }
+    }
+
+    fn take_in_moved(&mut self) {
+        let quotas = &mut self.world.quotas;
+        let moved = std::mem::take(&mut quotas.trees.moved.shares);
+        self.changes += u64::from(!moved.is_empty());
+        let changed = std::mem::take(&mut quotas.changed);
+        for quota in changed.into_iter().chain(moved) {
             let quotas = &self.world.quotas;
-            if quotas.get(quota).tree().is_some() {
+            if !quotas.is_listed(quota) {
+                continue;
+            }
+            let known = quotas.get(quota);
+            if known.tree().is_some() && (!known.pods.is_empty() || self.overused_since.contains_key(&quota)) {
                 self.recheck_overuse.insert(quota);
             }
             self.queue.quota_changed(quota, |of| quotas.share(of));
@@ -116,18 +161,36 @@ impl Engine {
 
     /// What pods of a pool were given changes what the others there may claim. They are looked at again when nothing
     /// else can be decided, so that a cycle that fills a pool looks at each of its pods a few times and not once for
-    /// each placement. Returns whether there is anybody to look at.
+    /// each placement. In a tree nobody is given more than its due; there it matters whose due has changed. Returns
+    /// whether there is anybody to look at.
     fn look_at_debtors_again(&mut self) -> bool {
-        let pools = std::mem::take(&mut self.moved_pools);
-        let quotas = self.world.quotas.iter().filter(|(_, quota)| pools.contains(&quota.pool));
-        let quotas: Vec<QuotaId> = quotas.map(|(id, _)| id).collect();
-        let woken = quotas.into_iter().map(|quota| self.queue.wake_quota(quota));
-        woken.filter(|any| *any).count() > 0
+        let quotas = &mut self.world.quotas;
+        let risen = std::mem::take(&mut quotas.trees.moved.risen);
+        let mut pools = std::mem::take(&mut self.moved_pools);
+        pools.append(&mut quotas.trees.moved.drawn_on);
+        let mut is_any_woken = false;
+        for quota in risen {
+            is_any_woken |= self.queue.wake_gated(quota);
+        }
+        if !pools.is_empty() {
+            let may_claim = |id: &QuotaId| pools.contains(&quotas.get(*id).pool) && quotas.may_reclaim(*id);
+            for quota in self.queue.quotas().filter(may_claim).collect::<Vec<QuotaId>>() {
+                is_any_woken |= self.queue.wake_quota(quota);
+            }
+        }
+        is_any_woken
     }
 
     pub(super) fn note_moved_pools(&mut self, pod: PodId) {
-        let quotas = self.world.pods.get(pod).quotas.iter();
-        self.moved_pools.extend(quotas.map(|quota| self.world.quotas.get(*quota).pool));
+        let quotas = self.world.pods.get(pod).quotas.iter().map(|quota| self.world.quotas.get(*quota));
+        self.moved_pools.extend(quotas.filter(|quota| quota.tree().is_none()).map(|quota| quota.pool));
+    }
+
+    /// All levels of trees that bear on a pod.
+    pub(super) fn levels_of_trees(&self, pod: PodId) -> Vec<QuotaId> {
+        let quotas = &self.world.quotas;
+        let of_trees = self.world.pods.get(pod).quotas.iter().filter(|quota| quotas.get(**quota).tree().is_some());
+        of_trees.flat_map(|quota| quotas.path(*quota)).collect()
     }
 
     /// Selectors look at labels that they did not look at before: pods that were alike may differ now.
@@ -171,7 +234,7 @@ impl Engine {
         let claim = self.world.pods.get(id).claim;
         self.count_claim(id, false);
         let turn = self.take_turn_unclaimed(id, claim, decisions);
-        if matches!(turn, Turn::Rests(_) | Turn::AwaitsVictims(_)) {
+        if matches!(turn, Turn::Rests(..) | Turn::AwaitsVictims(..)) {
             self.count_claim(id, true);
         }
         turn
@@ -180,7 +243,7 @@ impl Engine {
     /// The turn of a pod whose own claim does not count at the moment.
     fn take_turn_unclaimed(&mut self, id: PodId, claim: Option<Claim>, decisions: &mut Decisions) -> Turn {
         if let Some((code, message)) = self.world.unruled(id) {
-            return Turn::Rests(explain::unruled(code, message));
+            return Turn::Rests(explain::unruled(code, message), Vec::new());
         }
         let mut tried: Vec<Tried> = Vec::new();
         for look in self.world.looks(id) {
@@ -225,7 +288,8 @@ impl Engine {
         if let Some(claim) = claim {
             let victims = self.victims_still_leaving(&pod);
             if !victims.is_empty() {
-                return Turn::AwaitsVictims(explain::awaiting(&victims, &self.world.nodes.get(claim.node).name));
+                let reason = explain::awaiting(&victims, &self.world.nodes.get(claim.node).name);
+                return Turn::AwaitsVictims(reason, self.levels_of_trees(id));
             }
             let takes = |engine: &mut Engine, look: &Option<Look>| {
                 engine.look_at(id, look);
@@ -234,7 +298,8 @@ impl Engine {
             if tried.iter().any(|tried| takes(self, &tried.look)) {
                 self.counts_on_leaving = true;
                 let others = self.leaving_near(claim.node);
-                return Turn::Rests(explain::awaiting(&others, &self.world.nodes.get(claim.node).name));
+                let reason = explain::awaiting(&others, &self.world.nodes.get(claim.node).name);
+                return Turn::Rests(reason, self.levels_of_trees(id));
             }
             let is_worth_keeping = |tried: &Tried| self.is_worth_keeping(&tried.question, claim.node);
             if claim.kind == ClaimKind::Preemption || !tried.iter().any(is_worth_keeping) {
@@ -245,10 +310,15 @@ impl Engine {
             }
         }
         if pod.never_preempts {
-            return self.rests(&pod, tried, false);
+            return self.rests(id, &pod, tried, false);
         }
         let mut leaving = false;
-        for Tried { look, question, .. } in tried {
+        for Tried { look, question, refusals, .. } in tried {
+            if self.world.quotas.is_beyond_help(refusals) {
+                continue;
+            }
+            // Who may be evicted depends on what all others may hold.
+            self.take_in_all_quotas();
             self.look_at(id, look);
             let known = (question.shape, pod.priority, pod.non_preemptible, pod.quotas.clone());
             // Who holds a claim has more room than others of its kind, for whom all may be hopeless.
@@ -274,7 +344,7 @@ impl Engine {
                 }
             }
         }
-        self.rests(&pod, tried, leaving)
+        self.rests(id, &pod, tried, leaving)
     }
 
     /// Whether a node that is kept out of patience can still serve.
@@ -308,7 +378,7 @@ impl Engine {
         nearest
     }
 
-    fn rests(&mut self, pod: &Pod, tried: &[Tried], leaving: bool) -> Turn {
+    fn rests(&mut self, id: PodId, pod: &Pod, tried: &[Tried], leaving: bool) -> Turn {
         let admitted = tried.iter().any(|tried| tried.refusals.is_empty());
         let mut reasons: Vec<Reason> = Vec::new();
         for Tried { question, refusals, closed, .. } in tried {
@@ -317,7 +387,9 @@ impl Engine {
             }
             reasons.extend(closed.as_ref().map(|closed| self.world.no_fitting_node(pod, question, closed, leaving)));
         }
-        Turn::Rests(explain::first_of(reasons))
+        let gates = tried.iter().flat_map(|tried| self.world.quotas.gates(&tried.refusals));
+        let gates = if pod.claim.is_some() { self.levels_of_trees(id) } else { gates.collect() };
+        Turn::Rests(explain::first_of(reasons), gates)
     }
 
     /// A pod that other pods keep out is woken when one of their kind comes.

@@ -103,15 +103,12 @@ impl Engine {
         if gang.fact.is_none() || !gang.admitted {
             return (None, Vec::new(), Vec::new());
         }
-        let held = |resource: ResourceId| -> i128 {
-            gang.settled(&world.pods).map(|(pod, _)| world.charged(pod, resource)).sum()
-        };
         let rest = |(resource, amount): &(ResourceId, Amount), sign: i128| {
-            let rest = (i128::from(*amount) - held(*resource)) * sign;
+            let rest = (i128::from(*amount) - gang.muster.held(*resource)) * sign;
             (*resource, Amount::try_from(rest.max(0)).unwrap_or(Amount::MAX))
         };
         let some = |amounts: Vec<(ResourceId, Amount)>| amounts.into_iter().filter(|(_, a)| *a > 0).collect();
-        let reserved = match gang.is_started(&world.pods) {
+        let reserved = match gang.is_started() {
             true => Vec::new(),
             false => least.iter().chain(&gang.cards).map(|amount| rest(amount, 1)).collect(),
         };
@@ -214,7 +211,7 @@ impl Engine {
             let requested = i128::from(amount);
             if used + requested > limit {
                 let numbers = Numbers { resource: self.world.names.name(resource).clone(), used, requested, limit };
-                return Err(Arc::new(self.world.refused(&Refusal { code, quota: level, numbers })));
+                return Err(Arc::new(self.world.refused(&Refusal { code, quota: level, resource, numbers })));
             }
         }
         Ok(())

@@ -10,11 +10,13 @@ use crate::engine::Engine;
 use crate::engine::cycle::Turn;
 use crate::explain;
 use crate::fact::{Name, PodKey};
-use crate::gangs::{Gang, GangId};
+use crate::gangs::{Gang, GangId, Muster};
 use crate::nodes::NodeId;
-use crate::place::Answer;
+use crate::place::{Answer, ClosedCounts, Question};
 use crate::pods::{Place, Pod, PodId};
 use crate::preempt::Outcome;
+use crate::queue::GroupId;
+use crate::quota::Refusal;
 use crate::reason::{Code, Reason};
 use crate::relations::Effects;
 use crate::resources::ResourceId;
@@ -34,6 +36,31 @@ struct GangPlan {
     victims: Vec<GangVictim>,
 }
 
+/// What keeps a pod from being placed.
+#[derive(Default)]
+struct Unplaced {
+    nowhere: Option<(Question, ClosedCounts)>,
+    refused: Option<Refusal>,
+}
+
+/// Pods that have no place, by what makes them alike: as long as no room is made, those like them have none either.
+#[derive(Default)]
+struct Failed(Vec<GroupId>);
+
+impl Failed {
+    fn note(&mut self, pod: PodId, engine: &Engine) {
+        let pod = engine.world.pods.get(pod);
+        // The company of others may let the next one in where this one was kept out.
+        if !engine.world.shapes.get(pod.shape).is_related() {
+            self.0.extend(pod.group);
+        }
+    }
+
+    fn is_alike(&self, pod: PodId, engine: &Engine) -> bool {
+        engine.world.pods.get(pod).group.is_some_and(|group| self.0.contains(&group))
+    }
+}
+
 /// Why a gang has no plan.
 enum NoPlan {
     /// Pods that leave already make room.
@@ -47,7 +74,7 @@ impl Engine {
         let gang = self.world.pods.get(id).gang?;
         let known = self.world.gangs.get(gang);
         let waits = known.fact.as_ref().is_none_or(|fact| fact.problem.is_some()) || !known.admitted;
-        (waits || !known.is_started(&self.world.pods)).then_some(gang)
+        (waits || !known.is_started()).then_some(gang)
     }
 
     /// The turn of a gang whose minimum does not run.
@@ -57,26 +84,25 @@ impl Engine {
         let shown = format!("{}/{}", gang.namespace, gang.name);
         let Some(fact) = &gang.fact else {
             let remedies = vec![format!("make the PodGroup {shown}, or take its name off the pod")];
-            return Turn::Rests(explain::plain(
-                Code::GangIncomplete,
-                format!("the group {shown} does not exist"),
-                remedies,
-            ));
+            let message = format!("the group {shown} does not exist");
+            return Turn::Rests(explain::plain(Code::GangIncomplete, message, remedies), Vec::new());
         };
         if let Some(problem) = &fact.problem {
-            return Turn::Rests(explain::invalid(problem));
+            return Turn::Rests(explain::invalid(problem), Vec::new());
         }
         if !gang.admitted {
             let reason = gang.reason.as_deref().cloned();
             let message = format!("the group {shown} is not let into its queue yet");
-            return Turn::Rests(reason.unwrap_or_else(|| explain::plain(Code::GangIncomplete, message, Vec::new())));
+            let reason = reason.unwrap_or_else(|| explain::plain(Code::GangIncomplete, message, Vec::new()));
+            return Turn::Rests(reason, Vec::new());
         }
+        self.take_in_all_quotas();
         for member in &members {
             self.count_claim(*member, false);
         }
         let turn = self.take_gang_turn_unclaimed(id, &members, decisions);
         match &turn {
-            Turn::Rests(reason) | Turn::AwaitsVictims(reason) => {
+            Turn::Rests(reason, _) | Turn::AwaitsVictims(reason, _) => {
                 let waiting = members.iter().filter(|member| self.world.pods.get(**member).place == Place::Waiting);
                 for member in waiting.copied().collect::<Vec<_>>() {
                     self.count_claim(member, true);
@@ -107,23 +133,21 @@ impl Engine {
     fn take_gang_turn_unclaimed(&mut self, id: GangId, members: &[PodId], decisions: &mut Decisions) -> Turn {
         let world = &self.world;
         let gang = world.gangs.get(id);
-        let there = gang.settled(&world.pods).map(|(_, pod)| pod);
-        if !gang.is_enough(there.chain(members.iter().map(|member| world.pods.get(*member)))) {
-            let count = gang.settled(&world.pods).count() + members.len();
+        let mut muster = gang.muster.clone();
+        members.iter().for_each(|member| muster.count(world.pods.get(*member), &[], true));
+        if !gang.is_enough_of(&muster) {
+            let count = muster.len();
             let message = format!(
                 "{count} of the {} pods that the group {}/{} needs are there",
                 gang.min_member(),
                 gang.namespace,
                 gang.name
             );
-            return Turn::Rests(explain::plain(
-                Code::GangIncomplete,
-                message,
-                vec!["make the missing pods".to_owned()],
-            ));
+            let remedies = vec!["make the missing pods".to_owned()];
+            return Turn::Rests(explain::plain(Code::GangIncomplete, message, remedies), Vec::new());
         }
         if let Some((code, why)) = members.first().and_then(|member| self.world.unruled(*member)) {
-            return Turn::Rests(explain::unruled(code, why));
+            return Turn::Rests(explain::unruled(code, why), Vec::new());
         }
         let choices = self.card_choices(id, members);
         let mut failure = None;
@@ -155,7 +179,7 @@ impl Engine {
         if members.iter().any(|member| self.world.pods.get(*member).never_preempts)
             || self.hopeless_gangs.get(&id) == Some(&self.changes)
         {
-            return Turn::Rests(incomplete);
+            return Turn::Rests(incomplete, Vec::new());
         }
         for choice in &choices {
             match self.plan_gang(id, members, *choice) {
@@ -172,14 +196,14 @@ impl Engine {
                 }
                 Err(NoPlan::Wait) => {
                     self.counts_on_leaving = true;
-                    return Turn::Rests(incomplete);
+                    return Turn::Rests(incomplete, Vec::new());
                 }
                 Err(NoPlan::Hopeless) => {}
             }
         }
         self.looked_past_assumed |= self.world.pods.has_assumed();
         self.hopeless_gangs.insert(id, self.changes);
-        Turn::Rests(incomplete)
+        Turn::Rests(incomplete, Vec::new())
     }
 
     /// Where pods leave for the gang it waits for them; a claim that came to nothing is given up.
@@ -194,7 +218,7 @@ impl Engine {
         victims.sort();
         if !victims.is_empty() {
             let node = self.world.nodes.get(first.node).name.clone();
-            return Some(Turn::AwaitsVictims(explain::awaiting(&victims, &node)));
+            return Some(Turn::AwaitsVictims(explain::awaiting(&victims, &node), Vec::new()));
         }
         let leaving = self.world.leaving_pods();
         if !leaving.is_empty() {
@@ -205,7 +229,7 @@ impl Engine {
                 self.counts_on_leaving = true;
                 let others = self.leaving_near(first.node);
                 let node = self.world.nodes.get(first.node).name.clone();
-                return Some(Turn::Rests(explain::awaiting(&others, &node)));
+                return Some(Turn::Rests(explain::awaiting(&others, &node), Vec::new()));
             }
         }
         if claims.iter().all(|(_, claim)| claim.kind == ClaimKind::Patience) {
@@ -245,14 +269,17 @@ impl Engine {
     ) -> Result<Vec<(PodId, NodeId)>, Option<Arc<Reason>>> {
         let mut places: Vec<(PodId, NodeId)> = Vec::new();
         let mut failure = None;
+        let mut failed = Failed::default();
         let mut effects = Effects::tentative();
         let mut enough = false;
         for member in members {
-            enough = !whole && self.is_enough(id, &places);
+            // Those that were placed for a look count on their nodes by now.
+            let gang = self.world.gangs.get(id);
+            enough = !whole && gang.is_started();
             if enough {
                 break;
             }
-            if !whole && !self.is_needed(id, *member, &places) {
+            if failed.is_alike(*member, self) || !whole && !self.is_needed(id, *member, &gang.muster) {
                 continue;
             }
             match self.find_place(*member, card) {
@@ -260,53 +287,34 @@ impl Engine {
                     self.world.enter(*member, Place::Assumed(node), &mut effects);
                     places.push((*member, node));
                 }
-                Err(reason) => {
-                    failure = failure.or(Some(reason));
+                Err(unplaced) => {
+                    failure = failure.or_else(|| Some(self.why_unplaced(*member, unplaced)));
+                    failed.note(*member, self);
                     if whole {
                         break;
                     }
                 }
             }
         }
-        enough |= if whole { places.len() == members.len() } else { self.is_enough(id, &places) };
+        enough |= if whole { places.len() == members.len() } else { self.world.gangs.get(id).is_started() };
         for (member, _) in places.iter().rev() {
             self.world.leave(*member, Place::Waiting, &mut effects);
         }
         if enough { Ok(places) } else { Err(failure) }
     }
 
-    /// Whether a gang has enough with these.
-    fn is_enough(&self, id: GangId, places: &[(PodId, NodeId)]) -> bool {
-        let gang = self.world.gangs.get(id);
-        let pods = &self.world.pods;
-        // Those that were placed for a look count on their nodes by now.
-        let placed = places.iter().map(|(member, _)| *member);
-        let elsewhere = gang.settled(pods).map(|(member, _)| member).filter(|m| !places.iter().any(|(p, _)| p == m));
-        gang.is_enough(placed.chain(elsewhere).map(|member| pods.get(member)))
-    }
-
-    /// Whether one more pod brings a gang nearer to its minimum: of its own task, or of any.
-    fn is_needed(&self, id: GangId, member: PodId, places: &[(PodId, NodeId)]) -> bool {
-        let (gang, pods) = (self.world.gangs.get(id), &self.world.pods);
-        let placed = places.iter().map(|(member, _)| *member);
-        let elsewhere = gang.settled(pods).map(|(member, _)| member).filter(|m| !places.iter().any(|(p, _)| p == m));
-        let there: Vec<&Pod> = placed.chain(elsewhere).map(|member| pods.get(member)).collect();
-        let of_task = |task: Option<&Name>| there.iter().filter(|pod| pod.task.as_ref() == task).count() as u32;
-        let task = pods.get(member).task.as_ref();
-        if of_task(task) < gang.min_of_task(task) {
-            return true;
-        }
-        let owed: u32 = gang.minima().map(|(task, min)| min.saturating_sub(of_task(Some(task)))).sum();
-        there.len() as u32 + owed < gang.min_member()
+    /// Whether a pod brings its gang nearer to its minimum.
+    fn is_needed(&self, id: GangId, member: PodId, muster: &Muster) -> bool {
+        self.world.gangs.get(id).needs(self.world.pods.get(member).task.as_ref(), muster)
     }
 
     /// The node that takes a pod as things stand, its own claim first.
-    fn find_place(&mut self, id: PodId, card: Option<ResourceId>) -> Result<NodeId, Arc<Reason>> {
-        let mut reasons = Vec::new();
+    fn find_place(&mut self, id: PodId, card: Option<ResourceId>) -> Result<NodeId, Box<Unplaced>> {
+        let mut unplaced = Unplaced::default();
         for look in self.looks_with(id, card) {
             self.world.pods.get_mut(id).look = look;
             let question = self.world.question(id);
-            let refusals = self.world.refusals(id);
+            let mut refusals = self.world.refusals(id);
             if refusals.is_empty() {
                 let claim = self.world.pods.get(id).claim;
                 let node = match claim.filter(|claim| self.world.closed_by(&question, claim.node).is_none()) {
@@ -318,20 +326,29 @@ impl Engine {
                         self.world.pods.get_mut(id).look = None;
                         return Ok(node);
                     }
-                    Answer::Nowhere(closed) => {
-                        let pod = self.world.pods.get(id);
-                        reasons.insert(0, self.world.no_fitting_node(pod, &question, &closed, false));
-                    }
+                    // The last look of those that quotas allow is what there is to say.
+                    Answer::Nowhere(closed) => unplaced.nowhere = Some((question, closed)),
                 }
-            } else {
-                reasons.extend(refusals.iter().take(1).map(|refusal| self.world.refused(refusal)));
+            } else if unplaced.refused.is_none() {
+                unplaced.refused = Some(refusals.swap_remove(0));
             }
         }
         self.world.pods.get_mut(id).look = None;
-        let first = reasons.into_iter().next().unwrap_or_else(|| {
-            explain::plain(Code::CardUnavailable, "the group holds another card".to_owned(), Vec::new())
-        });
-        Err(Arc::new(first))
+        Err(Box::new(unplaced))
+    }
+
+    /// Why a pod has no place, in words.
+    fn why_unplaced(&self, id: PodId, unplaced: Box<Unplaced>) -> Arc<Reason> {
+        let reason = match *unplaced {
+            Unplaced { nowhere: Some((question, closed)), .. } => {
+                self.world.no_fitting_node(self.world.pods.get(id), &question, &closed, false)
+            }
+            Unplaced { refused: Some(refusal), .. } => self.world.refused(&refusal),
+            Unplaced { nowhere: None, refused: None } => {
+                explain::plain(Code::CardUnavailable, "the group holds another card".to_owned(), Vec::new())
+            }
+        };
+        Arc::new(reason)
     }
 
     fn looks_with(&mut self, id: PodId, card: Option<ResourceId>) -> Vec<Option<Look>> {
@@ -350,7 +367,7 @@ impl Engine {
     fn incomplete(&self, id: GangId, failure: Option<Arc<Reason>>, min_member: u32) -> Reason {
         let gang = self.world.gangs.get(id);
         let shown = format!("{}/{}", gang.namespace, gang.name);
-        let running = gang.settled(&self.world.pods).count();
+        let running = gang.muster.len();
         let why = failure.as_ref().map_or(String::new(), |reason| format!(": {}", reason.message));
         let message =
             format!("the group {shown} needs {min_member} pods at once, {running} run, and there is no room{why}");
@@ -366,16 +383,25 @@ impl Engine {
         let unseen = self.world.budgets.unseen.len();
         let mut effects = Effects::tentative();
         let mut outcome = Err(NoPlan::Hopeless);
+        let mut failed = Failed::default();
         for member in members {
-            if self.is_enough(id, &plan.members) {
+            let gang = self.world.gangs.get(id);
+            if gang.is_started() {
                 break;
             }
-            if !self.is_needed(id, *member, &plan.members) {
+            if failed.is_alike(*member, self) || !self.is_needed(id, *member, &gang.muster) {
                 continue;
             }
             let node = match self.find_place(*member, card) {
                 Ok(node) => Ok(node),
-                Err(_) => self.make_room(*member, card, &mut plan, &mut lifted),
+                Err(_) => {
+                    let before = lifted.len();
+                    let room = self.make_room(*member, card, &mut plan, &mut lifted);
+                    if lifted.len() > before {
+                        failed = Failed::default();
+                    }
+                    room
+                }
             };
             match node {
                 Ok(node) => {
@@ -386,10 +412,10 @@ impl Engine {
                     outcome = Err(NoPlan::Wait);
                     break;
                 }
-                Err(NoPlan::Hopeless) => {}
+                Err(NoPlan::Hopeless) => failed.note(*member, self),
             }
         }
-        if self.is_enough(id, &plan.members) {
+        if self.world.gangs.get(id).is_started() {
             self.spare_the_needless(&mut plan, &mut lifted);
             if self.take_whole_gangs(&mut plan, &mut lifted) {
                 outcome = Ok(());
@@ -556,20 +582,22 @@ impl Engine {
         }
         let card = self.card_choices(id, &members).first().copied().flatten();
         let mut held: Vec<(PodId, NodeId)> = Vec::new();
+        let mut muster = self.world.gangs.get(id).muster.clone();
         for member in members {
-            if self.is_enough(id, &held) {
+            if self.world.gangs.get(id).is_enough_of(&muster) {
                 break;
             }
-            if !self.is_needed(id, member, &held) {
+            if !self.is_needed(id, member, &muster) {
                 continue;
             }
             let open = self.find_place(member, card).ok();
             let Some(node) = open.or_else(|| self.node_to_reserve(member)) else { continue };
             self.dequeue(member);
             self.take_claim(member, Claim { node, kind: ClaimKind::Patience });
+            muster.count(self.world.pods.get(member), &[], true);
             held.push((member, node));
         }
-        let enough = self.is_enough(id, &held);
+        let enough = self.world.gangs.get(id).is_enough_of(&muster);
         for (member, node) in held {
             if !enough {
                 self.drop_claim(member);

@@ -28,7 +28,7 @@ impl Engine {
 
     /// All quotas, by key.
     pub fn quotas(&self) -> Vec<QuotaReport> {
-        let quotas = &self.world.quotas;
+        let quotas = self.world.quotas.fresh();
         let lending = quotas.lending();
         quotas.iter().map(|(id, _)| quotas.report(id, &lending, &self.world.names)).collect()
     }

@@ -8,7 +8,7 @@ use crate::quota::queues::DEFAULT_QUEUE;
 use crate::quota::trees::Reassigned;
 use crate::quota::{Policy, QuotaId};
 use crate::reason::Code;
-use crate::world::World;
+use crate::world::{World, charge_of};
 
 /// What rules a pod.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -70,16 +70,22 @@ impl World {
         self.leave_gang(id);
         if let Some(gang) = gang {
             self.gangs.get_mut(gang).members.insert(id);
-            self.gangs.changed.insert(gang);
         }
         self.pods.get_mut(id).gang = gang;
+        self.count_in_gang(id, true);
+    }
+
+    /// Counts a pod in its gang (or no longer), if it is one that counts as running.
+    pub fn count_in_gang(&mut self, id: PodId, add: bool) {
+        let pod = self.pods.get(id);
+        self.gangs.count(pod, &charge_of(&self.shapes, pod), add);
     }
 
     /// Takes a pod out of its gang.
     pub fn leave_gang(&mut self, id: PodId) {
+        self.count_in_gang(id, false);
         if let Some(gang) = self.pods.get_mut(id).gang.take() {
             self.gangs.get_mut(gang).members.remove(&id);
-            self.gangs.changed.insert(gang);
         }
     }
 

@@ -159,7 +159,7 @@ impl World {
     pub fn breaks(&self, gang: crate::gangs::GangId, victims: &[PodId]) -> bool {
         let known = self.gangs.get(gang);
         let stays = known.settled(&self.pods).filter(|(id, _)| !victims.contains(id)).map(|(_, pod)| pod);
-        known.is_gang() && known.is_started(&self.pods) && !known.is_enough(stays)
+        known.is_gang() && known.is_started() && !known.is_enough(stays)
     }
 
     fn search(&mut self, rights: &Rights, question: &Question) -> Outcome {

@@ -123,7 +123,7 @@ impl Quotas {
             let requested = i128::from(requested);
             if used + requested > limit {
                 let numbers = Numbers { resource: names.name(resource).clone(), used, requested, limit };
-                refusals.push(Refusal { code, quota: id, numbers });
+                refusals.push(Refusal { code, quota: id, resource, numbers });
             }
         };
         for (resource, amount) in charge {

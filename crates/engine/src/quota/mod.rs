@@ -171,6 +171,7 @@ impl Quota {
 pub(crate) struct Refusal {
     pub code: Code,
     pub quota: QuotaId,
+    pub resource: ResourceId,
     pub numbers: Numbers,
 }
 

@@ -331,7 +331,7 @@ impl Quotas {
                     let is_card = self.queues.is_card(resource);
                     let code = if is_card { Code::CardQuotaExceeded } else { Code::QuotaMaxExceeded };
                     let numbers = Numbers { resource: names.name(resource).clone(), used, requested, limit };
-                    refusals.push(Refusal { code, quota: level, numbers });
+                    refusals.push(Refusal { code, quota: level, resource, numbers });
                 }
             }
         }

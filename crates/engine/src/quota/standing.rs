@@ -60,8 +60,12 @@ impl Quotas {
             Policy::Tree(tree) => {
                 let limited = || charge.iter().filter(|(resource, _)| tree.runtime(*resource).is_some());
                 let compared: Vec<ResourceId> = limited().map(|(resource, _)| *resource).collect();
-                // Of a resource without a min nothing is owed.
-                let is_within = limited().all(|(r, a)| quota.ledger.taken(*r) + i128::from(*a) <= tree.min(*r));
+                // Of a resource without a min nothing is owed, least of all if others of the tree have one.
+                let is_owed = |(r, a): &(ResourceId, Amount)| {
+                    let counts = tree.runtime(*r).is_some() || pool.governs(*r);
+                    !counts || quota.ledger.taken(*r) + i128::from(*a) <= tree.min(*r)
+                };
+                let is_within = charge.iter().all(is_owed);
                 let entitled = (is_within && !compared.is_empty())
                     .then_some(Entitled { rule: Rule::TreeReclaim, bound: Bound::Runtime });
                 Standing { entitled, compared, preempts_own: true }

