@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use http::Method;
 use kube::Client;
+use quotient_api::volcano::POD_GROUP;
 use quotient_api::{ObjectKey, kinds, preemption_message, time};
 use quotient_engine::ClaimBinding;
 use quotient_engine::fact::{Name, PodKey};
@@ -145,7 +146,10 @@ async fn amend(client: &Client, fence: &Fence, amendment: &Amendment) -> Result<
 async fn patch_status(client: &Client, fence: &Fence, object: &ObjectKey, body: Value) -> Result<(), Stop> {
     let call = |part| Call::new(Method::PATCH, object, part, Content::MergePatch, body.clone());
     match send(client, fence, &call(Some("status"))).await {
-        Err(Stop::Error(CallError::NotFound(_))) => send(client, fence, &call(None)).await.map(drop),
+        // The same is said of an object that is gone: then this finds nothing either.
+        Err(Stop::Error(CallError::NotFound(_))) if object.kind == POD_GROUP => {
+            send(client, fence, &call(None)).await.map(drop)
+        }
         other => other.map(drop),
     }
 }

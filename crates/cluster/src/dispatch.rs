@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::time::Instant;
 
 use futures::stream::{FuturesUnordered, StreamExt};
@@ -46,6 +46,10 @@ pub struct Dispatcher {
     /// Not bounded by itself: the queue behind it is, by what there is to write about.
     writes: UnboundedSender<Write>,
     backlog: Arc<AtomicUsize>,
+    /// How many writes were handed over.
+    pushed: Arc<AtomicU64>,
+    /// How many writes had been taken in when last there was nothing left to do about any.
+    done: Arc<AtomicU64>,
 }
 
 impl Dispatcher {
@@ -54,7 +58,13 @@ impl Dispatcher {
         // It fails only when everything ends.
         if self.writes.send(write).is_ok() {
             self.backlog.fetch_add(1, Ordering::Relaxed);
+            self.pushed.fetch_add(1, Ordering::AcqRel);
         }
+    }
+
+    /// Whether everything that was handed over so far was written and answered, or given up and told.
+    pub fn is_idle(&self) -> bool {
+        self.done.load(Ordering::Acquire) == self.pushed.load(Ordering::Acquire)
     }
 
     /// Whether so much waits that no more should be decided.
@@ -72,6 +82,7 @@ pub fn dispatcher(
 ) -> (Dispatcher, impl Future<Output = ()> + Send + use<>) {
     let (writes, receiver) = tokio::sync::mpsc::unbounded_channel();
     let backlog = Arc::new(AtomicUsize::new(0));
+    let done = Arc::new(AtomicU64::new(0));
     let task = Task {
         place: clients.bind.clone(),
         tell: clients.status.clone(),
@@ -83,8 +94,10 @@ pub fn dispatcher(
         put_off: BTreeMap::new(),
         reports,
         backlog: backlog.clone(),
+        taken: 0,
+        done: done.clone(),
     };
-    (Dispatcher { writes, backlog }, task.run(receiver))
+    (Dispatcher { writes, backlog, pushed: Arc::default(), done }, task.run(receiver))
 }
 
 struct Task {
@@ -99,6 +112,9 @@ struct Task {
     put_off: BTreeMap<(Instant, u64), Feedback>,
     reports: UnboundedSender<Report>,
     backlog: Arc<AtomicUsize>,
+    /// How many writes were taken in.
+    taken: u64,
+    done: Arc<AtomicU64>,
 }
 
 /// What came of a write that was sent.
@@ -139,14 +155,19 @@ impl Task {
             let waiting = self.queue.backlog(Lane::Place) + self.queue.backlog(Lane::Tell);
             self.metrics.set_backlog(self.queue.backlog(Lane::Place), self.queue.backlog(Lane::Tell));
             self.backlog.store(waiting.max(receiver.len()), Ordering::Relaxed);
+            if waiting == 0 && self.put_off.is_empty() {
+                self.done.store(self.taken, Ordering::Release);
+            }
             let wake = self.next_wake(now);
             tokio::select! {
                 write = receiver.recv() => match write {
                     Some(write) => {
                         self.queue.push(write);
+                        self.taken += 1;
                         // What came with it is sorted with it.
                         while let Ok(write) = receiver.try_recv() {
                             self.queue.push(write);
+                            self.taken += 1;
                         }
                     }
                     None => return,

@@ -28,6 +28,7 @@ pub mod patch;
 pub mod patrol;
 pub mod permission;
 pub mod queue;
+pub mod rehearsal;
 pub mod scheduler;
 pub mod serve;
 pub mod subject;
@@ -39,7 +40,7 @@ pub mod write;
 
 pub use connect::{Clients, ConnectError, connect};
 pub use lease::{Fence, LeaseSettings};
-pub use live::{LiveSettings, run};
+pub use live::{LiveSettings, rehearse, run};
 pub use metrics::Metrics;
 pub use objects::{Objects, SharedObjects};
 

@@ -4,11 +4,12 @@
 //! it sees; with the lease it decides and writes. When the lease is lost the session ends and the next one begins with
 //! nothing known: what it decided and did not write is forgotten, and what others wrote is seen.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
-use quotient_api::Configuration;
+use quotient_api::{Configuration, ObjectKey};
 use quotient_engine::Tick;
+use serde_json::Value;
 use tokio::sync::mpsc::{self, UnboundedReceiver};
 use tokio::task::JoinSet;
 
@@ -18,6 +19,7 @@ use crate::lease::{Elector, Fence, LeaseSettings};
 use crate::metrics::Metrics;
 use crate::objects::{SharedObjects, pods_of_kind, watched_kinds};
 use crate::queue::Failed;
+use crate::rehearsal::{Figures, HeldTime, Question, Rehearsal, Standing};
 use crate::scheduler::{Happened, Now, Scheduler, Seen};
 use crate::subject::Subject;
 use crate::watch::watch;
@@ -67,6 +69,21 @@ impl LiveSettings {
 
 /// Runs until `stop` says so; what is under way is given up then, and the lease is given back.
 pub async fn run(clients: Clients, settings: LiveSettings, metrics: Metrics, stop: impl Future<Output = ()>) {
+    run_with(clients, settings, metrics, None, stop).await;
+}
+
+/// The same in time that stands still, with somebody who asks.
+pub async fn rehearse(clients: Clients, settings: LiveSettings, rehearsal: Rehearsal, stop: impl Future<Output = ()>) {
+    run_with(clients, settings, Metrics::default(), Some(rehearsal), stop).await;
+}
+
+async fn run_with(
+    clients: Clients,
+    settings: LiveSettings,
+    metrics: Metrics,
+    mut rehearsal: Option<Rehearsal>,
+    stop: impl Future<Output = ()>,
+) {
     let LiveSettings { lease, shadow, .. } = &settings;
     // One that is alone leads for ever: this end is kept and says nothing.
     let (_alone, leads) = tokio::sync::watch::channel(true);
@@ -79,7 +96,9 @@ pub async fn run(clients: Clients, settings: LiveSettings, metrics: Metrics, sto
     };
     let sessions = async {
         loop {
-            Session::new(&clients, &settings, &metrics, fence.clone()).run(&mut leads).await;
+            let held = rehearsal.as_ref().map(|rehearsal| rehearsal.time.clone());
+            let session = Session::new(&clients, &settings, &metrics, fence.clone(), held);
+            session.run(&mut leads, &mut rehearsal).await;
             tracing::info!("begins anew, knowing only what the objects say");
         }
     };
@@ -101,24 +120,32 @@ pub async fn run(clients: Clients, settings: LiveSettings, metrics: Metrics, sto
 }
 
 /// Now, by both clocks.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone)]
 struct Clock {
     begun: Instant,
     begun_ms: u64,
+    /// Time that stands still, in a rehearsal.
+    held: Option<HeldTime>,
 }
 
 impl Clock {
-    fn new() -> Self {
-        Clock { begun: Instant::now(), begun_ms: u64::try_from(wall_us() / 1000).unwrap_or(0) }
+    fn new(held: Option<HeldTime>) -> Self {
+        Clock { begun: Instant::now(), begun_ms: u64::try_from(wall_us() / 1000).unwrap_or(0), held }
     }
 
     fn now(&self) -> Now {
+        if let Some(held) = &self.held {
+            let tick = held.tick();
+            return Now { tick, wall_us: i64::try_from(tick.0).unwrap_or(i64::MAX).saturating_mul(1000) };
+        }
         let tick = Tick(self.begun_ms + self.begun.elapsed().as_millis() as u64);
         Now { tick, wall_us: wall_us() }
     }
 
-    fn instant_of(&self, tick: Tick) -> Instant {
-        self.begun + Duration::from_millis(tick.0.saturating_sub(self.begun_ms))
+    /// When to look again, if by itself it will ever be so late.
+    fn instant_of(&self, tick: Tick) -> Option<Instant> {
+        let by_itself = self.held.is_none();
+        by_itself.then(|| self.begun + Duration::from_millis(tick.0.saturating_sub(self.begun_ms)))
     }
 }
 
@@ -143,12 +170,50 @@ struct Session<'a> {
     /// What is watched, and of what not everything was seen yet.
     subjects: BTreeSet<Subject>,
     unlisted: BTreeSet<Subject>,
+    /// What is kept for whoever asks.
+    asked: Option<Asked>,
     /// The watches and the dispatcher; they end with the session.
     tasks: JoinSet<()>,
 }
 
+/// What a rehearsed session keeps beyond others.
+#[derive(Debug, Default)]
+struct Asked {
+    is_held: bool,
+    /// Nothing was left to decide when last it decided.
+    rests: bool,
+    wakes_at: Option<Tick>,
+    versions: BTreeMap<(Subject, ObjectKey), String>,
+    happened: Vec<Happened>,
+}
+
+impl Asked {
+    fn see(&mut self, seen: &Seen) {
+        match seen {
+            Seen::Object(subject, object) => {
+                let text = |field: &str| object.pointer(field).and_then(Value::as_str);
+                if let Some(name) = text("/metadata/name") {
+                    let version = text("/metadata/resourceVersion").unwrap_or_default().to_string();
+                    let key = ObjectKey::new(subject.kind(), text("/metadata/namespace"), name);
+                    self.versions.insert((*subject, key), version);
+                }
+            }
+            Seen::Gone(subject, key) => {
+                self.versions.remove(&(*subject, key.clone()));
+            }
+            Seen::Listed(_) | Seen::Unavailable(_) => {}
+        }
+    }
+}
+
 impl<'a> Session<'a> {
-    fn new(clients: &Clients, settings: &'a LiveSettings, metrics: &'a Metrics, fence: Fence) -> Self {
+    fn new(
+        clients: &Clients,
+        settings: &'a LiveSettings,
+        metrics: &'a Metrics,
+        fence: Fence,
+        held: Option<HeldTime>,
+    ) -> Self {
         let mut tasks = JoinSet::new();
         let (sender, seen) = mpsc::channel(SEEN_MAX);
         let subjects: BTreeSet<Subject> = watched_kinds().map(Subject::Kind).collect();
@@ -166,7 +231,8 @@ impl<'a> Session<'a> {
             settings,
             metrics,
             fence,
-            clock: Clock::new(),
+            asked: held.is_some().then(Asked::default),
+            clock: Clock::new(held),
             scheduler: Scheduler::new(&settings.configuration, settings.objects.clone()),
             dispatcher,
             seen,
@@ -180,7 +246,7 @@ impl<'a> Session<'a> {
     }
 
     /// Goes on until the lease is lost.
-    async fn run(mut self, leads: &mut tokio::sync::watch::Receiver<bool>) {
+    async fn run(mut self, leads: &mut tokio::sync::watch::Receiver<bool>, rehearsal: &mut Option<Rehearsal>) {
         let mut status = tokio::time::interval(STATUS_EVERY);
         status.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
         let mut led = *leads.borrow_and_update();
@@ -196,6 +262,12 @@ impl<'a> Session<'a> {
                     (true, _) => {}
                     (false, Some(at)) => tokio::time::sleep_until(at.into()).await,
                     (false, None) => std::future::pending().await,
+                }
+            };
+            let question = async {
+                match rehearsal {
+                    Some(rehearsal) => rehearsal.next().await,
+                    None => std::future::pending().await,
                 }
             };
             tokio::select! {
@@ -221,6 +293,11 @@ impl<'a> Session<'a> {
                         self.take_seen(seen);
                     }
                 }
+                question = question => {
+                    if self.answer(question, led) {
+                        return;
+                    }
+                }
                 () = wait => {}
             }
             while let Ok(report) = self.reports.try_recv() {
@@ -235,16 +312,23 @@ impl<'a> Session<'a> {
             }
             let begun = Instant::now();
             let decides = led && begun >= decides_from && self.unlisted.is_empty() && self.settings.scheduler;
+            let decides = decides && !self.asked.as_ref().is_some_and(|asked| asked.is_held);
             if !decides || self.dispatcher.is_full() {
                 // Whatever there is to decide is decided when that has changed; the status comes round anyway.
                 (more, wake) = (false, None);
+                if let Some(asked) = &mut self.asked {
+                    asked.rests = false;
+                }
                 continue;
             }
             let now = self.clock.now();
             let round = tokio::task::block_in_place(|| self.scheduler.decide(now));
             self.metrics.cycle(begun.elapsed());
             more = round.more;
-            wake = round.wake_at.map(|tick| self.clock.instant_of(tick));
+            wake = round.wake_at.and_then(|tick| self.clock.instant_of(tick));
+            if let Some(asked) = &mut self.asked {
+                (asked.rests, asked.wakes_at) = (!round.more, round.wake_at);
+            }
             self.note(round.happened);
             for write in round.writes {
                 self.push(write);
@@ -252,7 +336,63 @@ impl<'a> Session<'a> {
         }
     }
 
+    /// Answers; says whether the session is to end.
+    fn answer(&mut self, question: Question, led: bool) -> bool {
+        // Whoever asks and does not wait for the answer does not need it.
+        match question {
+            Question::Hold(is_held, answer) => {
+                if let Some(asked) = &mut self.asked {
+                    (asked.is_held, asked.rests) = (is_held, false);
+                }
+                let _ = answer.send(());
+            }
+            Question::Later(answer) => {
+                if let Some(asked) = &mut self.asked {
+                    asked.rests = false;
+                }
+                let _ = answer.send(());
+            }
+            Question::Standing(answer) => {
+                let _ = answer.send(self.standing(led));
+            }
+            Question::Figures(answer) => {
+                let engine = self.scheduler.engine();
+                let happened = self.asked.as_mut().map(|asked| std::mem::take(&mut asked.happened));
+                let _ = answer.send(Figures {
+                    quotas: engine.quotas(),
+                    nodes: engine.nodes(),
+                    reasons: engine.reasons_now(),
+                    happened: happened.unwrap_or_default(),
+                });
+            }
+            Question::Restart(answer) => {
+                let _ = answer.send(());
+                return true;
+            }
+        }
+        false
+    }
+
+    /// How it stands, after everything was written that can be said now.
+    fn standing(&mut self, led: bool) -> Standing {
+        self.tell_status(led);
+        // In this order: what fails is told before it counts as done.
+        let is_written = self.dispatcher.is_idle() && self.reports.is_empty();
+        let Some(Asked { rests, versions, wakes_at, .. }) = &self.asked else { return Standing::default() };
+        Standing {
+            is_listed: self.unlisted.is_empty(),
+            is_decided: *rests,
+            is_written,
+            subjects: self.subjects.clone(),
+            versions: versions.clone(),
+            wakes_at: *wakes_at,
+        }
+    }
+
     fn take_seen(&mut self, seen: Seen) {
+        if let Some(asked) = &mut self.asked {
+            asked.see(&seen);
+        }
         let listed = match &seen {
             Seen::Listed(subject) => Some((*subject, true)),
             Seen::Unavailable(subject) => Some((*subject, false)),
@@ -329,7 +469,10 @@ impl<'a> Session<'a> {
         self.dispatcher.push(write);
     }
 
-    fn note(&self, happened: Vec<Happened>) {
+    fn note(&mut self, happened: Vec<Happened>) {
+        if let Some(asked) = &mut self.asked {
+            asked.happened.extend(happened.iter().cloned());
+        }
         for happened in happened {
             self.metrics.count(&happened);
             let shadow = self.settings.shadow;

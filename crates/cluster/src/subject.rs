@@ -1,6 +1,7 @@
 //! What a watch looks at.
 
-use quotient_api::{Kind, kinds};
+use quotient_api::{Kind, ObjectKey, kinds};
+use serde_json::Value;
 
 /// What a watch looks at: a kind, or some of the pods.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -43,6 +44,17 @@ impl Subject {
     /// The labels that objects are selected by.
     pub fn label_selector(self) -> Option<&'static str> {
         (self == Subject::JobPods).then_some(JOB_NAME)
+    }
+
+    /// Whether an object is among what is looked at.
+    pub fn includes(self, key: &ObjectKey, object: &Value) -> bool {
+        let is_pod = (key.group, key.kind) == ("", "Pod");
+        let has_ended = || matches!(object["status"]["phase"].as_str(), Some("Succeeded" | "Failed"));
+        match self {
+            Subject::Kind(kind) => key.kind_entry() == Some(kind) && !(is_pod && has_ended()),
+            Subject::JobPods => is_pod && !object["metadata"]["labels"][JOB_NAME].is_null(),
+            Subject::EndedPods => is_pod && has_ended(),
+        }
     }
 
     /// What it is called in the log.

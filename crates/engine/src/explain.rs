@@ -196,7 +196,8 @@ impl World {
         let for_whom = format!("evicted to make room on {node} for {}", gets.key());
         let (mine, theirs) = (goes.priority, gets.priority);
         let holdings = |pod: &Pod| {
-            let holdings = pod.quotas.iter().map(|quota| self.holdings(*quota, claimant, plan));
+            let binding = pod.quotas.iter().filter(|quota| !self.quotas.get(**quota).is_plain());
+            let holdings = binding.map(|quota| self.holdings(*quota, claimant, plan));
             holdings.collect::<Vec<_>>().join("; ")
         };
         match rule {

@@ -223,6 +223,7 @@ Examples:
   quotient test scenarios/                           every scenario under a folder
   quotient test --junit report.xml my-policy.yaml    for a CI system
   quotient test -o json my-policy.yaml
+  quotient test --kubeconfig test-cluster my-policy.yaml   on a real API server, which is left empty
 
 Exit code 1 means that an expectation failed, 2 that a scenario cannot be read; nothing is run then.")]
 pub struct TestArguments {
@@ -232,6 +233,12 @@ pub struct TestArguments {
     /// Also write the results as JUnit XML
     #[arg(long, value_name = "FILE")]
     pub junit: Option<PathBuf>,
+    /// Run on the API server of this kubeconfig, with nodes that kwok plays; it must have no nodes, pods or quotas
+    #[arg(long, value_name = "FILE")]
+    pub kubeconfig: Option<PathBuf>,
+    /// Scenarios that cannot hold on a real API server: a mapping of their names to the reasons
+    #[arg(long, value_name = "FILE", requires = "kubeconfig")]
+    pub except: Option<PathBuf>,
     #[command(flatten)]
     pub output: OutputArguments,
 }

@@ -11,6 +11,7 @@ mod near_names;
 mod plan;
 mod printer;
 mod quota_tree;
+mod rehearsal;
 mod standing;
 mod state;
 mod story;

@@ -15,11 +15,13 @@ const START_US: i64 = 1_767_225_600_000_000;
 pub struct Clock {
     now_us: i64,
     last_created_us: i64,
+    /// Creation times are whole seconds, and grow only when somebody lets them.
+    in_whole_seconds: bool,
 }
 
 impl Default for Clock {
     fn default() -> Self {
-        Clock { now_us: START_US, last_created_us: START_US - 1 }
+        Clock { now_us: START_US, last_created_us: START_US - 1, in_whole_seconds: false }
     }
 }
 
@@ -51,9 +53,32 @@ impl Clock {
 
     /// The creation time of an object that is made now, later than every one before it.
     pub fn created(&mut self) -> i64 {
+        if self.in_whole_seconds {
+            self.last_created_us = self.last_created_us.max(whole_second(self.now_us));
+            return self.last_created_us;
+        }
         self.last_created_us = self.now_us.max(self.last_created_us + 1);
         self.last_created_us
     }
+
+    /// From now on creation times are whole seconds, as an API server has them.
+    pub fn create_in_whole_seconds(&mut self) {
+        self.in_whole_seconds = true;
+        self.last_created_us = whole_second(self.now_us);
+    }
+
+    /// What is made from now on is a second younger than what was made before.
+    pub fn next_second_of_creation(&mut self) {
+        if self.in_whole_seconds {
+            self.last_created_us += SECOND_US;
+        }
+    }
+}
+
+const SECOND_US: i64 = 1_000_000;
+
+fn whole_second(us: i64) -> i64 {
+    us.div_euclid(SECOND_US) * SECOND_US
 }
 
 #[cfg(test)]
@@ -70,5 +95,16 @@ mod tests {
         assert_eq!(clock.created(), START_US + 1_000_000);
         clock.advance_to(START_US);
         assert_eq!(clock.now_us(), START_US + 1_000_000, "time does not go back");
+    }
+
+    #[test]
+    fn whole_seconds_of_creation_grow_when_they_are_told_to_and_with_the_time() {
+        let mut clock = Clock::default();
+        clock.create_in_whole_seconds();
+        assert_eq!([clock.created(), clock.created()], [START_US; 2]);
+        clock.next_second_of_creation();
+        assert_eq!(clock.created(), START_US + 1_000_000);
+        clock.advance_to(START_US + 7_500_000);
+        assert_eq!(clock.created(), START_US + 7_000_000);
     }
 }

@@ -16,7 +16,6 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 
-use quotient_api::gpu_memory::GPU_MEMORY;
 use quotient_api::{
     Configuration, ObjectKey, Problem, Translation, Translator, elastic, kinds, preemption_message, time, tree, volcano,
 };
@@ -27,6 +26,7 @@ use serde_json::{Value, json};
 use crate::clock::Clock;
 use crate::controllers::{Controllers, volume};
 use crate::field;
+use crate::quota_names::{self, QuotaNames};
 use crate::report::{Bound, Evicted, NodeState, PodPhase, PodReport, QuotaReport, ReasonReport};
 use crate::server::{self, EVENT, Refusal, Rejected, Server, is_over};
 use crate::store::{Change, Store};
@@ -158,6 +158,16 @@ impl Cluster {
     /// Takes an object out.
     pub fn delete(&mut self, key: &ObjectKey) -> Result<(), Refusal> {
         self.server.delete(key)
+    }
+
+    /// From now on creation times are whole seconds, as an API server has them.
+    pub fn create_in_whole_seconds(&mut self) {
+        self.server.clock.create_in_whole_seconds();
+    }
+
+    /// Where creation times are whole seconds, what is made from now on is younger than what was made before.
+    pub fn next_second_of_creation(&mut self) {
+        self.server.clock.next_second_of_creation();
     }
 
     /// Ends a pod.
@@ -559,22 +569,7 @@ impl Cluster {
 
     /// All quotas with their keys, by namespace and name.
     pub fn keyed_quotas(&self) -> Vec<(ObjectKey, QuotaReport)> {
-        let reports = self.engine.quotas();
-        let names = QuotaNames::of(&reports);
-        let mut quotas: Vec<(ObjectKey, QuotaReport)> = reports
-            .iter()
-            .filter_map(|report| {
-                let key = elastic::object_key(&report.key)?;
-                let parent = report.parent.as_ref().and_then(elastic::object_key).map(|parent| names.shown(&parent));
-                let mut shown = QuotaReport { object: names.shown(&key), parent, ..QuotaReport::from(report) };
-                shown.used.retain(|resource, _| names.is_worth_showing(&report.key.group, resource));
-                Some((key, shown))
-            })
-            .collect();
-        quotas.sort_by(|(a, _), (b, _)| {
-            (&a.namespace, &a.name, a.kind, a.group).cmp(&(&b.namespace, &b.name, b.kind, b.group))
-        });
-        quotas
+        quota_names::keyed_quotas(&self.engine.quotas())
     }
 
     /// All nodes, by name.
@@ -590,41 +585,6 @@ impl Cluster {
 struct Rounds {
     done: usize,
     limit: usize,
-}
-
-/// What quotas are called in reports, and what they speak of.
-struct QuotaNames {
-    /// Names that two quotas have: they are shown with their group.
-    ambiguous: BTreeSet<String>,
-    /// GPU memory by the API groups whose quotas name it.
-    gpu_memory: BTreeSet<(Name, Name)>,
-}
-
-impl QuotaNames {
-    fn of(quotas: &[quotient_engine::QuotaReport]) -> Self {
-        let mut seen = BTreeSet::new();
-        let ambiguous = quotas.iter().map(|quota| quota.key.to_string()).filter(|name| !seen.insert(name.clone()));
-        let ambiguous = ambiguous.collect();
-        let gpu_memory = quotas.iter().flat_map(|quota| {
-            let named = quota.min.iter().chain(&quota.max).map(|(resource, _)| resource);
-            named.filter(|resource| is_gpu_memory(resource)).map(|resource| (quota.key.group.clone(), resource.clone()))
-        });
-        QuotaNames { ambiguous, gpu_memory: gpu_memory.collect() }
-    }
-
-    /// GPU memory follows from other requests; where no quota of a group speaks of it, it is not worth a word.
-    fn is_worth_showing(&self, group: &Name, resource: &str) -> bool {
-        !is_gpu_memory(resource) || self.gpu_memory.contains(&(group.clone(), resource.into()))
-    }
-
-    fn shown(&self, key: &ObjectKey) -> String {
-        let name = key.to_string();
-        if self.ambiguous.contains(&name) { key.qualified() } else { name }
-    }
-}
-
-fn is_gpu_memory(resource: &str) -> bool {
-    GPU_MEMORY.contains(&resource)
 }
 
 /// How a pod can end.

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::fmt;
+use std::sync::Arc;
 
 use quotient_api::ObjectKey;
 use quotient_engine::Code;
@@ -9,12 +10,13 @@ use quotient_engine::quantity::Quantity;
 use serde::Serialize;
 use serde_json::Value;
 
-use crate::cluster::{Cluster, Happened, is_bound, is_pending};
+use crate::cluster::{Happened, is_bound, is_pending};
 use crate::field;
 use crate::report::{NodeState, Quantities, QuotaReport};
 use crate::scenario::{Target, pod_ref};
 use crate::server::is_leaving;
 use crate::shape::{Fields, Problems, as_count};
+use crate::subject::Observed;
 
 /// Any node, any reason.
 const ANY: &str = "*";
@@ -129,7 +131,7 @@ impl Expect {
     }
 
     /// Compares with what happened and how the cluster stands. Nothing is returned where all is as expected.
-    pub fn check(&self, cluster: &Cluster, happened: &Happened) -> Vec<Failure> {
+    pub fn check(&self, cluster: &impl Observed, happened: &Happened) -> Vec<Failure> {
         let mut failures = Vec::new();
         failures.extend(self.bound.iter().filter_map(|(pod, node)| check_bound(cluster, pod, node)));
         failures.extend(self.pending.iter().filter_map(|(pod, code)| check_pending(cluster, pod, code)));
@@ -145,11 +147,11 @@ impl Expect {
         failures
     }
 
-    fn check_quotas(&self, cluster: &Cluster) -> Vec<Failure> {
+    fn check_quotas(&self, cluster: &impl Observed) -> Vec<Failure> {
         if self.quotas.is_empty() {
             return Vec::new();
         }
-        let known = cluster.keyed_quotas();
+        let known = cluster.quota_reports();
         let check = |(target, expected): &(Target, Vec<AmountsExpect>)| {
             let what = format!("quotas {}", target.text);
             let found: Vec<&QuotaReport> =
@@ -165,12 +167,12 @@ impl Expect {
         self.quotas.iter().flat_map(check).collect()
     }
 
-    fn check_nodes(&self, cluster: &Cluster) -> Vec<Failure> {
+    fn check_nodes(&self, cluster: &impl Observed) -> Vec<Failure> {
         if self.nodes.is_empty() {
             return Vec::new();
         }
         let known: BTreeMap<String, NodeState> =
-            cluster.nodes().into_iter().map(|node| (node.name.clone(), node)).collect();
+            cluster.node_states().into_iter().map(|node| (node.name.clone(), node)).collect();
         let check = |(name, expected): &(String, Vec<AmountsExpect>)| {
             let what = format!("nodes {name}");
             match known.get(name) {
@@ -270,37 +272,37 @@ fn amounts(value: &Value, path: &str, known: &'static [&'static str], problems: 
 }
 
 /// How a pod stands, in words.
-fn standing(cluster: &Cluster, key: &ObjectKey) -> String {
-    let Some(pod) = cluster.store().get(key) else { return "no such pod".to_string() };
+fn standing(cluster: &impl Observed, key: &ObjectKey) -> String {
+    let Some(pod) = &cluster.object(key) else { return "no such pod".to_string() };
     let node = field::text(pod, "/spec/nodeName");
     match (field::text(pod, "/status/phase"), node) {
         (Some(phase @ ("Succeeded" | "Failed")), _) => format!("it has ended as {phase}"),
         (_, Some(node)) if is_leaving(pod) => format!("it is leaving {node}"),
         (_, Some(node)) => format!("it is on {node}"),
-        (_, None) => match cluster.reason(key) {
+        (_, None) => match cluster.reason_of(key) {
             Some(reason) => format!("it waits with {}", reason.code.name()),
             None => "it waits without a reason".to_string(),
         },
     }
 }
 
-fn pod_failure(cluster: &Cluster, what: &str, pod: &ObjectKey, expected: String) -> Failure {
+fn pod_failure(cluster: &impl Observed, what: &str, pod: &ObjectKey, expected: String) -> Failure {
     let expectation = format!("{what} {}/{}", pod.namespace.as_deref().unwrap_or_default(), pod.name);
-    let reason = cluster.reason(pod).map(|reason| reason.message.clone());
+    let reason = cluster.reason_of(pod).map(|reason| reason.message.clone());
     Failure { expectation, expected, found: standing(cluster, pod), reason }
 }
 
-fn check_bound(cluster: &Cluster, key: &ObjectKey, node: &str) -> Option<Failure> {
-    let pod = cluster.store().get(key);
-    let on = pod.filter(|pod| is_bound(pod)).and_then(|pod| field::text(pod, "/spec/nodeName"));
+fn check_bound(cluster: &impl Observed, key: &ObjectKey, node: &str) -> Option<Failure> {
+    let pod = cluster.object(key).filter(|pod| is_bound(pod));
+    let on = pod.as_ref().and_then(|pod| field::text(pod, "/spec/nodeName"));
     let is_met = on.is_some_and(|on| node == ANY || on == node);
     let expected = if node == ANY { "it on a node".to_string() } else { format!("it on {node}") };
     (!is_met).then(|| pod_failure(cluster, "bound", key, expected))
 }
 
-fn check_pending(cluster: &Cluster, key: &ObjectKey, code: &str) -> Option<Failure> {
-    let waits = cluster.store().get(key).is_some_and(|pod| is_pending(pod));
-    let is_met = waits && (code == ANY || cluster.reason(key).is_some_and(|reason| reason.code.name() == code));
+fn check_pending(cluster: &impl Observed, key: &ObjectKey, code: &str) -> Option<Failure> {
+    let waits = cluster.object(key).is_some_and(|pod| is_pending(&pod));
+    let is_met = waits && (code == ANY || cluster.reason_of(key).is_some_and(|reason| reason.code.name() == code));
     let expected = if code == ANY { "it to wait".to_string() } else { format!("it to wait with {code}") };
     (!is_met).then(|| pod_failure(cluster, "pending", key, expected))
 }
@@ -323,9 +325,9 @@ fn listed(names: &[String]) -> String {
     if names.is_empty() { "none".to_string() } else { names.join(", ") }
 }
 
-fn count_pods(cluster: &Cluster, counts: fn(&Value) -> bool) -> BTreeMap<String, usize> {
+fn count_pods(cluster: &impl Observed, counts: fn(&Value) -> bool) -> BTreeMap<String, usize> {
     let mut found = BTreeMap::new();
-    for (key, _) in cluster.store().pods().filter(|(_, pod)| counts(pod)) {
+    for (key, _) in cluster.stored_pods().iter().filter(|(_, pod)| counts(pod)) {
         *found.entry(key.namespace.as_deref().unwrap_or_default().to_string()).or_default() += 1;
     }
     found
@@ -393,11 +395,11 @@ fn check_amounts<'a>(
 }
 
 /// The one object that is meant and exists.
-fn the_object<'a>(cluster: &'a Cluster, target: &'a Target) -> Result<Option<&'a ObjectKey>, String> {
-    let existing: Vec<&ObjectKey> = target.keys.iter().filter(|key| cluster.store().contains(key)).collect();
+fn the_object(cluster: &impl Observed, target: &Target) -> Result<Option<Arc<Value>>, String> {
+    let existing: Vec<&ObjectKey> = target.keys.iter().filter(|key| cluster.object(key).is_some()).collect();
     match existing[..] {
         [] => Ok(None),
-        [key] => Ok(Some(key)),
+        [key] => Ok(cluster.object(key)),
         _ => Err(format!("{} objects: write one of {}", existing.len(), qualified(&existing))),
     }
 }
@@ -406,10 +408,10 @@ fn qualified(keys: &[&ObjectKey]) -> String {
     keys.iter().map(|key| key.qualified()).collect::<Vec<_>>().join(", ")
 }
 
-fn check_object(cluster: &Cluster, target: &Target, part: &Value) -> Option<Failure> {
+fn check_object(cluster: &impl Observed, target: &Target, part: &Value) -> Option<Failure> {
     let what = format!("objects {}", target.text);
     let object = match the_object(cluster, target) {
-        Ok(key) => key.and_then(|key| cluster.store().get(key)),
+        Ok(object) => object,
         Err(several) => return Some(failure(what, "one object", several)),
     };
     match (object, part) {
@@ -417,7 +419,7 @@ fn check_object(cluster: &Cluster, target: &Target, part: &Value) -> Option<Fail
         (None, _) => Some(failure(what, "an object", "no such object".to_string())),
         (Some(_), Value::Null) => Some(failure(what, "no object", "an object".to_string())),
         (Some(object), part) => {
-            let difference = difference(part, object, "")?;
+            let difference = difference(part, &object, "")?;
             let expectation = format!("{what} {}", difference.path);
             Some(failure(expectation, difference.expected.to_string(), difference.found))
         }
@@ -448,10 +450,10 @@ fn difference<'a>(part: &'a Value, whole: &Value, path: &str) -> Option<Differen
     }
 }
 
-fn check_event(cluster: &Cluster, target: &Target, reason: &str) -> Option<Failure> {
+fn check_event(cluster: &impl Observed, target: &Target, reason: &str) -> Option<Failure> {
     let mut found: Vec<String> = Vec::new();
     for key in &target.keys {
-        for (known, message) in cluster.events(key) {
+        for (known, message) in cluster.events_about(key) {
             if known == reason {
                 return None;
             }

@@ -9,7 +9,7 @@ pub fn junit(results: &[ScenarioResult]) -> String {
     let mut xml = String::from("<?xml version=\"1.0\" encoding=\"UTF-8\"?>\n");
     let tests: usize = results.iter().map(cases).sum();
     let failures: usize = results.iter().map(failed).sum();
-    let errors = results.iter().filter(|result| result.error.is_some()).count();
+    let errors = results.iter().filter(|result| has_error(result)).count();
     write_line(&mut xml, 0, &format!("<testsuites tests=\"{tests}\" failures=\"{failures}\" errors=\"{errors}\">"));
     for result in results {
         write_suite(&mut xml, result);
@@ -18,21 +18,35 @@ pub fn junit(results: &[ScenarioResult]) -> String {
     xml
 }
 
-/// A scenario that could not go on has a case for that.
+/// A scenario that could not go on has a case for that; one that need not come as expected has one case.
 fn cases(result: &ScenarioResult) -> usize {
-    result.steps.len() + usize::from(result.error.is_some())
+    match result.exception {
+        Some(_) => 1,
+        None => result.steps.len() + usize::from(has_error(result)),
+    }
+}
+
+fn has_error(result: &ScenarioResult) -> bool {
+    result.error.is_some() && result.exception.is_none()
 }
 
 fn failed(result: &ScenarioResult) -> usize {
-    result.steps.iter().filter(|step| !step.passed()).count()
+    let of_steps = result.steps.iter().filter(|step| !step.passed()).count();
+    if result.exception.is_some() { 0 } else { of_steps }
 }
 
 fn write_suite(xml: &mut String, result: &ScenarioResult) {
-    let ScenarioResult { name, file, steps, error } = result;
+    let ScenarioResult { name, file, steps, error, exception } = result;
     let (name, file) = (escaped(name), escaped(file));
-    let (tests, failures, errors) = (cases(result), failed(result), usize::from(error.is_some()));
+    let (tests, failures, errors) = (cases(result), failed(result), usize::from(has_error(result)));
     let counts = format!("tests=\"{tests}\" failures=\"{failures}\" errors=\"{errors}\"");
     write_line(xml, 1, &format!("<testsuite name=\"{name}\" file=\"{file}\" {counts}>"));
+    if let Some(reason) = exception {
+        write_line(xml, 2, &format!("<testcase classname=\"{name}\" name=\"exception\">"));
+        write_line(xml, 3, &format!("<skipped message=\"{}\"/>", escaped(reason)));
+        write_line(xml, 2, "</testcase>");
+        return write_line(xml, 1, "</testsuite>");
+    }
     for step in steps {
         write_case(xml, &name, step);
     }
@@ -103,6 +117,7 @@ mod tests {
             file: "s.yaml".to_string(),
             steps: vec![step("one", Vec::new()), step("two", vec![failure])],
             error: Some("stuck".to_string()),
+            exception: None,
         };
         let expected = "\
 <?xml version=\"1.0\" encoding=\"UTF-8\"?>
@@ -118,6 +133,31 @@ mod tests {
   </testsuite>
 </testsuites>
 ";
-        assert_eq!(junit(&[result]), expected);
+        assert_eq!(junit(&[result.clone()]), expected);
+        let expected = "\
+<?xml version=\"1.0\" encoding=\"UTF-8\"?>
+<testsuites tests=\"1\" failures=\"0\" errors=\"0\">
+  <testsuite name=\"s\" file=\"s.yaml\" tests=\"1\" failures=\"0\" errors=\"0\">
+    <testcase classname=\"s\" name=\"exception\">
+      <skipped message=\"kwok &amp; co\"/>
+    </testcase>
+  </testsuite>
+</testsuites>
+";
+        assert_eq!(junit(&[result.excepted("kwok & co")]), expected);
+    }
+
+    #[test]
+    fn an_exception_that_passes_fails() {
+        let result = ScenarioResult {
+            name: "s".to_string(),
+            file: "s.yaml".to_string(),
+            steps: Vec::new(),
+            error: None,
+            exception: None,
+        };
+        let excepted = result.excepted("it cannot");
+        assert!(excepted.failed() && excepted.exception.is_none());
+        assert_eq!(excepted.steps[0].failures[0].found, "it passes: take it off the list");
     }
 }

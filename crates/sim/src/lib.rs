@@ -6,6 +6,7 @@
 //! quota policies). Nothing here reads a clock or draws a random number: the same input gives the
 //! same bytes.
 
+pub mod ages;
 pub mod clock;
 pub mod cluster;
 mod controllers;
@@ -13,6 +14,8 @@ pub mod expect;
 mod field;
 pub mod junit;
 mod naming;
+pub mod provisioner;
+pub mod quota_names;
 pub mod report;
 pub mod run;
 pub mod scenario;
@@ -20,10 +23,13 @@ pub mod server;
 mod shape;
 pub mod simulate;
 pub mod store;
+pub mod subject;
 
+pub use ages::Partings;
 pub use cluster::{Cluster, Setup, Stuck};
 pub use junit::junit;
 pub use report::Report;
-pub use run::{ScenarioResult, StepResult, run};
+pub use run::{ScenarioResult, StepResult, run, run_on};
 pub use scenario::Scenario;
 pub use simulate::{Input, Progress, Simulation, simulate};
+pub use subject::{Observed, Subject, Trouble};

@@ -451,7 +451,7 @@ pub fn end(pod: &mut Value, phase: &str, now_us: i64) {
 
 /// What an object becomes when `new` is applied over it: the new object with the old one's identity,
 /// with its status where the new one gives none, and with what only the cluster itself sets.
-fn replacement(old: &Value, mut new: Value) -> Value {
+pub fn replacement(old: &Value, mut new: Value) -> Value {
     let given = new.get("metadata").cloned().unwrap_or(Value::Null);
     let mut metadata = old["metadata"].clone();
     for part in ["labels", "annotations"] {

@@ -190,8 +190,15 @@ impl ControlPlane {
 
     /// Makes nodes `prefix-0` … and waits until they are ready.
     pub fn make_nodes(&self, prefix: &str, count: usize, shape: &NodeShape) -> Result<(), TestenvError> {
-        let node = |index: usize| {
-            let name = format!("{prefix}-{index}");
+        if count == 0 {
+            return Ok(());
+        }
+        self.make_named_nodes(&(0..count).map(|index| format!("{prefix}-{index}")).collect::<Vec<_>>(), shape)
+    }
+
+    /// Makes nodes with these names, and waits until they are ready if kwok plays them.
+    pub fn make_named_nodes(&self, names: &[String], shape: &NodeShape) -> Result<(), TestenvError> {
+        let node = |name: &String| {
             let mut labels = shape.labels.clone();
             labels["kubernetes.io/hostname"] = json!(name);
             json!({
@@ -200,11 +207,11 @@ impl ControlPlane {
                 "status": {"allocatable": shape.allocatable, "capacity": shape.allocatable},
             })
         };
-        let nodes: Vec<Value> = (0..count).map(node).collect();
+        let nodes: Vec<Value> = names.iter().map(node).collect();
         let list = json!({"apiVersion": "v1", "kind": "List", "items": nodes});
         self.kubectl_with(&["create", "-f", "-"], &list.to_string())?;
         if self.options.kwok {
-            let names: Vec<String> = (0..count).map(|index| format!("node/{prefix}-{index}")).collect();
+            let names: Vec<String> = names.iter().map(|name| format!("node/{name}")).collect();
             let mut arguments = vec!["wait", "--for=condition=Ready", "--timeout=120s"];
             arguments.extend(names.iter().map(String::as_str));
             self.kubectl(&arguments)?;
@@ -289,6 +296,11 @@ impl ControlPlane {
                 format!("--service-account-private-key-file={}", self.folder.join("service-accounts.key").display()),
                 format!("--root-ca-file={}", self.folder.join("ca.crt").display()),
                 "--leader-elect=false".to_string(),
+                // The defaults are for clusters in which it must not be in the way of others.
+                "--kube-api-qps=500".to_string(),
+                "--kube-api-burst=1000".to_string(),
+                // How long a claim may wait for a volume that comes after it.
+                "--pvclaimbinder-sync-period=1s".to_string(),
                 "--secure-port=0".to_string(),
             ];
             let program = Program::start(&self.programs, "kube-controller-manager", &arguments, &self.folder)?;
@@ -313,13 +325,17 @@ impl ControlPlane {
         Ok(())
     }
 
-    /// How kwok plays nodes and pods, as it comes with it, but for one thing: pods of Jobs run until they are ended.
+    /// How kwok plays nodes and pods, as it comes with it, but for two things: pods of Jobs run until they are ended, and
+    /// a node that somebody says is not ready is not.
     fn stages(&self) -> Result<PathBuf, TestenvError> {
         let path = self.programs.join("stages.yaml");
         let text = fs::read_to_string(&path).map_err(|error| file_error(&path, error))?;
         let completes = |stage: &&str| !stage.lines().any(|line| line.trim() == "name: pod-complete");
         let kept: Vec<&str> = text.split("\n---\n").filter(completes).collect();
-        self.write("stages.yaml", &kept.join("\n---\n"))
+        let unready = "      operator: 'NotIn'\n      values:\n      - 'True'\n  next:\n    statusTemplate: |\n      {{ $now := Now }}\n      {{ $last";
+        let unknown =
+            "      operator: 'DoesNotExist'\n  next:\n    statusTemplate: |\n      {{ $now := Now }}\n      {{ $last";
+        self.write("stages.yaml", &kept.join("\n---\n").replace(unready, unknown))
     }
 
     fn await_api_server(&mut self) -> Result<(), TestenvError> {

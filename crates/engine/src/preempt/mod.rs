@@ -214,7 +214,10 @@ impl World {
             gives: on_node.chain(in_ledgers).collect(),
             budgets,
             from: self.right(rights, id).and_then(|right| right.from),
-            entitled: pod.quotas.iter().any(|quota| self.is_within(rights, id, *quota)),
+            // A queue that says nothing protects nobody.
+            entitled: (pod.quotas.iter())
+                .filter(|quota| !self.quotas.get(**quota).is_plain())
+                .any(|quota| self.is_within(rights, id, *quota)),
         }
     }
 

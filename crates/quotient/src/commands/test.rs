@@ -6,18 +6,21 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context, Result};
 use quotient_api::Problem;
 use quotient_sim::expect::Failure;
-use quotient_sim::{Scenario, ScenarioResult, StepResult, junit, run as run_scenario, scenario};
+use quotient_sim::{Progress, Scenario, ScenarioResult, StepResult, junit, run as run_scenario, scenario};
 use serde::Serialize;
 
 use crate::arguments::{Format, OutputArguments, TestArguments};
 use crate::exit::Exit;
 use crate::printer::{Printer, Tone};
+use crate::rehearsal::{Exceptions, Theatre};
 
 /// The answer for programs.
 #[derive(Serialize)]
 struct Answer<'a> {
     passed: usize,
     failed: usize,
+    #[serde(skip_serializing_if = "is_zero")]
+    excepted: usize,
     scenarios: Vec<Outcome<'a>>,
 }
 
@@ -28,39 +31,62 @@ struct Outcome<'a> {
     result: &'a ScenarioResult,
 }
 
+fn is_zero(count: &usize) -> bool {
+    *count == 0
+}
+
 /// Reads every scenario first, and runs them only if all can be read: half a test suite proves nothing.
 pub fn run(arguments: TestArguments) -> Result<Exit> {
-    let TestArguments { files, junit: junit_file, output: OutputArguments { output } } = arguments;
+    let TestArguments { files, junit: junit_file, kubeconfig, except, output: OutputArguments { output } } = arguments;
     let mut printer = Printer::new(output);
     let scenarios = match load(&files) {
         Ok(scenarios) => scenarios,
         Err(problems) => return Ok(printer.refuse(&problems)),
     };
+    let exceptions = match except.as_deref().map(Exceptions::read).transpose() {
+        Ok(exceptions) => exceptions.unwrap_or_default(),
+        Err(problems) => return Ok(printer.refuse(&problems)),
+    };
+    let theatre = kubeconfig.as_deref().map(Theatre::open).transpose()?;
     let mut results = Vec::with_capacity(scenarios.len());
     for (i, scenario) in scenarios.iter().enumerate() {
         let place = format!("{} of {}: {}", i + 1, scenarios.len(), scenario.name);
         printer.progress(&place);
-        let result = run_scenario(scenario, &mut |step| {
+        let mut progress = |step: Progress<'_>| {
             printer.progress(format_args!("{place}, step {} of {}", step.done, step.total));
-        });
+        };
+        let result = match &theatre {
+            None => run_scenario(scenario, &mut progress),
+            Some(theatre) => theatre.run(scenario, &mut progress),
+        };
+        let result = match exceptions.reason(&scenario.name) {
+            Some(reason) => result.excepted(reason),
+            None => result,
+        };
         if printer.is_for_people() {
             print(&mut printer, &result)?;
         }
         results.push(result);
     }
+    let is_live = theatre.is_some();
+    if let Some(theatre) = theatre {
+        theatre.close()?;
+    }
     if let Some(file) = junit_file {
         fs::write(&file, junit(&results)).with_context(|| format!("{} cannot be written", file.display()))?;
     }
-    let failed = results.iter().filter(|result| !result.passed()).count();
-    let passed = results.len() - failed;
+    let count = |of: fn(&ScenarioResult) -> bool| results.iter().filter(|result| of(result)).count();
+    let (passed, failed) = (count(ScenarioResult::passed), count(ScenarioResult::failed));
+    let excepted = results.len() - passed - failed;
     if printer.is_for_people() {
-        summary(&mut printer, passed, failed)?;
+        summary(&mut printer, passed, failed, excepted)?;
     } else {
         let scenarios = results.iter().map(|result| Outcome { passed: result.passed(), result }).collect();
-        printer.document(&Answer { passed, failed, scenarios })?;
+        printer.document(&Answer { passed, failed, excepted, scenarios })?;
     }
     printer.finish()?;
-    if let Some(error) = results.iter().find_map(|result| result.error.as_ref()) {
+    // A virtual cluster that cannot go on is a fault of ours; a real one may have others.
+    if let Some(error) = results.iter().find_map(|result| result.error.as_ref()).filter(|_| !is_live) {
         return Ok(printer.bug(error));
     }
     Ok(if failed == 0 { Exit::Fine } else { Exit::No })
@@ -127,7 +153,11 @@ fn walk(folder: &Path, into: &mut Vec<PathBuf>) -> Result<(), Problem> {
 }
 
 fn print(printer: &mut Printer, result: &ScenarioResult) -> Result<()> {
-    let ScenarioResult { name, file, steps, error } = result;
+    let ScenarioResult { name, file, steps, error, exception } = result;
+    if let Some(reason) = exception {
+        let verdict = printer.paint(Tone::Weak, "except");
+        return printer.line(format_args!("{verdict}  {name}: {reason}"));
+    }
     let verdict =
         if result.passed() { printer.paint(Tone::Good, "ok    ") } else { printer.paint(Tone::Bad, "FAILED") };
     let place = if result.passed() && printer.format() != Format::Wide { String::new() } else { format!("  ({file})") };
@@ -159,12 +189,14 @@ fn print_step(printer: &mut Printer, number: usize, step: &StepResult) -> Result
 }
 
 /// One line that can be looked for: how many there were, and how many came out as expected.
-fn summary(printer: &mut Printer, passed: usize, failed: usize) -> Result<()> {
-    let count = passed + failed;
+fn summary(printer: &mut Printer, passed: usize, failed: usize, excepted: usize) -> Result<()> {
+    let count = passed + failed + excepted;
     let noun = if count == 1 { "scenario" } else { "scenarios" };
-    let line = match failed {
-        0 => format!("{count} {noun}: {passed} passed"),
-        _ => format!("{count} {noun}: {passed} passed, {failed} failed"),
-    };
+    let mut line = format!("{count} {noun}: {passed} passed");
+    for (count, what) in [(failed, "failed"), (excepted, "excepted")] {
+        if count > 0 {
+            line.push_str(&format!(", {count} {what}"));
+        }
+    }
     printer.line(printer.paint(if failed == 0 { Tone::Good } else { Tone::Bad }, &line))
 }

@@ -113,7 +113,7 @@ fn nodes_go_while_pods_are_bound_to_them() {
     for round in 0..2 * TEAMS {
         town.want(round % TEAMS, MAX);
         thread::sleep(Duration::from_millis(100 * round as u64));
-        let node = format!("n-{}", round % town::NODES);
+        let node = town::node(round % town::NODES);
         town.plane.kubectl(&["delete", "node", &node, "--wait=false"]).expect("the node is deleted");
         thread::sleep(Duration::from_millis(300));
         // Nobody runs on a node that is not there; the control plane would find out by itself in a minute.
@@ -122,7 +122,7 @@ fn nodes_go_while_pods_are_bound_to_them() {
             let (name, namespace) = (name("name"), name("namespace"));
             let _ = town.plane.kubectl(&["delete", "pod", &name, "-n", &namespace, "--force", "--wait=false"]);
         }
-        town.make_nodes();
+        town.make_nodes(&[node]);
         town.check_ceilings();
     }
     town.check(TO_EACH_ITS_OWN);

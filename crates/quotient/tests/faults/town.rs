@@ -22,6 +22,10 @@ pub fn team(index: usize) -> String {
     format!("team-{index}")
 }
 
+pub fn node(index: usize) -> String {
+    format!("n-{index}")
+}
+
 /// A control plane with nodes, teams and their quotas.
 pub struct Town {
     pub plane: ControlPlane,
@@ -33,7 +37,7 @@ impl Town {
             ControlPlane::start(Options { audit: true, ..Options::default() }).expect("the control plane starts");
         plane.install(&quotient_api::crd::definitions()).expect("the kinds are installed");
         let town = Town { plane };
-        town.make_nodes();
+        town.make_nodes(&(0..NODES).map(node).collect::<Vec<_>>());
         for index in 0..TEAMS {
             let name = team(index);
             let namespace = json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}});
@@ -50,10 +54,15 @@ impl Town {
         self.plane.folder().join("quotient.log")
     }
 
-    pub fn make_nodes(&self) {
+    /// Makes nodes, or those that went once more.
+    pub fn make_nodes(&self, names: &[String]) {
+        for name in names {
+            eventually(&self.plane, "the node is not there", || self.plane.kubectl(&["get", "node", name]).err());
+        }
         let gpus = GPUS_PER_NODE.to_string();
         let allocatable = json!({"cpu": "64", "memory": "256Gi", GPU: gpus, "pods": "110"});
-        self.plane.make_nodes("n", NODES, &NodeShape { allocatable, labels: json!({}) }).expect("the nodes are made");
+        let shape = NodeShape { allocatable, labels: json!({}) };
+        self.plane.make_named_nodes(names, &shape).expect("the nodes are made");
     }
 
     pub fn set_quota(&self, index: usize, min: usize, max: usize) {

@@ -14,12 +14,12 @@ use super::Controllers;
 use super::matching::selector_matches;
 use super::template::created;
 use crate::field;
+use crate::provisioner::provisioned_volume;
 use crate::server::Server;
 use crate::store::Store;
 
 const BIND_COMPLETED: &str = "pv.kubernetes.io/bind-completed";
 const DEFAULT_CLASS: &str = "storageclass.kubernetes.io/is-default-class";
-const ZONE: &str = "topology.kubernetes.io/zone";
 
 pub(super) fn reconcile_claim(controllers: &mut Controllers, server: &mut Server, key: &ObjectKey, claim: &Value) {
     if claim["spec"].get("storageClassName").is_none_or(Value::is_null)
@@ -101,48 +101,15 @@ pub fn bind(server: &mut Server, claim: &ObjectKey, volume: &str) {
 /// Makes a volume for a claim, reachable from the node that will use it, and binds it.
 pub fn provision(server: &mut Server, claim: &ObjectKey, node: Option<&str>) {
     let Some(object) = server.store().get(claim).cloned() else { return };
-    let class_name = object["spec"]["storageClassName"].clone();
-    let class = class_name.as_str().and_then(|name| server.store().get(&class_key(name)).cloned());
+    let class_name = field::text(&object, "/spec/storageClassName");
+    let class = class_name.and_then(|name| server.store().get(&class_key(name)).cloned());
     let Some(class) = class else { return };
-    let uid = field::text(&object, "/metadata/uid").unwrap_or_default();
-    let name = format!("pvc-{uid}");
-    let mut volume = json!({
-        "apiVersion": "v1", "kind": "PersistentVolume",
-        "metadata": {"name": name, "annotations": {"pv.kubernetes.io/provisioned-by": class["provisioner"]}},
-        "spec": {
-            "capacity": object["spec"]["resources"]["requests"],
-            "accessModes": object["spec"]["accessModes"],
-            "volumeMode": object["spec"].get("volumeMode").cloned().unwrap_or_else(|| json!("Filesystem")),
-            "storageClassName": class_name,
-            "persistentVolumeReclaimPolicy": class.get("reclaimPolicy").cloned().unwrap_or_else(|| json!("Delete")),
-            "csi": {"driver": class["provisioner"], "volumeHandle": name},
-        },
-    });
-    if let Some(terms) = reach(server.store(), &class, node) {
-        field::put(&mut volume, &["spec", "nodeAffinity", "required", "nodeSelectorTerms"], terms);
-    }
+    let node = node.and_then(|node| server.store().get(&ObjectKey::node(node)).cloned());
+    let volume = provisioned_volume(&object, &class, node.as_deref());
+    let name = volume["metadata"]["name"].as_str().unwrap_or_default().to_string();
     if server.create(volume).is_ok() {
         bind(server, claim, &name);
     }
-}
-
-/// From which nodes a new volume can be reached: those of the node's zone, where it has one, else
-/// those that the class names.
-fn reach(store: &Store, class: &Value, node: Option<&str>) -> Option<Value> {
-    let zone =
-        node.and_then(|node| store.get(&ObjectKey::node(node))).map(|node| node["metadata"]["labels"][ZONE].clone());
-    if let Some(zone @ Value::String(_)) = zone {
-        return Some(json!([{"matchExpressions": [{"key": ZONE, "operator": "In", "values": [zone]}]}]));
-    }
-    let topologies = field::list(class, "/allowedTopologies");
-    let term = |topology: &Value| {
-        let expressions: Vec<Value> = field::list(topology, "/matchLabelExpressions")
-            .iter()
-            .map(|label| json!({"key": label["key"], "operator": "In", "values": label["values"]}))
-            .collect();
-        json!({"matchExpressions": expressions})
-    };
-    (!topologies.is_empty()).then(|| topologies.iter().map(term).collect())
 }
 
 /// The name of the class that claims without one get: of several, the youngest.
