@@ -75,7 +75,6 @@ pub fn eventually<T>(plane: &ControlPlane, what: &str, mut came: impl FnMut() ->
         if begun.elapsed() > PATIENCE {
             let pods = plane.kubectl(&["get", "pods", "-A", "-o", "wide"]).unwrap_or_default();
             let log = std::fs::read_to_string(plane.folder().join("quotient.log")).unwrap_or_default();
-            let _ = std::fs::copy(plane.audit_log(), "/tmp/audit-failed.log");
             panic!("after {} s still not so: {what}\n{pods}\n{log}", PATIENCE.as_secs());
         }
         thread::sleep(Duration::from_millis(200));
