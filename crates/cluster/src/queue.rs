@@ -33,6 +33,9 @@ const VOLUMES_WAIT_MAX: Duration = Duration::from_secs(600);
 /// The longest pause before something is tried again.
 const PAUSE_MAX: Duration = Duration::from_secs(30);
 
+/// How soon it is looked again whether the lease was renewed.
+const FENCED_PAUSE: Duration = Duration::from_millis(100);
+
 /// How long the failures of a pod's binds are remembered, for how long the next one is put off.
 const FAILURES_KEPT: Duration = Duration::from_secs(300);
 
@@ -46,7 +49,8 @@ pub enum Outcome {
     Later(Duration),
     /// The server did not do it, and may do it another time.
     Failed(String),
-    /// We have no lease any more. Whoever has it decides anew.
+    /// It was not sent: the lease is not renewed. If it is in time, it is sent then; if another has it, all that waits
+    /// here ends with the session.
     Fenced,
 }
 
@@ -214,7 +218,6 @@ impl WriteQueue {
                     self.failures.remove(pod);
                 }
             }
-            Outcome::Fenced => {}
             Outcome::Refused(message) => feedback.extend(self.give_up(sent.write, message, now)),
             Outcome::Failed(message) if slot.lane() == Lane::Place && sent.attempts + 1 >= PLACE_ATTEMPTS_MAX => {
                 feedback.extend(self.give_up(sent.write, message, now));
@@ -227,8 +230,9 @@ impl WriteQueue {
                 return self.put_off(slot, Pending { attempts, ..sent }, now + pause(attempts));
             }
             Outcome::Later(after) if !is_replaced => return self.put_off(slot, sent, now + after),
+            Outcome::Fenced if !is_replaced => return self.put_off(slot, sent, now + FENCED_PAUSE),
             // What replaces it goes instead.
-            Outcome::Failed(_) | Outcome::Later(_) => {}
+            Outcome::Failed(_) | Outcome::Later(_) | Outcome::Fenced => {}
         }
         self.make_ready(slot.clone());
         if let Slot::Nominate(claimant) = slot
@@ -321,6 +325,25 @@ mod tests {
         queue.push(bind("p", "n"));
         assert_eq!(queue.take(Lane::Tell, now), None, "a pod that is bound waits no longer");
         assert_eq!(queue.take(Lane::Place, now), Some(bind("p", "n")));
+    }
+
+    #[test]
+    fn what_is_fenced_is_not_forgotten() {
+        let (mut queue, now) = (WriteQueue::default(), Instant::now());
+        queue.push(nominate("c"));
+        queue.push(evict("v", "c"));
+        assert_eq!(queue.take(Lane::Place, now), Some(nominate("c")));
+        assert_eq!(queue.done(&Slot::Nominate(pod("c").key), Outcome::Fenced, now), []);
+        assert_eq!(queue.take(Lane::Place, now), None, "neither is sent");
+        let later = now + FENCED_PAUSE;
+        assert_eq!(queue.take(Lane::Place, later), Some(nominate("c")));
+        assert_eq!(queue.done(&Slot::Nominate(pod("c").key), Outcome::Done, later), []);
+        for _ in 0..2 * PLACE_ATTEMPTS_MAX {
+            let later = queue.next_due(Lane::Place).unwrap_or(later);
+            assert_eq!(queue.take(Lane::Place, later), Some(evict("v", "c")));
+            assert_eq!(queue.done(&Slot::Evict(pod("v").key), Outcome::Fenced, later), []);
+        }
+        assert_eq!(queue.backlog(Lane::Place), 1);
     }
 
     #[test]

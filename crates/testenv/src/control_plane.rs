@@ -193,8 +193,12 @@ impl ControlPlane {
         if count == 0 {
             return Ok(());
         }
-        let node = |index: usize| {
-            let name = format!("{prefix}-{index}");
+        self.make_named_nodes(&(0..count).map(|index| format!("{prefix}-{index}")).collect::<Vec<_>>(), shape)
+    }
+
+    /// Makes nodes with these names, and waits until they are ready if kwok plays them.
+    pub fn make_named_nodes(&self, names: &[String], shape: &NodeShape) -> Result<(), TestenvError> {
+        let node = |name: &String| {
             let mut labels = shape.labels.clone();
             labels["kubernetes.io/hostname"] = json!(name);
             json!({
@@ -203,11 +207,11 @@ impl ControlPlane {
                 "status": {"allocatable": shape.allocatable, "capacity": shape.allocatable},
             })
         };
-        let nodes: Vec<Value> = (0..count).map(node).collect();
+        let nodes: Vec<Value> = names.iter().map(node).collect();
         let list = json!({"apiVersion": "v1", "kind": "List", "items": nodes});
         self.kubectl_with(&["create", "-f", "-"], &list.to_string())?;
         if self.options.kwok {
-            let names: Vec<String> = (0..count).map(|index| format!("node/{prefix}-{index}")).collect();
+            let names: Vec<String> = names.iter().map(|name| format!("node/{name}")).collect();
             let mut arguments = vec!["wait", "--for=condition=Ready", "--timeout=120s"];
             arguments.extend(names.iter().map(String::as_str));
             self.kubectl(&arguments)?;

@@ -25,16 +25,32 @@ pub struct Daemon(Child);
 impl Daemon {
     /// One with a lease of a few seconds.
     pub fn start(kubeconfig: &Path, log: &Path, more: &[&str]) -> Self {
+        Daemon::start_with(kubeconfig, log, more, |_| {})
+    }
+
+    /// The same, in an environment of its own.
+    pub fn start_with(kubeconfig: &Path, log: &Path, more: &[&str], set_up: impl FnOnce(&mut Command)) -> Self {
         let lease = ["--lease", "default/quotient", "--lease-duration", "2s"];
-        Daemon::start_as(kubeconfig, log, &[&lease[..], more].concat())
+        Daemon::spawn(kubeconfig, log, &[&lease[..], more].concat(), set_up)
     }
 
     /// One as it is told.
     pub fn start_as(kubeconfig: &Path, log: &Path, arguments: &[&str]) -> Self {
+        Daemon::spawn(kubeconfig, log, arguments, |_| {})
+    }
+
+    fn spawn(kubeconfig: &Path, log: &Path, arguments: &[&str], set_up: impl FnOnce(&mut Command)) -> Self {
         let kubeconfig = kubeconfig.display().to_string();
         let log = std::fs::File::options().create(true).append(true).open(log).expect("the log can be written");
         let arguments = [&["run", "--kubeconfig", &kubeconfig], arguments].concat();
-        Daemon(quotient(&arguments).stderr(log).spawn().expect("the program runs"))
+        let mut command = quotient(&arguments);
+        set_up(&mut command);
+        Daemon(command.stderr(log).spawn().expect("the program runs"))
+    }
+
+    /// The number of the process.
+    pub fn id(&self) -> u32 {
+        self.0.id()
     }
 
     pub fn kill(mut self) {

@@ -1,0 +1,164 @@
+//! Faults on a real API server. Whatever goes wrong for a while: afterwards usage equals a recount, no ceiling is
+//! passed, no pod is lost or bound twice, and everything that can run runs.
+
+#[path = "../daemon/mod.rs"]
+mod daemon;
+mod proxy;
+mod town;
+
+use std::process::Command;
+use std::thread;
+use std::time::Duration;
+
+use daemon::{Daemon, eventually, items};
+use proxy::Proxy;
+use serde_json::Value;
+use town::{MAX, MIN, TEAMS, Town, team};
+
+/// What runs in the end where every team wants all it may hold: to each its own.
+const TO_EACH_ITS_OWN: [usize; TEAMS] = [MIN; TEAMS];
+
+fn lease(town: &Town) -> Value {
+    let leases = items(&town.plane, "leases.coordination.k8s.io");
+    leases.into_iter().find(|lease| lease["metadata"]["name"] == "quotient").unwrap_or_default()
+}
+
+/// Waits until somebody has the lease, and says who.
+fn holder(town: &Town, but_not: &str) -> String {
+    eventually(&town.plane, "somebody has the lease", || {
+        let holder = lease(town)["spec"]["holderIdentity"].as_str()?.to_string();
+        (!holder.is_empty() && holder != but_not).then_some(holder)
+    })
+}
+
+#[test]
+fn an_api_server_that_refuses_and_forgets_for_a_while() {
+    let town = Town::new();
+    let proxy = Proxy::start(&town.plane.kubeconfig(), town.plane.folder());
+    let _daemon = Daemon::start(proxy.kubeconfig(), &town.log(), &[]);
+    holder(&town, "");
+    proxy.be_unkind(true);
+    for index in 0..TEAMS {
+        town.want(index, MAX);
+        for _ in 0..3 {
+            thread::sleep(Duration::from_millis(700));
+            proxy.cut();
+            town.check_ceilings();
+        }
+    }
+    assert!(proxy.refused() > 10, "only {} writes were disturbed", proxy.refused());
+    proxy.be_unkind(false);
+    town.check(TO_EACH_ITS_OWN);
+}
+
+#[test]
+fn one_of_two_sleeps_through_its_lease_and_goes_on() {
+    let town = Town::new();
+    let daemons = [0, 1].map(|_| Daemon::start(&town.plane.kubeconfig(), &town.log(), &[]));
+    let mut last = holder(&town, "");
+    for index in 0..TEAMS {
+        town.want(index, MAX);
+        thread::sleep(Duration::from_millis(500));
+        // Whoever has the lease is stopped in the middle of it, and wakes when it is the other's.
+        let stopped: Vec<u32> = daemons.iter().map(Daemon::id).filter(|id| last.contains(&format!("_{id}_"))).collect();
+        assert_eq!(stopped.len(), 1, "{last} is one of ours");
+        signal("STOP", stopped[0]);
+        let next = holder(&town, &last);
+        thread::sleep(Duration::from_millis(500));
+        signal("CONT", stopped[0]);
+        town.check_ceilings();
+        last = next;
+    }
+    town.check(TO_EACH_ITS_OWN);
+}
+
+fn signal(name: &str, process: u32) {
+    let status = Command::new("kill").args([&format!("-{name}"), &process.to_string()]).status();
+    assert!(status.expect("there is a kill").success());
+}
+
+#[test]
+fn the_clock_is_set() {
+    let town = Town::new();
+    let library = town.plane.folder().join("clock.so");
+    let source = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/faults/clock.c");
+    let compiled = Command::new("cc").args(["-shared", "-fPIC", "-O1", "-o"]).arg(&library).arg(source).status();
+    assert!(compiled.expect("there is a C compiler").success());
+    let offset = town.plane.folder().join("offset");
+    let set = |seconds: i64| std::fs::write(&offset, seconds.to_string()).expect("the folder can be written");
+    set(0);
+    let _daemon = Daemon::start_with(&town.plane.kubeconfig(), &town.log(), &[], |command| {
+        command.env("LD_PRELOAD", &library).env("QUOTIENT_TEST_CLOCK", &offset);
+    });
+    let first = holder(&town, "");
+    for (index, seconds) in [86_400, -86_400, 3_600].into_iter().enumerate() {
+        set(seconds);
+        town.want(index, MAX);
+        thread::sleep(Duration::from_secs(3));
+        town.check_ceilings();
+    }
+    town.check(TO_EACH_ITS_OWN);
+    // The lease says what time it is, so that we know that the clock was set; and it was never lost.
+    let renewed = lease(&town)["spec"]["renewTime"].as_str().unwrap_or_default().to_string();
+    let now = quotient_api::time::format_timestamp(quotient_cluster::live::wall_us());
+    assert!(renewed > now, "renewed at {renewed}, and it is {now}");
+    assert_eq!(lease(&town)["spec"]["holderIdentity"], first.as_str());
+}
+
+#[test]
+fn nodes_go_while_pods_are_bound_to_them() {
+    let town = Town::new();
+    let _daemon = Daemon::start(&town.plane.kubeconfig(), &town.log(), &[]);
+    holder(&town, "");
+    for round in 0..2 * TEAMS {
+        town.want(round % TEAMS, MAX);
+        thread::sleep(Duration::from_millis(100 * round as u64));
+        let node = town::node(round % town::NODES);
+        town.plane.kubectl(&["delete", "node", &node, "--wait=false"]).expect("the node is deleted");
+        thread::sleep(Duration::from_millis(300));
+        // Nobody runs on a node that is not there; the control plane would find out by itself in a minute.
+        for pod in items(&town.plane, "pods").iter().filter(|pod| pod["spec"]["nodeName"] == node.as_str()) {
+            let name = |field: &str| pod["metadata"][field].as_str().unwrap_or_default().to_string();
+            let (name, namespace) = (name("name"), name("namespace"));
+            let _ = town.plane.kubectl(&["delete", "pod", &name, "-n", &namespace, "--force", "--wait=false"]);
+        }
+        town.make_nodes(&[node]);
+        town.check_ceilings();
+    }
+    town.check(TO_EACH_ITS_OWN);
+}
+
+#[test]
+fn quotas_are_edited_while_everything_moves() {
+    let town = Town::new();
+    let _daemon = Daemon::start(&town.plane.kubeconfig(), &town.log(), &[]);
+    holder(&town, "");
+    // Each round another team is owed most, at another moment after the last edit.
+    for round in 0..9 {
+        if round < TEAMS {
+            town.want(round, MAX);
+        }
+        for index in 0..TEAMS {
+            let min = if index == round % TEAMS { MAX } else { 2 };
+            town.set_quota(index, min, MAX);
+            thread::sleep(Duration::from_millis(80 * (round as u64 % 4)));
+        }
+    }
+    let mins = [2, 4, 6];
+    for (index, min) in mins.into_iter().enumerate() {
+        town.set_quota(index, min, MAX);
+    }
+    town.check(mins);
+    // A ceiling that is lowered sends nobody away, and nobody new comes.
+    town.set_quota(2, 3, 3);
+    let is_running = |pod: &Value| pod["status"]["phase"] == "Running";
+    let of_last = || town.pods().into_iter().filter(|pod| pod["metadata"]["namespace"] == team(2).as_str());
+    let leaving = of_last().find(is_running).expect("one runs");
+    let leaving = leaving["metadata"]["name"].as_str().unwrap_or_default().to_string();
+    town.plane.kubectl(&["delete", "pod", &leaving, "-n", &team(2)]).expect("it is deleted");
+    eventually(&town.plane, "another is made in its place, and is told why it waits", || {
+        let is_told = |pod: &Value| pod["status"]["conditions"][0]["reason"] == "Unschedulable";
+        (of_last().count() == MAX && of_last().filter(is_told).count() == MAX - 5).then_some(())
+    });
+    assert_eq!(of_last().filter(is_running).count(), 5);
+}

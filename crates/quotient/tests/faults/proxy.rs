@@ -1,0 +1,171 @@
+//! Stands between the program and the real API server, and is unkind when it is told to.
+
+use std::convert::Infallible;
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+
+use futures::StreamExt;
+use http::{HeaderValue, Method, Request, Response, StatusCode, header};
+use http_body_util::combinators::UnsyncBoxBody;
+use http_body_util::{BodyExt, BodyStream, Full, StreamBody};
+use hyper::body::{Bytes, Incoming};
+use hyper::server::conn::http1;
+use hyper::service::service_fn;
+use hyper_util::rt::TokioIo;
+use kube::Client;
+use kube::client::Body;
+use kube::config::{KubeConfigOptions, Kubeconfig};
+use serde_json::json;
+use tokio::net::TcpListener;
+use tokio::sync::watch;
+
+type Answer = Response<UnsyncBoxBody<Bytes, kube::Error>>;
+
+/// A way to the API server that can be disturbed. It ends with the value.
+pub struct Proxy {
+    moods: Arc<Moods>,
+    kubeconfig: PathBuf,
+    _runtime: tokio::runtime::Runtime,
+}
+
+struct Moods {
+    is_unkind: AtomicBool,
+    writes: AtomicU64,
+    refused: AtomicU64,
+    /// Whoever reads an answer in parts stops when this changes.
+    cuts: watch::Sender<u64>,
+}
+
+impl Proxy {
+    /// Stands before the API server of a kubeconfig; writes the one to use instead into the folder.
+    pub fn start(kubeconfig: &Path, folder: &Path) -> Self {
+        let runtime =
+            tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build().expect("a runtime");
+        let moods = Arc::new(Moods {
+            is_unkind: AtomicBool::new(false),
+            writes: AtomicU64::new(0),
+            refused: AtomicU64::new(0),
+            cuts: watch::Sender::new(0),
+        });
+        let address = runtime.block_on(listen(kubeconfig, moods.clone()));
+        let config = json!({
+            "apiVersion": "v1", "kind": "Config", "current-context": "c",
+            "contexts": [{"name": "c", "context": {"cluster": "c", "user": "u"}}],
+            "clusters": [{"name": "c", "cluster": {"server": format!("http://{address}")}}],
+            "users": [{"name": "u", "user": {}}],
+        });
+        let kubeconfig = folder.join("kubeconfig-proxy");
+        std::fs::write(&kubeconfig, config.to_string()).expect("the folder can be written");
+        Proxy { moods, kubeconfig, _runtime: runtime }
+    }
+
+    pub fn kubeconfig(&self) -> &Path {
+        &self.kubeconfig
+    }
+
+    /// From now on most writes are refused or their answers lost, or not any more.
+    pub fn be_unkind(&self, is_unkind: bool) {
+        self.moods.is_unkind.store(is_unkind, Ordering::Relaxed);
+    }
+
+    /// Cuts all watches.
+    pub fn cut(&self) {
+        self.moods.cuts.send_modify(|cuts| *cuts += 1);
+    }
+
+    /// How many writes were not answered as they should.
+    pub fn refused(&self) -> u64 {
+        self.moods.refused.load(Ordering::Relaxed)
+    }
+}
+
+async fn listen(kubeconfig: &Path, moods: Arc<Moods>) -> SocketAddr {
+    let read = Kubeconfig::read_from(kubeconfig).expect("a kubeconfig");
+    let config = kube::Config::from_custom_kubeconfig(read, &KubeConfigOptions::default()).await.expect("a cluster");
+    let client = Client::try_from(config).expect("a client");
+    let listener = TcpListener::bind("127.0.0.1:0").await.expect("a free port");
+    let address = listener.local_addr().expect("it listens");
+    tokio::spawn(async move {
+        while let Ok((stream, _)) = listener.accept().await {
+            let (client, moods) = (client.clone(), moods.clone());
+            tokio::spawn(async move {
+                let service = service_fn(|request| {
+                    let (client, moods) = (client.clone(), moods.clone());
+                    async move { Ok::<_, Infallible>(pass_on(client, &moods, request).await) }
+                });
+                // Whoever asked has gone away.
+                let _ = http1::Builder::new().serve_connection(TokioIo::new(stream), service).await;
+            });
+        }
+    });
+    address
+}
+
+/// What becomes of a write, in turn: by number, so that a run can be repeated.
+enum Fate {
+    Good,
+    /// 429, with a word on when to come back.
+    TooMany,
+    /// 500, and nothing was done.
+    Broken,
+    /// 500, and yet it was done.
+    AnswerLost,
+}
+
+fn fate(number: u64) -> Fate {
+    match number % 7 {
+        0 | 3 => Fate::TooMany,
+        1 | 5 => Fate::Broken,
+        2 => Fate::AnswerLost,
+        _ => Fate::Good,
+    }
+}
+
+async fn pass_on(client: Client, moods: &Moods, request: Request<Incoming>) -> Answer {
+    let is_write = request.method() != Method::GET;
+    // The lease is kept: without it nothing would be written, and nothing tried.
+    let is_lease = request.uri().path().contains("/leases/");
+    let fate = match is_write && !is_lease && moods.is_unkind.load(Ordering::Relaxed) {
+        true => fate(moods.writes.fetch_add(1, Ordering::Relaxed)),
+        false => Fate::Good,
+    };
+    if !matches!(fate, Fate::Good) {
+        moods.refused.fetch_add(1, Ordering::Relaxed);
+    }
+    match fate {
+        Fate::TooMany => return failure(StatusCode::TOO_MANY_REQUESTS, "TooManyRequests"),
+        Fate::Broken => return failure(StatusCode::INTERNAL_SERVER_ERROR, "InternalError"),
+        Fate::Good | Fate::AnswerLost => {}
+    }
+    let mut cuts = moods.cuts.subscribe();
+    let (parts, body) = request.into_parts();
+    let Ok(body) = body.collect().await else { return failure(StatusCode::BAD_REQUEST, "BadRequest") };
+    let answer = client.send(Request::from_parts(parts, Body::from(body.to_bytes().to_vec()))).await;
+    match answer {
+        Ok(_) if matches!(fate, Fate::AnswerLost) => failure(StatusCode::INTERNAL_SERVER_ERROR, "InternalError"),
+        Ok(answer) => answer.map(|body| {
+            let cut = async move {
+                let _ = cuts.changed().await;
+            };
+            StreamBody::new(BodyStream::new(body).take_until(Box::pin(cut))).boxed_unsync()
+        }),
+        Err(_) => failure(StatusCode::BAD_GATEWAY, "InternalError"),
+    }
+}
+
+fn failure(code: StatusCode, reason: &str) -> Answer {
+    let status = json!({
+        "apiVersion": "v1", "kind": "Status", "status": "Failure", "message": "the proxy is unkind", "reason": reason,
+        "code": code.as_u16(),
+    });
+    let body = Full::new(Bytes::from(status.to_string())).map_err(|never| match never {}).boxed_unsync();
+    let mut answer = Response::new(body);
+    *answer.status_mut() = code;
+    answer.headers_mut().insert(header::CONTENT_TYPE, HeaderValue::from_static("application/json"));
+    if code == StatusCode::TOO_MANY_REQUESTS {
+        answer.headers_mut().insert(header::RETRY_AFTER, HeaderValue::from_static("1"));
+    }
+    answer
+}
