@@ -436,12 +436,12 @@ impl Run {
             }
         }
         seen.gang_claims += usize::from(gang_claims);
-        for group in self.server.groups.values().filter(|group| View::is_gang(group) && view.is_started(group)) {
+        for group in self.server.groups.values().filter(|group| view.is_started(group)) {
             let before = view.settled(group);
             let after: Vec<&PodFact> = before.iter().copied().filter(|pod| !gone(pod)).collect();
             let whole = after.is_empty() || View::is_enough(group, &after);
             prop_assert!(whole, "{} falls below its minimum: {after:?} stay", group.name);
-            seen.broken_whole += usize::from(after.is_empty());
+            seen.broken_whole += usize::from(View::is_gang(group) && after.is_empty());
         }
         Ok(())
     }
