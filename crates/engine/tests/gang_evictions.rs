@@ -1,4 +1,5 @@
-//! A group that needs one pod of a certain task: the pods of other tasks that run beside it do not stay without it.
+//! What evictions make of gangs. Where a group needs one pod of a certain task, the pods of other tasks that run beside
+//! it do not stay without it; and gangs do not take turns in evicting each other.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -132,5 +133,30 @@ fn a_quota_gives_back_the_needed_pod_with_the_others() {
         let mut engine = engine([node(10), group(), Fact::TreeQuota(quota.clone())].into_iter().chain(pods));
         assert_eq!(evicted(&mut engine, Tick(0)), names([]));
         assert_eq!(evicted(&mut engine, Tick(1_000_000)), names(["head", "worker"]));
+    }
+}
+
+/// A gang that goes whole leaves more room than its evictors are owed; if they took all of it, it could claim that back
+/// as soon as it is made anew, and so could they then, for ever.
+#[test]
+fn gangs_do_not_evict_each_other_in_turn() {
+    let queue = |named: &str, deserved: i64| {
+        let (kind, group) = (name("Queue"), name("scheduling.volcano.sh"));
+        let key = QuotaKey { kind, group, namespace: name(""), name: name(named) };
+        let deserved = Some([(name("cpu"), deserved)].into_iter().collect());
+        Fact::Queue(QueueFact { key, deserved, reclaimable: true, ..QueueFact::default() })
+    };
+    let gang = |named: &str| {
+        let (namespace, queue) = (name("a"), Some(name(named)));
+        let name = name(named);
+        Fact::Group(GroupFact { namespace, name, queue, min_member: 3, admitted: true, ..GroupFact::default() })
+    };
+    let of = |group: &str, pod: PodFact| PodFact { group: Some(name(group)), ..pod };
+    for (deserved, expected) in [(1, names([])), (3, names(["old-0", "old-1", "old-2"]))] {
+        let old = (0..3).map(|i| of("old", running(waiting(&format!("old-{i}"), i, 0, (1, 0)))));
+        let new = (0..3).map(|i| of("new", waiting(&format!("new-{i}"), 3 + i, 0, (1, 0))));
+        let others = [node(3), queue("old", 1), queue("new", deserved), gang("old"), gang("new")];
+        let mut engine = engine(others.into_iter().chain(old.chain(new).map(Fact::Pod)));
+        assert_eq!(evicted(&mut engine, Tick(0)), expected, "{deserved} deserved");
     }
 }
