@@ -530,8 +530,9 @@ impl Engine {
         true
     }
 
-    /// Whether one of those who go for a gang could evict one of its pods in turn, with all of them in place as they are
-    /// now: a gang that gives way whole leaves room for more than its evictor is owed, and could claim it back for ever.
+    /// Whether one of those who go for a gang could evict one of its pods in turn, with all of them in place as they
+    /// are now: a gang that gives way whole leaves room for more than its evictor is owed, and could claim it back for
+    /// ever.
     fn is_returnable(&mut self, plan: &GangPlan) -> bool {
         let members: Vec<PodId> = plan.members.iter().map(|(member, _)| *member).collect();
         if !members.iter().any(|member| self.world.has_queue(*member)) {
