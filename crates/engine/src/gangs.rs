@@ -118,8 +118,8 @@ impl Gang {
         if muster.of_task(task) < self.min_of_task(task) {
             return true;
         }
-        let owed: u32 = self.minima().map(|(task, min)| min.saturating_sub(muster.of_task(Some(task)))).sum();
-        muster.count + owed < self.min_member()
+        let owed = self.minima().map(|(task, min)| u64::from(min.saturating_sub(muster.of_task(Some(task)))));
+        u64::from(muster.count) + owed.sum::<u64>() < u64::from(self.min_member())
     }
 
     /// Whether its minimum runs.
@@ -127,9 +127,13 @@ impl Gang {
         self.is_enough_of(&self.muster)
     }
 
-    /// A group of one pod is not a gang.
+    /// Whether its pods depend on each other. A group of which any one pod is enough is not a gang; where one pod of a
+    /// certain task is, it is one as soon as pods of other tasks run beside it, which may not stay without that one.
     pub fn is_gang(&self) -> bool {
-        self.min_member() > 1 || self.minima().map(|(_, min)| min).sum::<u32>() > 1
+        let owed: u64 = self.minima().map(|(_, min)| u64::from(*min)).sum();
+        let has_dependants =
+            || self.minima().any(|(task, min)| *min > 0 && self.muster.of_task(Some(task)) < self.muster.count);
+        self.min_member() > 1 || owed > 1 || has_dependants()
     }
 }
 

@@ -430,18 +430,19 @@ impl Run {
                 }
                 (Some(own), Some(other)) => {
                     prop_assert_eq!(*rule, Rule::QueueReclaim);
-                    self.check_reclaim((claimant, own), (victim, other), &gone)?;
+                    let evicted = |pod: &PodFact| victims.contains_key(&pod.key());
+                    self.check_reclaim((claimant, own), (victim, other), &evicted)?;
                 }
                 _ => prop_assert!(false, "{pod} for {} by {rule:?}", claimant.key()),
             }
         }
         seen.gang_claims += usize::from(gang_claims);
-        for group in self.server.groups.values().filter(|group| View::is_gang(group) && view.is_started(group)) {
+        for group in self.server.groups.values().filter(|group| view.is_started(group)) {
             let before = view.settled(group);
             let after: Vec<&PodFact> = before.iter().copied().filter(|pod| !gone(pod)).collect();
             let whole = after.is_empty() || View::is_enough(group, &after);
             prop_assert!(whole, "{} falls below its minimum: {after:?} stay", group.name);
-            seen.broken_whole += usize::from(after.is_empty());
+            seen.broken_whole += usize::from(View::is_gang(group) && after.is_empty());
         }
         Ok(())
     }
@@ -450,21 +451,28 @@ impl Run {
         &self,
         (claimant, own): (&PodFact, &QueueFact),
         (victim, other): (&PodFact, &QueueFact),
-        gone: &dyn Fn(&PodFact) -> bool,
+        evicted: &dyn Fn(&PodFact) -> bool,
     ) -> Result<(), TestCaseError> {
         let view = self.view();
+        let gone = |pod: &PodFact| self.server.is_leaving(pod) || evicted(pod);
         let (own, other) =
             (view.queue(&own.key.name).expect("it is there"), view.queue(&other.key.name).expect("it is there"));
         prop_assert!(other.reclaimable, "{} gives nothing back", other.key.name);
         prop_assert!(!view.is_shut(own), "{} starts nothing", own.key.name);
-        let asks = |resource: &str| match CARDS.contains(&resource) {
-            true => claimant.spec.requests.get(GPU),
-            false => claimant.spec.requests.get(resource),
+        // A gang is claimed for pod by pod: those before this one are in place by then, and who goes for them is gone.
+        let gang = view.group_of(claimant).filter(|group| !view.is_started(group));
+        let turn = |pod: &PodFact| (std::cmp::Reverse(pod.priority), pod.created, pod.key());
+        let before = gang.into_iter().flat_map(|group| view.members(group));
+        let before = before.filter(|pod| self.server.is_candidate(pod) && pod.nominated.is_some());
+        let before: Vec<&PodFact> = before.filter(|pod| turn(pod) < turn(claimant)).collect();
+        let asks = |pod: &PodFact, resource: &str| {
+            i128::from(pod.spec.requests.get(if CARDS.contains(&resource) { GPU } else { resource }))
         };
         let within = |resource: &&&str| {
-            let asked = i128::from(asks(resource));
-            let deserved = view.deserved(own, resource);
-            asked > 0 && deserved.is_some_and(|d| view.used(own, resource, &|_| false) + asked <= d)
+            let asked = asks(claimant, resource);
+            let used = view.used(own, resource, &|pod| gang.is_some() && evicted(pod));
+            let with_others = used + before.iter().map(|pod| asks(pod, resource)).sum::<i128>();
+            asked > 0 && view.deserved(own, resource).is_some_and(|d| with_others + asked <= d)
         };
         let compared: Vec<&str> = COUNTED.iter().filter(within).copied().collect();
         let over = |resource: &&str| {
@@ -479,7 +487,7 @@ impl Run {
         let shared: Vec<&QuotaKey> = view.path(own).iter().map(|level| &level.key).collect();
         for level in view.path(other).into_iter().filter(|level| !shared.contains(&&level.key)) {
             for (resource, guarantee) in level.guarantee.iter().filter(|(r, _)| view.charged(victim, r) > 0) {
-                let stays = view.used(level, resource, gone);
+                let stays = view.used(level, resource, &gone);
                 prop_assert!(stays >= i128::from(*guarantee), "{} keeps {stays} {resource}", level.key.name);
             }
         }

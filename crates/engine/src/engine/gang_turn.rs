@@ -417,7 +417,7 @@ impl Engine {
         }
         if self.world.gangs.get(id).is_started() {
             self.spare_the_needless(&mut plan, &mut lifted);
-            if self.take_whole_gangs(&mut plan, &mut lifted) {
+            if self.take_whole_gangs(&mut plan, &mut lifted) && !self.is_returnable(&plan) {
                 outcome = Ok(());
             }
         }
@@ -528,6 +528,22 @@ impl Engine {
         }
         lifted.extend(self.world.lift(&rest));
         true
+    }
+
+    /// Whether one of those who go for a gang could evict one of its pods in turn, with all of them in place as they
+    /// are now: a gang that gives way whole leaves room for more than its evictor is owed, and could claim it back for
+    /// ever.
+    fn is_returnable(&mut self, plan: &GangPlan) -> bool {
+        let members: Vec<PodId> = plan.members.iter().map(|(member, _)| *member).collect();
+        if !members.iter().any(|member| self.world.has_queue(*member)) {
+            return false;
+        }
+        let victims: Vec<PodId> = plan.victims.iter().map(|victim| victim.pod).collect();
+        let leaving = self.world.leaving_pods();
+        let left = self.world.lift(&leaving);
+        let returns = self.world.is_any_owed_back(&victims, &members);
+        self.world.put_back(left);
+        returns
     }
 
     /// Carries out a plan for a gang: its pods hold their nodes, the victims go.

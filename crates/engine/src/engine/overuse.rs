@@ -100,13 +100,13 @@ impl Engine {
             let with: Vec<PodId> = gone.into_iter().chain([pod]).collect();
             let Some(rest) = self.world.rest_of_gangs(&with) else { continue };
             let rest: Vec<PodId> = rest.into_iter().map(|(pod, _)| pod).collect();
-            if !self.budgets_allow(&[with, rest.clone()].concat()) {
+            if !self.budgets_allow(&[&with[..], &rest].concat()) {
                 continue;
             }
             let mut part = vec![pod];
-            if !rest.is_empty() {
+            let gang = self.world.pods.get(pod).gang;
+            if !rest.is_empty() || gang.is_some_and(|gang| self.world.breaks(gang, &with)) {
                 // What went of the gang before comes back with the rest or not at all.
-                let gang = self.world.pods.get(pod).gang;
                 let is_of_gang = |part: &mut Vec<PodId>| self.world.pods.get(part[0]).gang == gang;
                 part.extend(parts.extract_if(.., is_of_gang).flatten());
                 part.extend(rest);

@@ -95,7 +95,7 @@ impl World {
         }
     }
 
-    fn has_queue(&self, pod: PodId) -> bool {
+    pub fn has_queue(&self, pod: PodId) -> bool {
         self.pods.get(pod).quotas.iter().any(|quota| self.quotas.get(*quota).queue().is_some())
     }
 

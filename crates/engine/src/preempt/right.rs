@@ -1,7 +1,7 @@
 //! Who may evict whom, by what each claimant and victim is owed.
 
 use std::cell::RefCell;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use crate::decision::Rule;
 use crate::fact::Amount;
@@ -13,6 +13,7 @@ use crate::quota::standing::{Bound, Standing};
 use crate::quota::{QuotaId, Seniority, seniority};
 use crate::relations::Effects;
 use crate::resources::ResourceId;
+use crate::shape::ShapeId;
 use crate::world::World;
 
 /// A right to evict a pod.
@@ -350,12 +351,22 @@ impl World {
         let lifted = self.lift(&gone);
         let mut effects = Effects::tentative();
         self.enter(claimant, Place::Placed(node), &mut effects);
-        let could = victims.iter().any(|victim| {
-            let charge = self.shapes.get(self.pods.get(*victim).shape).charge.clone();
-            self.right(&self.rights(*victim, &charge), claimant).is_some()
-        });
+        let could = self.is_any_owed_back(victims, &[claimant]);
         self.leave(claimant, Place::Waiting, &mut effects);
         self.put_back(lifted);
         could
+    }
+
+    /// Whether a pod that is gone, if it came back as it is, could evict one of those that are in place by now.
+    pub fn is_any_owed_back(&self, gone: &[PodId], placed: &[PodId]) -> bool {
+        let mut seen: BTreeSet<(&[QuotaId], ShapeId, i32)> = BTreeSet::new();
+        gone.iter().any(|id| {
+            let pod = self.pods.get(*id);
+            if !seen.insert((&pod.quotas, pod.shape, pod.priority)) {
+                return false; // One like it was looked at.
+            }
+            let rights = self.rights(*id, &self.shapes.get(pod.shape).charge);
+            placed.iter().any(|placed| self.right(&rights, *placed).is_some())
+        })
     }
 }
