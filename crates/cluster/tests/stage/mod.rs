@@ -73,6 +73,11 @@ impl Stage {
 
     /// Makes a namespace that pods can be made in.
     pub fn namespace(&self, name: &str) {
+        // One of that name of an earlier test may still be on its way out.
+        let phase = ["get", "namespace", name, "-o", "jsonpath={.status.phase}", "--ignore-not-found"];
+        self.eventually("no namespace of that name is leaving", || {
+            self.plane.kubectl(&phase).ok().filter(|phase| phase != "Terminating")
+        });
         self.apply(&[json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}})]);
         let account = ["get", "serviceaccount", "default", "-n", name];
         self.eventually("the namespace has a service account", || self.plane.kubectl(&account).ok());
