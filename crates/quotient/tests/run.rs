@@ -159,3 +159,29 @@ fn in_the_shadow_it_decides_and_writes_nothing() {
     assert!(pod["spec"]["nodeName"].is_null());
     assert!(items(&plane, "leases.coordination.k8s.io").iter().all(|lease| lease["metadata"]["name"] != "quotient"));
 }
+
+/// The files that the documentation has people apply.
+#[test]
+fn the_examples_for_a_live_cluster_do_what_they_say() {
+    let plane = ControlPlane::start(Options::default()).expect("the control plane starts");
+    plane.install(&quotient_api::crd::definitions()).expect("the kinds are installed");
+    plane.make_nodes("node", 3, &NodeShape::default()).expect("the nodes are made");
+    let _daemon = Daemon::start(&plane.kubeconfig(), &plane.folder().join("quotient.log"), &[]);
+    let apply = |file: &str| {
+        let path = format!("{}/../../examples/live/{file}", env!("CARGO_MANIFEST_DIR"));
+        eventually(&plane, "the file is applied", || plane.kubectl(&["apply", "-f", &path]).ok());
+    };
+    let count = |namespace: &str, phase: &str| {
+        let is_so = |pod: &Value| pod["metadata"]["namespace"] == namespace && pod["status"]["phase"] == phase;
+        items(&plane, "pods").into_iter().filter(is_so).count()
+    };
+    apply("1-teams.yaml");
+    apply("2-research-borrows.yaml");
+    eventually(&plane, "research has all", || (count("research", "Running") == 24).then_some(()));
+    apply("3-vision-claims.yaml");
+    eventually(&plane, "vision has what it is owed", || {
+        let vision = (count("vision", "Running"), count("vision", "Pending"));
+        let research = (count("research", "Running"), count("research", "Pending"));
+        (vision == (3, 1) && research == (12, 12)).then_some(())
+    });
+}
