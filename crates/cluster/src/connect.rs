@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use kube::config::{KubeConfigOptions, Kubeconfig};
+use kube::config::{KubeConfigOptions, Kubeconfig, KubeconfigError};
 use kube::{Client, Config};
 
 /// The oldest API server that is supported: the first in which rules of CustomResourceDefinitions are stable.
@@ -56,9 +56,13 @@ pub enum ConnectError {
 pub async fn connect(kubeconfig: Option<&Path>) -> Result<Clients, ConnectError> {
     let config = match kubeconfig {
         Some(path) => {
-            let wrong = |error: kube::config::KubeconfigError| ConnectError::Kubeconfig {
-                path: path.to_path_buf(),
-                error: with_sources(&error),
+            let wrong = |error: KubeconfigError| {
+                let error = match &error {
+                    // It names the path once more.
+                    KubeconfigError::ReadConfig(error, _) => format!("cannot be read: {error}"),
+                    other => with_sources(other),
+                };
+                ConnectError::Kubeconfig { path: path.to_path_buf(), error }
             };
             let read = Kubeconfig::read_from(path).map_err(wrong)?;
             Config::from_custom_kubeconfig(read, &KubeConfigOptions::default()).await.map_err(wrong)?
