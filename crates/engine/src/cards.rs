@@ -53,6 +53,41 @@ impl World {
         wanted.into_iter().map(|(card, amount)| Some(self.single_look(id, card, amount, false))).collect()
     }
 
+    /// The ways in which a pod can be placed once others made room, in order of preference: one for each card, since what
+    /// it is charged decides what it is entitled to.
+    pub fn looks_for_claims(&mut self, id: PodId) -> Vec<Option<Look>> {
+        let looks = self.looks(id);
+        let pod = self.pods.get(id);
+        let shape = self.shapes.get(pod.shape);
+        let (demand, names) = (shape.demand.clone(), shape.spec().cards.clone());
+        let any = names.is_empty();
+        let cards: Vec<(ResourceId, Amount)> = match any {
+            true => self.kinds_for(&demand),
+            false => {
+                let cards: Vec<ResourceId> = names.iter().map(|name| self.names.intern(name)).collect();
+                cards.into_iter().map(|card| (card, self.card_amount(card, &demand))).collect()
+            }
+        };
+        let quotas = &self.pods.get(id).quotas;
+        let is_counted = |(card, _): &(ResourceId, Amount)| {
+            self.quotas.counts_card(quotas, *card) || quotas.iter().any(|q| self.quotas.entitlement(*q, *card).is_some())
+        };
+        let is_open = |look: &Option<Look>| look.as_ref().is_none_or(|look| look.cards.is_empty());
+        if !looks.iter().any(is_open) || !cards.iter().any(is_counted) {
+            return looks;
+        }
+        cards.into_iter().map(|(card, amount)| Some(self.single_look(id, card, amount, any))).collect()
+    }
+
+    /// The kinds of card that a pod of this size could take, with how many.
+    fn kinds_for(&self, demand: &Demand) -> Vec<(ResourceId, Amount)> {
+        let kinds = demand.amounts.iter().flat_map(|(resource, amount)| {
+            let kinds = self.card_kinds.get(resource).into_iter().flatten();
+            kinds.map(|(card, _)| (*card, *amount))
+        });
+        kinds.collect()
+    }
+
     /// The looks of a pod that accepts any card: where its quotas count cards, those that they have left.
     fn looks_at_any(&mut self, id: PodId) -> Vec<Option<Look>> {
         let pod = self.pods.get(id);
@@ -60,11 +95,7 @@ impl World {
         if self.card_kinds.is_empty() || pod.quotas.is_empty() {
             return vec![None];
         }
-        let kinds = demand.amounts.iter().flat_map(|(resource, amount)| {
-            let kinds = self.card_kinds.get(resource).into_iter().flatten();
-            kinds.map(|(card, _)| (*card, *amount))
-        });
-        let kinds: Vec<(ResourceId, Amount)> = kinds.collect();
+        let kinds = self.kinds_for(demand);
         let counted = |(card, _): &(ResourceId, Amount)| self.quotas.counts_card(&pod.quotas, *card);
         if !kinds.iter().any(counted) {
             return vec![None];

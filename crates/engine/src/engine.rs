@@ -2,6 +2,7 @@
 
 mod cycle;
 mod enqueue;
+mod evict;
 mod gang_turn;
 mod observe;
 mod overuse;
@@ -12,7 +13,7 @@ mod ruling;
 use std::collections::{BTreeMap, BTreeSet};
 
 use crate::claims::Claim;
-use crate::fact::{Amount, Name, PodKey, QuotaKey, Tick};
+use crate::fact::{Amount, Name, PodKey, QuotaFact, QuotaKey, Tick};
 use crate::gangs::GangId;
 use crate::ledger::pool::PoolId;
 use crate::lookup::LookupMap;
@@ -182,10 +183,10 @@ pub struct Engine {
     keys_epoch: u64,
     /// Pods that may have to lose a mark: they answer to other quotas than before.
     remark: BTreeSet<PodId>,
-    /// Quotas that may hold more, and pools in which somebody holds what others may claim, since those who rest were
-    /// last looked at.
-    risen: Vec<QuotaId>,
+    /// Pools in which somebody holds what others may claim, since those who rest were last looked at.
     moved_pools: BTreeSet<PoolId>,
+    /// Quotas as they were last told: what is told again changes nothing.
+    seen_quotas: BTreeMap<QuotaKey, QuotaFact>,
     /// Since when quotas of trees hold more than their runtime.
     overused_since: BTreeMap<QuotaId, Tick>,
     /// Quotas of trees of which that may have changed.

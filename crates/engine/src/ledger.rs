@@ -51,7 +51,8 @@ impl Ledger {
 
     /// What counts when a group asks to be admitted: what is held, claimed and reserved, less what groups could give up.
     pub fn admitted(&self, resource: ResourceId) -> i128 {
-        self.taken(resource) + self.reserved.get(resource) - self.gang_surplus.get(resource)
+        let held = self.used.get(resource).max(self.to_be_used(resource));
+        held + self.reserved.get(resource) - self.gang_surplus.get(resource)
     }
 
     /// All its sums, by name.

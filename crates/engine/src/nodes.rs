@@ -47,7 +47,17 @@ pub(crate) struct Node {
     /// Amounts held by pods and claims, exactly, by resource number.
     held: Vec<i128>,
     claimed: Vec<i128>,
+    /// Of what is held, by pods that are leaving.
+    leaving: Vec<i128>,
     assumed: [i128; 2],
+}
+
+/// What an amount on a node is counted as.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Column {
+    Held,
+    Claimed,
+    Leaving,
 }
 
 /// All nodes.
@@ -58,8 +68,11 @@ pub(crate) struct Nodes {
     vacant: Vec<NodeId>,
     /// Nodes with a number whose object is not there.
     absent: BTreeSet<NodeId>,
-    /// By resource, by node: allocatable − held − claimed, cut off at the ends of 64 bits. A cut-off value
-    /// compares with any request as the true one would.
+    /// By resource, by node: what is free now and will be free when all have come and gone, whichever is less, cut off
+    /// at the ends of 64 bits. A cut-off value compares with any request as the true one would.
+    ///
+    /// Now it is allocatable − held, pods that are leaving included; then it is allocatable − (held − leaving + claimed).
+    /// What leaves and what claims it are not both counted: a claimant need not wait for others' victims.
     free: Vec<Vec<Amount>>,
     allocatable: Vec<Vec<Amount>>,
     load: Vec<Load>,
@@ -153,6 +166,12 @@ impl Nodes {
         self.list[id.at()].claimed.get(resource.0 as usize).copied().unwrap_or(0)
     }
 
+    /// What will be held of a resource when all who leave are gone and all who claim have come.
+    pub fn to_be_held(&self, resource: ResourceId, id: NodeId) -> i128 {
+        let leaving = self.list[id.at()].leaving.get(resource.0 as usize).copied().unwrap_or(0);
+        self.held(resource, id) - leaving + self.claimed(resource, id)
+    }
+
     pub fn image_nodes(&self, image: &Name) -> u32 {
         self.image_nodes.get(image).copied().unwrap_or(0)
     }
@@ -200,6 +219,7 @@ impl Nodes {
             cap: Cap::default(),
             cards: Vec::new(),
             held: Vec::new(),
+            leaving: Vec::new(),
             claimed: Vec::new(),
             assumed: [0; 2],
         };
@@ -309,6 +329,11 @@ impl Nodes {
         amounts.chain(cards).filter(|(_, amount)| *amount != 0).collect()
     }
 
+    /// What tells one state of a node from another: whether it is there, what it has, and the epoch of its kind.
+    pub fn kind_and_size(&self, id: NodeId) -> (bool, Vec<(ResourceId, Amount)>, u64) {
+        (self.present[id.at()], self.all_allocatable(id), self.kind_epoch[id.at()])
+    }
+
     fn change_kind(&mut self, id: NodeId) {
         self.epoch += 1;
         self.kind_epoch[id.at()] = self.epoch;
@@ -355,7 +380,8 @@ impl Nodes {
 
     fn refresh_free(&mut self, resource: ResourceId, id: NodeId) {
         let at = resource.0 as usize;
-        let free = self.allocatable[at][id.at()] as i128 - self.held(resource, id) - self.claimed(resource, id);
+        let most = self.held(resource, id).max(self.to_be_held(resource, id));
+        let free = self.allocatable[at][id.at()] as i128 - most;
         self.free[at][id.at()] = clamp(free);
     }
 
@@ -413,20 +439,29 @@ impl Nodes {
 
     /// Adds what a pod holds (or takes it off).
     pub fn hold(&mut self, id: NodeId, demand: &Demand, add: bool) {
-        self.change(id, demand, add, false);
+        self.change(id, demand, add, Column::Held);
     }
 
     /// Adds what a claim holds (or takes it off).
     pub fn claim(&mut self, id: NodeId, demand: &Demand, add: bool) {
-        self.change(id, demand, add, true);
+        self.change(id, demand, add, Column::Claimed);
     }
 
-    fn change(&mut self, id: NodeId, demand: &Demand, add: bool, claim: bool) {
+    /// Notes that what a pod holds will be free (or no longer).
+    pub fn count_leaving(&mut self, id: NodeId, demand: &Demand, add: bool) {
+        self.change(id, demand, add, Column::Leaving);
+    }
+
+    fn change(&mut self, id: NodeId, demand: &Demand, add: bool, which: Column) {
         let sign: i128 = if add { 1 } else { -1 };
         for (resource, amount) in &demand.amounts {
             self.widen(resource.0 as usize + 1);
             let node = &mut self.list[id.at()];
-            let column = if claim { &mut node.claimed } else { &mut node.held };
+            let column = match which {
+                Column::Held => &mut node.held,
+                Column::Claimed => &mut node.claimed,
+                Column::Leaving => &mut node.leaving,
+            };
             if column.len() <= resource.0 as usize {
                 column.resize(resource.0 as usize + 1, 0);
             }
@@ -435,11 +470,13 @@ impl Nodes {
             debug_assert!(*entry >= 0, "no amount held or claimed is ever negative");
             self.refresh_free(*resource, id);
         }
-        self.list[id.at()].cap.count(demand, add, claim);
-        let assumed = &mut self.list[id.at()].assumed;
-        assumed[0] += sign * demand.assumed.0 as i128;
-        assumed[1] += sign * demand.assumed.1 as i128;
-        self.refresh_load(id);
+        self.list[id.at()].cap.count(demand, add, which);
+        if which != Column::Leaving {
+            let assumed = &mut self.list[id.at()].assumed;
+            assumed[0] += sign * demand.assumed.0 as i128;
+            assumed[1] += sign * demand.assumed.1 as i128;
+            self.refresh_load(id);
+        }
         self.touch(id);
     }
 

@@ -1,5 +1,7 @@
 //! Where a pod can go: the filters and the scores of one node.
 
+use std::collections::BTreeMap;
+
 use crate::fact::Name;
 use crate::filter::{
     Filter, node_cap, pod_affinity, ports, resources_fit, spread, volume_binding, volume_limits, volume_restrictions,
@@ -7,11 +9,11 @@ use crate::filter::{
 };
 use crate::nodes::NodeId;
 use crate::pods::PodId;
-use crate::relations::{Around, CounterId, CounterKey, Eligible, Matched};
+use crate::relations::{Around, Bearing, CounterId, CounterKey, Eligible, Matched};
 use crate::score;
 use crate::shape::{Shape, ShapeId, Spread};
 use crate::statics::StaticId;
-use crate::topology::{NO_DOMAIN, TopoId};
+use crate::topology::{DomainId, NO_DOMAIN, TopoId};
 use crate::world::World;
 
 /// How many nodes each filter closes.
@@ -137,6 +139,7 @@ impl World {
         }
         let matched = relations.matched(&pod.namespace, &pod.labels);
         self.mark(&mut question, matched);
+        self.mark_claims(&mut question, id);
         question
     }
 
@@ -161,6 +164,40 @@ impl World {
             };
             sums[domain as usize] += by;
         }
+    }
+
+    /// Marks the domains that claims close: those whose claimants object to the pod, or that the pod objects to, and
+    /// those that would be too full with them. A claim opens nothing: who must be near another waits until that one
+    /// runs.
+    fn mark_claims(&self, question: &mut Question, id: PodId) {
+        if self.claims.is_empty() {
+            return;
+        }
+        let (pod, shape) = (self.pods.get(id), self.shapes.get(question.shape));
+        let mut closed: Vec<(TopoId, DomainId)> = Vec::new();
+        let mut crowd: BTreeMap<(usize, DomainId), i64> = BTreeMap::new();
+        for claimant in self.claims.iter().filter(|claimant| **claimant != id) {
+            let (other, theirs) = (self.pods.get(*claimant), self.shapes.get(self.pods.get(*claimant).shape));
+            let Some(node) = self.stands_on(*claimant).filter(|node| self.nodes.is_present(*node)) else { continue };
+            let domain = |topology: TopoId| self.topologies.domain(topology, node);
+            let objects = theirs.holds.iter().filter(|held| matches!(held.bearing, Bearing::Objects));
+            let objects = objects.filter(|held| self.relations.matches(held.relation, &pod.namespace, &pod.labels));
+            closed.extend(objects.map(|held| (held.topology, domain(held.topology))));
+            let is_met = |relation| self.relations.matches(relation, &other.namespace, &other.labels);
+            let averse = shape.anti_affinity.iter().filter(|term| is_met(term.relation));
+            closed.extend(averse.map(|term| (term.topology, domain(term.topology))));
+            for (at, rule) in shape.spread.iter().enumerate().filter(|(_, rule)| is_met(rule.relation)) {
+                *crowd.entry((at, domain(rule.topology))).or_default() += 1;
+            }
+        }
+        for ((at, domain), more) in crowd {
+            let (rule, counter) = (&shape.spread[at], self.relations.get(question.spread[at]));
+            if domain != NO_DOMAIN && spread::too_many(domain, counter, rule) + more > 0 {
+                closed.push((rule.topology, domain));
+            }
+        }
+        closed.retain(|(_, domain)| *domain != NO_DOMAIN);
+        self.mark(question, Matched { objections: closed, inclinations: Vec::new() });
     }
 
     /// The first filter that closes the node to the pod, if any does.

@@ -332,6 +332,11 @@ impl Queue {
         }
     }
 
+    /// Whether some group waits for a quota to be able to hold more.
+    pub fn has_gated(&self) -> bool {
+        !self.gated.is_empty()
+    }
+
     /// A quota may hold more: those who wait for that are looked at. Returns whether there is one.
     pub fn wake_gated(&mut self, quota: QuotaId) -> bool {
         let Some(groups) = self.gated.get(&quota).cloned() else { return false };

@@ -1,7 +1,7 @@
 //! All that is known of the cluster, in the tables that decisions are made from.
 
 use std::borrow::Cow;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use crate::budgets::Budgets;
 use crate::candidates::Kept;
@@ -12,6 +12,7 @@ use crate::implied::Implied;
 use crate::nodes::{NodeId, Nodes};
 use crate::pods::{Place, Pod, PodId, Pods};
 use crate::policy::{Ask, Quotas, Refusal};
+use crate::preempt::loops::Takings;
 use crate::relations::{Around, Effects, Relations};
 use crate::resources::{ResourceId, ResourceNames};
 use crate::score::node_cap::CapWeights;
@@ -35,6 +36,10 @@ pub(crate) struct World {
     pub kept: Kept,
     pub quotas: Quotas,
     pub gangs: Gangs,
+    /// The waiting pods whose claims count.
+    pub claims: BTreeSet<PodId>,
+    /// Who took from whom since something last changed from outside.
+    pub takings: Takings,
     /// The kinds of card that nodes have, by the resource by which they are asked for, with how many nodes have them.
     pub card_kinds: BTreeMap<ResourceId, BTreeMap<ResourceId, u32>>,
     /// The shapes that shapes have when their pods may take some cards only.
@@ -107,6 +112,9 @@ impl World {
         let node = pod.node().expect("a pod enters a node");
         let shape = self.shapes.get(pod.shape);
         self.nodes.hold(node, &shape.demand, true);
+        if pod.is_leaving() {
+            self.nodes.count_leaving(node, &shape.demand, true);
+        }
         self.pods.get_mut(id).cards = self.nodes.cards_for(node, &shape.demand);
         let pod = self.pods.get(id);
         self.quotas.charge(id, pod, &charge_of(&self.shapes, pod), true, &self.names);
@@ -122,6 +130,9 @@ impl World {
         let node = pod.node().expect("a pod leaves a node it is on");
         let shape = self.shapes.get(pod.shape);
         self.nodes.hold(node, &shape.demand, false);
+        if pod.is_leaving() {
+            self.nodes.count_leaving(node, &shape.demand, false);
+        }
         self.quotas.charge(id, pod, &charge_of(&self.shapes, pod), false, &self.names);
         self.gangs.count(pod, &charge_of(&self.shapes, pod), false);
         self.pods.get_mut(id).cards = Vec::new();
@@ -222,6 +233,11 @@ impl World {
         charge_of(&self.shapes, self.pods.get(id))
     }
 
+    /// What a pod is charged of a resource.
+    pub fn charged(&self, pod: PodId, resource: ResourceId) -> i128 {
+        crate::ledger::amount_of(&self.charge_of(pod), resource).unwrap_or(0)
+    }
+
     /// Counts what a pod asks for if it asks for something now: it is on a node, or could be placed.
     pub fn settle_request(&mut self, id: PodId) {
         let pod = self.pods.get(id);
@@ -256,6 +272,9 @@ impl World {
         let (after, node) = (pod.is_leaving(), pod.node());
         if before != after && node.is_some() {
             self.quotas.count_leaving(pod, &charge_of(&self.shapes, pod), after);
+        }
+        if let Some(node) = node.filter(|_| before != after) {
+            self.nodes.count_leaving(node, &self.shapes.get(self.pods.get(id).shape).demand, after);
         }
         let Some(node) = node.filter(|node| before != after && self.nodes.is_present(*node)) else { return };
         let around =

@@ -18,10 +18,17 @@ impl Engine {
             Fact::BindFailed { pod, uid } => return self.bind_failed(&pod, &uid),
             Fact::EvictFailed { pod, uid } => return self.evict_failed(&pod, &uid),
             Fact::Quota(fact) => {
+                if self.seen_quotas.insert(fact.key().clone(), fact.clone()).as_ref() != Some(&fact) {
+                    self.world.takings.begin_anew();
+                }
                 self.observe_quota(fact);
                 true
             }
-            Fact::QuotaGone(key) => self.quota_gone(&key),
+            Fact::QuotaGone(key) => {
+                self.seen_quotas.remove(&key);
+                self.world.takings.begin_anew();
+                self.quota_gone(&key)
+            }
             Fact::QueueOfNamespace { namespace, queue } => {
                 self.set_queue_of_namespace(namespace, queue);
                 true
@@ -33,12 +40,17 @@ impl Engine {
             Fact::GroupGone { namespace, name } => self.group_gone(&namespace, &name),
             Fact::Node(fact) => {
                 let node = self.world.nodes.number(&fact.name);
+                let before = self.world.nodes.kind_and_size(node);
                 self.world.change_node(node, &mut effects, |nodes, names| nodes.observe(fact, names));
+                if before != self.world.nodes.kind_and_size(node) {
+                    self.world.takings.begin_anew();
+                }
                 true
             }
             Fact::NodeGone(name) => match self.world.nodes.find_present(&name) {
                 Some(node) => {
                     self.world.change_node(node, &mut effects, |nodes, _| nodes.gone(node));
+                    self.world.takings.begin_anew();
                     true
                 }
                 None => false,
@@ -170,6 +182,7 @@ impl Engine {
             group: None,
             reason: None,
         });
+        self.world.takings.pod_comes(self.world.pods.get(id));
         self.world.join_gang(id);
         let ruling = self.world.ruling(id);
         self.world.set_ruling(id, ruling);
@@ -213,6 +226,10 @@ impl Engine {
             || pod.gates != fact.gates
             || pod.ours != fact.ours
             || pod.problem != fact.problem;
+        if turn_changed {
+            self.world.takings.begin_anew();
+        }
+        let pod = self.world.pods.get(id);
         let ruling_changed = pod.tree_quota != fact.tree_quota
             || pod.queue != fact.queue
             || pod.group_name != fact.group
@@ -416,6 +433,9 @@ impl Engine {
 
     fn pod_gone(&mut self, key: &PodKey) {
         let Some(id) = self.world.pods.find(key) else { return };
+        if self.world.pods.get(id).evicted_for.is_none() {
+            self.world.takings.pod_goes(self.world.pods.get(id));
+        }
         self.world.withdraw_request(id);
         self.note_leaving_for(id, false);
         self.remark.remove(&id);

@@ -27,7 +27,9 @@ impl Quotas {
     pub fn refusals(&self, quotas: &[QuotaId], ask: &Ask<'_>, names: &ResourceNames) -> Vec<Refusal> {
         let mut refusals: Vec<Refusal> = Vec::new();
         self.ceilings(quotas, ask, |ceiling| {
-            let used = self.taken(ceiling.ledger, ceiling.resource);
+            // Now, pods that are leaving included, and when all have come and gone: each on its own, never both added.
+            let (ledger, resource) = (ceiling.ledger, ceiling.resource);
+            let used = self.used(ledger, resource).max(self.to_be_used(ledger, resource));
             if used + ceiling.requested > ceiling.limit {
                 refusals.push(ceiling.refusal(used, names));
             }
@@ -72,11 +74,11 @@ impl Quotas {
         counts
     }
 
-    /// What is held and claimed in a ledger now.
-    fn taken(&self, ledger: LedgerId, resource: ResourceId) -> i128 {
+    /// What is held in a ledger now.
+    fn used(&self, ledger: LedgerId, resource: ResourceId) -> i128 {
         match ledger {
-            LedgerId::Quota(id) => self.get(id).ledger.taken(resource),
-            LedgerId::Pool(id) => self.pool(id).ledger.taken(resource),
+            LedgerId::Quota(id) => self.get(id).ledger.used.get(resource),
+            LedgerId::Pool(id) => self.pool(id).ledger.used.get(resource),
             LedgerId::NonPreemptible(id) => self.get(id).ledger.non_preemptible.get(resource),
         }
     }

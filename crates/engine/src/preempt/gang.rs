@@ -93,6 +93,11 @@ impl World {
         missing
     }
 
+    /// Whether ceilings refuse these pods if all of them come.
+    pub fn is_refused_together(&self, pods: &[PodId]) -> bool {
+        !self.shortages_of_gang(pods).is_empty()
+    }
+
     fn best_way(
         &mut self,
         hunt: &mut Hunt<'_>,

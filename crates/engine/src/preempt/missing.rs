@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use crate::fact::{Amount, Name};
-use crate::filter::{node_cap, ports, spread, volume_restrictions};
+use crate::filter::{ports, spread, volume_restrictions};
 use crate::nodes::NodeId;
 use crate::place::Question;
 use crate::pods::{Place, PodId};

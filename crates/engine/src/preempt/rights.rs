@@ -401,14 +401,8 @@ impl World {
             let own = rights.own.iter().find(|(own, _)| self.quotas.get(*own).pool == pool);
             let Some((own, standing)) = own else { return false };
             let finds = |r: &ResourceId| going.charged(*r) > 0 && self.is_beyond(quota, *r, depth, gone(*r));
-            let after = |resource: ResourceId| gone(resource) + going.charged(resource);
-            let taking = Taking {
-                claimant: *own,
-                charge: &rights.charge,
-                compared: &standing.compared,
-                gone_before: gone,
-                gone_after: &after,
-            };
+            let compared = &standing.compared[..];
+            let taking = Taking { claimant: *own, charge: &rights.charge, compared, gone_before: gone };
             return standing.compared.iter().any(finds) && self.quotas.permits(quota, &taking);
         }
         if self.quotas.marks_pods(quota) && going.pods.iter().all(|pod| self.is_marked_within(rights, *pod, quota)) {

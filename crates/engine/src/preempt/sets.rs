@@ -191,7 +191,7 @@ impl World {
     }
 
     /// Whether pods can be placed one after the other, each on its node.
-    pub(super) fn takes_all(&mut self, places: &[(PodId, NodeId)]) -> bool {
+    pub fn takes_all(&mut self, places: &[(PodId, NodeId)]) -> bool {
         let mut effects = Effects::tentative();
         let mut placed = 0;
         for (pod, node) in places {
