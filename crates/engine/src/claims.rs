@@ -10,6 +10,8 @@ use crate::world::{World, charge_of};
 pub(crate) enum ClaimKind {
     /// Victims leave for it.
     Preemption,
+    /// Room is on its way to it, without anybody's going for it.
+    Room,
     /// It waited so long that a node is kept for it.
     Patience,
 }

@@ -238,7 +238,9 @@ impl Engine {
     pub(super) fn drop_claim(&mut self, id: PodId) {
         if self.claimants.remove(&id) {
             self.count_claim(id, false);
-            self.world.pods.get_mut(id).claim = None;
+            let pod = self.world.pods.get_mut(id);
+            pod.claim = None;
+            pod.granted.clear();
             self.stir();
         }
     }

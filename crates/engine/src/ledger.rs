@@ -51,8 +51,7 @@ impl Ledger {
 
     /// What counts when a group asks to be admitted: what is held, claimed and reserved, less what groups could give up.
     pub fn admitted(&self, resource: ResourceId) -> i128 {
-        let held = self.used.get(resource).max(self.to_be_used(resource));
-        held + self.reserved.get(resource) - self.gang_surplus.get(resource)
+        self.taken(resource) + self.reserved.get(resource) - self.gang_surplus.get(resource)
     }
 
     /// All its sums, by name.

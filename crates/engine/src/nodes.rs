@@ -68,11 +68,8 @@ pub(crate) struct Nodes {
     vacant: Vec<NodeId>,
     /// Nodes with a number whose object is not there.
     absent: BTreeSet<NodeId>,
-    /// By resource, by node: what is free now and will be free when all have come and gone, whichever is less, cut off
-    /// at the ends of 64 bits. A cut-off value compares with any request as the true one would.
-    ///
-    /// Now it is allocatable − held, pods that are leaving included; then it is allocatable − (held − leaving + claimed).
-    /// What leaves and what claims it are not both counted: a claimant need not wait for others' victims.
+    /// By resource, by node: allocatable − held − claimed, cut off at the ends of 64 bits. A cut-off value
+    /// compares with any request as the true one would.
     free: Vec<Vec<Amount>>,
     allocatable: Vec<Vec<Amount>>,
     load: Vec<Load>,
@@ -310,11 +307,6 @@ impl Nodes {
         (id, kind_changed)
     }
 
-    /// Whether more is held and claimed on a node than it has.
-    pub fn is_overfull(&self, id: NodeId) -> bool {
-        self.free.iter().any(|column| column[id.at()] < 0)
-    }
-
     /// The cards that a pod of this size holds on a node, by name.
     pub fn cards_for(&self, id: NodeId, demand: &Demand) -> Vec<(ResourceId, Amount)> {
         let cards = self.list[id.at()].cards.iter().map(|(resource, card)| (*card, demand.get(*resource)));
@@ -380,8 +372,7 @@ impl Nodes {
 
     fn refresh_free(&mut self, resource: ResourceId, id: NodeId) {
         let at = resource.0 as usize;
-        let most = self.held(resource, id).max(self.to_be_held(resource, id));
-        let free = self.allocatable[at][id.at()] as i128 - most;
+        let free = self.allocatable[at][id.at()] as i128 - self.held(resource, id) - self.claimed(resource, id);
         self.free[at][id.at()] = clamp(free);
     }
 

@@ -2,13 +2,15 @@
 
 use std::collections::BTreeMap;
 
-use crate::fact::Name;
+use crate::claims::ClaimKind;
+use crate::fact::{Amount, Name};
 use crate::filter::{
     Filter, node_cap, pod_affinity, ports, resources_fit, spread, volume_binding, volume_limits, volume_restrictions,
     volume_zone,
 };
 use crate::nodes::NodeId;
 use crate::pods::PodId;
+use crate::resources::ResourceId;
 use crate::relations::{Around, Bearing, CounterId, CounterKey, Eligible, Matched};
 use crate::score;
 use crate::shape::{Shape, ShapeId, Spread};
@@ -208,6 +210,33 @@ impl World {
             .closed_by(node)
             .or_else(|| self.closed_locally(question, shape, node))
             .or_else(|| self.closed_by_others(question, shape, node))
+    }
+
+    /// Whether the node that a pod claims takes it. For one for whom pods went an amount must be free now, pods that are
+    /// leaving included, and when all have come and gone, each on its own: it does not wait for others' victims.
+    pub fn takes_claimant(&self, id: PodId, question: &Question) -> bool {
+        let Some(claim) = self.pods.get(id).claim else { return false };
+        let (node, shape) = (claim.node, self.shapes.get(question.shape));
+        match self.closed_by(question, node) {
+            None => true,
+            Some(Filter::NodeResourcesFit | Filter::NodeCap) if claim.kind == ClaimKind::Preemption => {
+                let demand = &shape.demand;
+                let has_room = |(r, amount): &(ResourceId, Amount)| {
+                    let most = self.nodes.held(*r, node).max(self.nodes.to_be_held(*r, node));
+                    most + i128::from(*amount) <= i128::from(self.nodes.allocatable(*r, node))
+                };
+                let cap = &self.nodes.get(node).cap;
+                let is_allowed = |(r, limit): &(ResourceId, Amount)| {
+                    let (asked, most) = (i128::from(demand.get(*r)), cap.held(*r).max(cap.to_be_held(*r)));
+                    !demand.capped || asked == 0 || most + asked <= i128::from(*limit)
+                };
+                demand.amounts.iter().all(has_room)
+                    && cap.limits().unwrap_or_default().iter().all(is_allowed)
+                    && self.closed_by_volumes(question, shape, node).is_none()
+                    && self.closed_by_others(question, shape, node).is_none()
+            }
+            Some(_) => false,
+        }
     }
 
     /// The filters that look at the node alone.

@@ -137,6 +137,8 @@ pub(crate) struct Ask<'a> {
     pub charge: &'a Charge,
     /// It is never evicted.
     pub non_preemptible: bool,
+    /// Pods went for it: what others' victims still hold and what those claim are not both counted against it.
+    pub has_victims: bool,
 }
 
 /// Whose holdings are limited.

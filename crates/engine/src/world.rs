@@ -10,9 +10,10 @@ use crate::fact::{Amount, Name, PodVolume};
 use crate::gangs::Gangs;
 use crate::implied::Implied;
 use crate::nodes::{NodeId, Nodes};
-use crate::pods::{Place, Pod, PodId, Pods};
+use crate::pods::{Granted, Place, Pod, PodId, Pods};
 use crate::policy::{Ask, Quotas, Refusal};
 use crate::preempt::loops::Takings;
+use crate::reason::Code;
 use crate::relations::{Around, Effects, Relations};
 use crate::resources::{ResourceId, ResourceNames};
 use crate::score::node_cap::CapWeights;
@@ -224,8 +225,30 @@ impl World {
         if pod.quotas.is_empty() {
             return Vec::new();
         }
-        let ask = Ask { charge: &self.asked_charge(id), non_preemptible: pod.non_preemptible };
-        self.quotas.refusals(&pod.quotas, &ask, &self.names)
+        let (non_preemptible, has_victims) = (pod.non_preemptible, pod.has_victims());
+        let ask = Ask { charge: &self.asked_charge(id), non_preemptible, has_victims };
+        let mut refusals = self.quotas.refusals(&pod.quotas, &ask, &self.names);
+        // What was freed for it is its own, whatever others make of the ceiling meanwhile.
+        refusals.retain(|refusal| {
+            let is_it = |(quota, resource, _): &&Granted| (*quota, *resource) == (refusal.quota, refusal.resource);
+            let granted = pod.granted.iter().find(is_it).filter(|_| refusal.code == Code::RuntimeExceeded);
+            let (used, requested) = (refusal.numbers.used, refusal.numbers.requested);
+            !granted.is_some_and(|(_, _, limit)| used + requested <= *limit)
+        });
+        refusals
+    }
+
+    /// What the ceilings that move with others' requests allow a pod now.
+    pub fn grant(&self, id: PodId) -> Vec<Granted> {
+        let pod = self.pods.get(id);
+        let ask = Ask { charge: &self.asked_charge(id), non_preemptible: false, has_victims: false };
+        let mut granted = Vec::new();
+        self.quotas.ceilings(&pod.quotas, &ask, |ceiling| {
+            if ceiling.code == Code::RuntimeExceeded {
+                granted.push((ceiling.quota, ceiling.resource, ceiling.limit));
+            }
+        });
+        granted
     }
 
     /// What a pod is charged to its quotas where it is: what it asks for, what follows from it, and the cards there.

@@ -237,6 +237,10 @@ fn node_objects(value: &Value, path: &str, problems: &mut Problems) -> Vec<Value
             },
         });
         put_metadata(&mut node, labels, annotations);
+        // Every kubelet labels its node so.
+        if field::at(&node, &["metadata", "labels", HOSTNAME]).is_none() {
+            field::put(&mut node, &["metadata", "labels", HOSTNAME], json!(name));
+        }
         if let Some(taints) = &taints {
             field::put(&mut node, &["spec", "taints"], Value::Array(Vec::clone(taints)));
         }

@@ -251,7 +251,7 @@ impl Engine {
             let mut closed = None;
             if refusals.is_empty() {
                 if let Some(claim) = claim
-                    && self.world.closed_by(&question, claim.node).is_none()
+                    && self.world.takes_claimant(id, &question)
                 {
                     return self.bind(id, claim.node, decisions);
                 }
@@ -303,7 +303,7 @@ impl Engine {
             // Who is kept out by its own ceiling has no use for room.
             let is_worth_keeping =
                 |tried: &Tried| tried.refusals.is_empty() && self.is_worth_keeping(&tried.question, claim.node);
-            if claim.kind == ClaimKind::Preemption || !tried.iter().any(is_worth_keeping) {
+            if claim.kind != ClaimKind::Patience || !tried.iter().any(is_worth_keeping) {
                 // What was claimed counts no more; put it back for the moment it takes to drop it in order.
                 self.count_claim(id, true);
                 self.give_up_claim(id, decisions);
@@ -453,6 +453,7 @@ impl Engine {
             .map(|claim| SleepingClaim { node: self.world.nodes.get(claim.node).name.clone(), kind: claim.kind });
         let pod = self.world.pods.get_mut(id);
         pod.look = None;
+        pod.granted.clear();
         pod.asleep = asleep;
         pod.reason = None;
         self.note_moved_pools(id);

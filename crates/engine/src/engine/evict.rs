@@ -39,7 +39,11 @@ impl Engine {
         for holder in plan.going.iter().filter(|goes| goes.is_claim).flat_map(|goes| &goes.pods) {
             self.give_up_claim(*holder, decisions);
         }
-        self.hold_places(&plan.places, decisions);
+        for (pod, _) in &plan.places {
+            let granted = self.world.grant(*pod);
+            self.world.pods.get_mut(*pod).granted = granted;
+        }
+        self.hold_places(&plan.places, ClaimKind::Preemption, decisions);
         let mut effects = Effects::default();
         for (victim, eviction) in evictions {
             self.evict(victim, eviction, &mut effects, decisions);
@@ -63,7 +67,7 @@ impl Engine {
 
     /// Holds room that is on its way for pods that wait for it.
     pub(super) fn hold_room(&mut self, places: &[(PodId, NodeId)], decisions: &mut Decisions) {
-        self.hold_places(places, decisions);
+        self.hold_places(places, ClaimKind::Room, decisions);
         self.changes += 1;
         for (pod, _) in places {
             self.enqueue(*pod);
@@ -71,11 +75,11 @@ impl Engine {
     }
 
     /// Lets pods whose own claims do not count at the moment hold nodes. They are not queued after it.
-    fn hold_places(&mut self, places: &[(PodId, NodeId)], decisions: &mut Decisions) {
+    fn hold_places(&mut self, places: &[(PodId, NodeId)], kind: ClaimKind, decisions: &mut Decisions) {
         for (pod, node) in places {
             self.dequeue(*pod);
             self.claimants.remove(pod);
-            self.take_claim(*pod, Claim { node: *node, kind: ClaimKind::Preemption });
+            self.take_claim(*pod, Claim { node: *node, kind });
             self.note_moved_pools(*pod);
             let (pod, node) = (self.world.pods.get(*pod), self.world.nodes.get(*node).name.clone());
             decisions.list.push(Decision::Nominate { pod: pod.key(), uid: pod.uid.clone(), node: Some(node) });

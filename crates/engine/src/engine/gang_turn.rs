@@ -288,7 +288,7 @@ impl Engine {
             let mut refusals = self.world.refusals(id);
             if refusals.is_empty() {
                 let claim = self.world.pods.get(id).claim;
-                let node = match claim.filter(|claim| self.world.closed_by(&question, claim.node).is_none()) {
+                let node = match claim.filter(|_| self.world.takes_claimant(id, &question)) {
                     Some(claim) => Answer::Node(claim.node),
                     None => self.world.answer(&question),
                 };

@@ -20,6 +20,9 @@ impl Engine {
             Fact::Quota(fact) => {
                 if self.seen_quotas.insert(fact.key().clone(), fact.clone()).as_ref() != Some(&fact) {
                     self.world.takings.begin_anew();
+                    for claimant in &self.claimants {
+                        self.world.pods.get_mut(*claimant).granted.clear();
+                    }
                 }
                 self.observe_quota(fact);
                 true
@@ -160,6 +163,7 @@ impl Engine {
             leaving_since: fact.leaving_since,
             evicted_for: None,
             claim: None,
+            granted: Vec::new(),
             asleep: None,
             victim_of: fact.victim_of,
             nominated,

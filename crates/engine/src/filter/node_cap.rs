@@ -22,9 +22,7 @@ pub(crate) fn is_large_enough(cap: &Cap, demand: &Demand) -> bool {
 fn short<'a>(cap: &'a Cap, demand: &'a Demand) -> impl Iterator<Item = (ResourceId, i128)> + 'a {
     cap.limits().unwrap_or_default().iter().filter_map(|(resource, limit)| {
         let requested = demand.get(*resource);
-        // Now, and when all have come and gone: each on its own.
-        let most = cap.held(*resource).max(cap.to_be_held(*resource));
-        let over = most + i128::from(requested) - i128::from(*limit);
+        let over = cap.used(*resource) + i128::from(requested) - i128::from(*limit);
         (requested > 0 && over > 0).then_some((*resource, over))
     })
 }

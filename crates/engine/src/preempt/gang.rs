@@ -66,7 +66,7 @@ impl World {
         let is_related = questions.iter().any(|question| self.is_related(question));
         let question = std::borrow::Cow::Owned(questions[0].clone());
         let shortages = self.shortages_of_gang(pods);
-        let mut hunt = Hunt { rights, question, shortages, helpers: None, is_related, claims_only: false };
+        let mut hunt = Hunt { rights, question, shortages, helpers: None, is_related, claims_only: false, is_admitted: false };
         let best = self.best_way(&mut hunt, pods, questions);
         self.put_back(lifted);
         match best {
@@ -87,7 +87,7 @@ impl World {
         for ((quotas, non_preemptible), pods) in by_quotas {
             let charges: Vec<_> = pods.iter().flat_map(|pod| self.asked_charge(*pod)).collect();
             let charge = add_charges(charges.iter());
-            let shortages = self.quotas.shortages(&quotas, &Ask { charge: &charge, non_preemptible });
+            let shortages = self.quotas.shortages(&quotas, &Ask { charge: &charge, non_preemptible, has_victims: false });
             missing.extend(shortages.into_iter().map(|short| (Short::Ledger(short), short.amount)));
         }
         missing

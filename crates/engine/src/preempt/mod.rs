@@ -81,6 +81,8 @@ pub(crate) struct Hunt<'a> {
     is_related: bool,
     /// Only claims of waiting pods are taken.
     claims_only: bool,
+    /// Its quotas admit it as things are.
+    is_admitted: bool,
 }
 
 impl World {
@@ -88,7 +90,7 @@ impl World {
     pub fn find_victims(&mut self, claimant: PodId, question: &Question) -> Outcome {
         let pod = self.pods.get(claimant);
         let (priority, charge) = (pod.priority, self.asked_charge(claimant));
-        let ask = Ask { charge: &charge, non_preemptible: pod.non_preemptible };
+        let ask = Ask { charge: &charge, non_preemptible: pod.non_preemptible, has_victims: false };
         let shortages = self.quotas.shortages(&pod.quotas, &ask);
         let shortages = shortages.into_iter().map(|short| (Short::Ledger(short), short.amount)).collect();
         let mut rights = self.rights(claimant, priority, charge);
@@ -105,7 +107,9 @@ impl World {
         let lifted = self.lift(&leaving);
         // Without those who leave, others object.
         let question = if is_related { Cow::Owned(self.question(claimant)) } else { Cow::Borrowed(question) };
-        let hunt = Hunt { rights, question, shortages, helpers: None, is_related, claims_only: false };
+        let is_admitted = self.refusals(claimant).is_empty();
+        let hunt =
+            Hunt { rights, question, shortages, helpers: None, is_related, claims_only: false, is_admitted };
         let outcome = self.hunt(hunt);
         self.put_back(lifted);
         outcome
@@ -180,7 +184,7 @@ impl World {
                 && self.missing(node, demand).is_empty()
         };
         // Where its quotas admit it only nodes that somebody leaves can be such, since no node took it as things are.
-        match hunt.shortages.is_empty() {
+        match hunt.is_admitted {
             true => self.pods.leaving().filter_map(|pod| self.pods.get(pod).node()).any(open),
             false => (0..self.nodes.limit()).map(|i| NodeId(i as u32)).any(open),
         }
