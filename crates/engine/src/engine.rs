@@ -187,6 +187,10 @@ pub struct Engine {
     moved_pools: BTreeSet<PoolId>,
     /// Quotas as they were last told: what is told again changes nothing.
     seen_quotas: BTreeMap<QuotaKey, QuotaFact>,
+    /// Since when the statuses of quotas say that they hold more than they may, and the quotas of which that was taken
+    /// in: a scheduler that starts anew goes on where the last one was.
+    told_overuse: BTreeMap<QuotaKey, Tick>,
+    overuse_known: BTreeSet<QuotaKey>,
     /// Since when quotas of trees hold more than their runtime.
     overused_since: BTreeMap<QuotaId, Tick>,
     /// Quotas of trees of which that may have changed.

@@ -17,18 +17,26 @@ impl Engine {
             Fact::PodGone(key) => return self.pod_gone(&key),
             Fact::BindFailed { pod, uid } => return self.bind_failed(&pod, &uid),
             Fact::EvictFailed { pod, uid } => return self.evict_failed(&pod, &uid),
-            Fact::Quota(fact) => {
-                if self.seen_quotas.insert(fact.key().clone(), fact.clone()).as_ref() != Some(&fact) {
-                    self.world.takings.begin_anew();
-                    for claimant in &self.claimants {
-                        self.world.pods.get_mut(*claimant).granted.clear();
-                    }
+            Fact::Quota(mut fact) => {
+                match fact.take_overuse() {
+                    Some(since) => drop(self.told_overuse.insert(fact.key().clone(), since)),
+                    None => drop(self.told_overuse.remove(fact.key())),
+                }
+                if self.seen_quotas.get(fact.key()) == Some(&fact) {
+                    return;
+                }
+                self.seen_quotas.insert(fact.key().clone(), fact.clone());
+                self.world.takings.begin_anew();
+                for claimant in &self.claimants {
+                    self.world.pods.get_mut(*claimant).granted.clear();
                 }
                 self.observe_quota(fact);
                 true
             }
             Fact::QuotaGone(key) => {
                 self.seen_quotas.remove(&key);
+                self.told_overuse.remove(&key);
+                self.overuse_known.remove(&key);
                 self.world.takings.begin_anew();
                 self.quota_gone(&key)
             }

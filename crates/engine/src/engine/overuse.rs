@@ -19,8 +19,15 @@ impl Engine {
     /// Returns whether somebody is evicted.
     pub(super) fn revoke_overuse(&mut self, now: Tick, decisions: &mut Decisions) -> bool {
         for id in std::mem::take(&mut self.recheck_overuse) {
-            if self.world.quotas.is_listed(id) && !self.excess(id, &[]).is_empty() {
-                self.overused_since.entry(id).or_insert(now);
+            if !self.world.quotas.is_listed(id) {
+                self.overused_since.remove(&id);
+                continue;
+            }
+            let key = self.world.quotas.get(id).key.clone();
+            let told = self.told_overuse.get(&key).copied().filter(|_| !self.overuse_known.contains(&key));
+            self.overuse_known.insert(key);
+            if !self.excess(id, &[]).is_empty() {
+                self.overused_since.entry(id).or_insert(told.map_or(now, |told| told.min(now)));
             } else {
                 self.overused_since.remove(&id);
             }

@@ -1,6 +1,6 @@
 //! What the engine is told of quotas, by policy.
 
-use crate::fact::{Limits, Name, QuotaKey};
+use crate::fact::{Limits, Name, QuotaKey, Tick};
 
 /// A quota of some policy.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -11,6 +11,14 @@ pub enum QuotaFact {
 }
 
 impl QuotaFact {
+    /// Takes out what the quota's status says of over-use: that is no part of what the quota is.
+    pub(crate) fn take_overuse(&mut self) -> Option<Tick> {
+        match self {
+            QuotaFact::Tree(fact) => fact.overused_since.take(),
+            QuotaFact::Elastic(_) | QuotaFact::Queue(_) => None,
+        }
+    }
+
     pub fn key(&self) -> &QuotaKey {
         match self {
             QuotaFact::Elastic(fact) => &fact.key,
@@ -74,6 +82,9 @@ pub struct TreeFact {
     pub ignores_default_tree: bool,
     /// Namespaces whose pods it is charged for if they name no quota and have none of their own.
     pub namespaces: Vec<Name>,
+    /// Since when its status says that it holds more than its runtime. The ticks are milliseconds since the Unix epoch
+    /// then.
+    pub overused_since: Option<Tick>,
 }
 
 /// A queue. Its name is unique in the cluster.
