@@ -4,6 +4,7 @@
 //! of its own, so that what is kept of the nodes for one look is not mixed up with another's.
 
 use crate::fact::{Amount, Name, PodSpec};
+use crate::nodes::NodeId;
 use crate::pods::PodId;
 use crate::policy::Ask;
 use crate::resources::{Demand, ResourceId};
@@ -68,15 +69,22 @@ impl World {
                 cards.into_iter().map(|card| (card, self.card_amount(card, &demand))).collect()
             }
         };
-        let quotas = &self.pods.get(id).quotas;
-        let is_counted = |(card, _): &(ResourceId, Amount)| {
-            self.quotas.counts_card(quotas, *card) || quotas.iter().any(|q| self.quotas.entitlement(*q, *card).is_some())
-        };
         let is_open = |look: &Option<Look>| look.as_ref().is_none_or(|look| look.cards.is_empty());
-        if !looks.iter().any(is_open) || !cards.iter().any(is_counted) {
+        if cards.is_empty() || self.pods.get(id).quotas.is_empty() || !looks.iter().any(is_open) {
             return looks;
         }
-        cards.into_iter().map(|(card, amount)| Some(self.single_look(id, card, amount, any))).collect()
+        // A node may have what it asks for without saying which card that is.
+        let resources: Vec<ResourceId> = demand.amounts.iter().map(|(resource, _)| *resource).collect();
+        let is_unnamed = |node: NodeId| {
+            let named = |r: &ResourceId| self.nodes.get(node).cards.iter().any(|(resource, _)| resource == r);
+            let has_kinds = |r: &&ResourceId| self.card_kinds.contains_key(r) && self.nodes.allocatable(**r, node) > 0;
+            resources.iter().filter(has_kinds).any(|r| !named(r))
+        };
+        let unnamed = (any && self.nodes.by_name().any(is_unnamed)).then_some(None);
+        let single = cards.into_iter().map(|(card, amount)| Some(self.single_look(id, card, amount, any)));
+        let mut all: Vec<Option<Look>> = single.collect();
+        all.extend(unnamed);
+        all
     }
 
     /// The kinds of card that a pod of this size could take, with how many.

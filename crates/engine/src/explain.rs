@@ -6,11 +6,11 @@ mod verdicts;
 use crate::decision::Rule;
 use crate::fact::{Created, Name, PodKey, RequestProblem};
 use crate::filter::{Filter, node_cap as cap_filter, resources_fit};
+use crate::ledger::amount_of;
 use crate::nodes::NodeId;
 use crate::place::{ClosedCounts, Question};
 use crate::pods::{Pod, PodId};
 use crate::policy::{QuotaId, Refusal};
-use crate::ledger::amount_of;
 use crate::preempt::Plan;
 use crate::preempt::rights::Going;
 use crate::quantity::canonical;
@@ -203,7 +203,7 @@ impl World {
             let holdings = binding.map(|quota| self.holdings(*quota, plan));
             holdings.collect::<Vec<_>>().join("; ")
         };
-        match with.right.rule {
+        let said = match with.right.rule {
             Rule::Priority => format!("{for_whom} of priority {theirs}; this pod has priority {mine}"),
             Rule::OwnQuota => format!(
                 "{for_whom} of priority {theirs} under the same quota ({}); this pod has priority {mine}",
@@ -230,7 +230,9 @@ impl World {
                 holdings(goes)
             ),
             Rule::TreeOveruse => "evicted because its quota stayed above its runtime".to_owned(),
-        }
+        };
+        let Some(least) = plan.at_least else { return said };
+        format!("{said}; the search for the cheapest pods was cut short: at least {} would have to go", least.count)
     }
 
     /// What a quota holds of what a claimant asks for, before and after a plan is carried out, and what it is owed.

@@ -10,8 +10,8 @@ use crate::filter::{
 };
 use crate::nodes::NodeId;
 use crate::pods::PodId;
-use crate::resources::ResourceId;
 use crate::relations::{Around, Bearing, CounterId, CounterKey, Eligible, Matched};
+use crate::resources::ResourceId;
 use crate::score;
 use crate::shape::{Shape, ShapeId, Spread};
 use crate::statics::StaticId;

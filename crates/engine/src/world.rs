@@ -225,8 +225,21 @@ impl World {
         if pod.quotas.is_empty() {
             return Vec::new();
         }
+        self.refusals_of(id, &self.asked_charge(id))
+    }
+
+    /// The same for a pod that comes to be on a node, with the cards that it has there.
+    pub fn refusals_on(&self, id: PodId, node: NodeId) -> Vec<crate::policy::Refusal> {
+        let shape = self.shapes.get(self.pods.get(id).shape);
+        let cards = self.nodes.cards_for(node, &shape.demand);
+        let charge: Vec<(ResourceId, Amount)> = shape.charge.iter().chain(&cards).copied().collect();
+        self.refusals_of(id, &charge)
+    }
+
+    fn refusals_of(&self, id: PodId, charge: &[(ResourceId, Amount)]) -> Vec<crate::policy::Refusal> {
+        let pod = self.pods.get(id);
         let (non_preemptible, has_victims) = (pod.non_preemptible, pod.has_victims());
-        let ask = Ask { charge: &self.asked_charge(id), non_preemptible, has_victims };
+        let ask = Ask { charge, non_preemptible, has_victims };
         let mut refusals = self.quotas.refusals(&pod.quotas, &ask, &self.names);
         // What was freed for it is its own, whatever others make of the ceiling meanwhile.
         refusals.retain(|refusal| {

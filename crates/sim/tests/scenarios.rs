@@ -5,8 +5,7 @@ use std::path::{Path, PathBuf};
 use quotient_sim::scenario::{self, Scenario};
 
 /// Folders whose scenarios pass.
-const PASSING: [&str; 8] =
-    ["cards", "controllers", "decisions", "elastic", "kubernetes", "nodecap", "peers", "tree"];
+const PASSING: [&str; 8] = ["cards", "controllers", "decisions", "elastic", "kubernetes", "nodecap", "peers", "tree"];
 
 fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../../scenarios")

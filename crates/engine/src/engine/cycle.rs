@@ -54,10 +54,14 @@ impl Turn {
 /// all others later.
 const FEW_LINES: usize = 16;
 
+/// More turns than any cycle takes, in tests of any size: one that passes it goes round in a circle.
+const TURNS_MAX: usize = 10_000_000;
+
 impl Engine {
     /// Decides what can be decided now.
     pub fn decide(&mut self, now: Tick, budget: Budget) -> Decisions {
         let mut decisions = Decisions::default();
+        self.claims_made.clear();
         self.regroup();
         self.drop_claims_on_absent_nodes(&mut decisions);
         self.world.nodes.forget_idle();
@@ -88,6 +92,7 @@ impl Engine {
                 break;
             }
             looked_at += 1;
+            debug_assert!(looked_at < TURNS_MAX, "a cycle comes to an end");
             let gang = self.unstarted_gang(pod);
             let turn = match gang {
                 Some(gang) => {
@@ -334,7 +339,8 @@ impl Engine {
     /// The cheapest way to make room, over all cards that the pod accepts; its preference decides between equals.
     fn cheapest_way(&mut self, id: PodId, claim: Option<Claim>, tried: &[Tried]) -> Option<Outcome> {
         let pod = self.world.pods.get(id).clone();
-        if tried.iter().all(|tried| self.world.quotas.is_beyond_help(&tried.refusals)) {
+        let is_beyond_help = |tried: &Tried| self.world.quotas.is_beyond_help(&tried.refusals);
+        if tried.iter().all(is_beyond_help) || self.has_claimed_enough(id) {
             return None;
         }
         // Who may be evicted depends on what all others may hold.

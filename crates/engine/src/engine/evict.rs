@@ -74,9 +74,17 @@ impl Engine {
         }
     }
 
+    /// Whether a pod held room so often in this cycle, and lost it again, that it waits for the next one. No pod should
+    /// come to this; it keeps a cycle short whatever happens.
+    pub(super) fn has_claimed_enough(&self, pod: PodId) -> bool {
+        const CLAIMS_MAX: u32 = 16;
+        self.claims_made.get(&pod).is_some_and(|made| *made >= CLAIMS_MAX)
+    }
+
     /// Lets pods whose own claims do not count at the moment hold nodes. They are not queued after it.
     fn hold_places(&mut self, places: &[(PodId, NodeId)], kind: ClaimKind, decisions: &mut Decisions) {
         for (pod, node) in places {
+            *self.claims_made.entry(*pod).or_default() += 1;
             self.dequeue(*pod);
             self.claimants.remove(pod);
             self.take_claim(*pod, Claim { node: *node, kind });

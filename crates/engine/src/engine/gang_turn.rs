@@ -27,6 +27,16 @@ struct Unplaced {
     refused: Option<Refusal>,
 }
 
+/// Of the ways to look at a pod, those in which it takes a card.
+fn with_card(mut looks: Vec<Option<Look>>, card: Option<ResourceId>) -> Vec<Option<Look>> {
+    let has_card = |look: &Option<Look>| {
+        let cards = look.as_ref().map(|look| &look.cards).filter(|cards| !cards.is_empty());
+        card.is_none_or(|card| cards.is_none_or(|cards| cards.iter().any(|(c, _)| *c == card)))
+    };
+    looks.retain(has_card);
+    looks
+}
+
 /// Pods that have no place, by what makes them alike: as long as no room is made, those like them have none either.
 #[derive(Default)]
 struct Failed(Vec<GroupId>);
@@ -155,11 +165,12 @@ impl Engine {
         }
         if members.iter().any(|member| self.world.pods.get(*member).never_preempts)
             || self.hopeless_gangs.get(&id) == Some(&self.changes)
+            || members.first().is_some_and(|first| self.has_claimed_enough(*first))
         {
             return Turn::Rests(incomplete, Vec::new());
         }
         let mut best: Option<Plan> = None;
-        for choice in &choices {
+        for choice in &self.card_choices_for_claims(choices, members) {
             match self.plan_gang(id, members, *choice) {
                 Outcome::Plan(plan) if best.as_ref().is_none_or(|best| plan.cost < best.cost) => best = Some(plan),
                 Outcome::Plan(_) | Outcome::Hopeless => {}
@@ -323,14 +334,20 @@ impl Engine {
     }
 
     fn looks_with(&mut self, id: PodId, card: Option<ResourceId>) -> Vec<Option<Look>> {
-        let mut looks = self.world.looks(id);
-        if let Some(card) = card {
-            let has_card = |look: &Option<Look>| {
-                look.as_ref().is_none_or(|look| look.cards.is_empty() || look.cards.iter().any(|(c, _)| *c == card))
-            };
-            looks.retain(has_card);
-        }
-        looks
+        with_card(self.world.looks(id), card)
+    }
+
+    /// The cards that a gang could take once others made room. Where its pods accept any, each is looked at by itself,
+    /// since what they are charged decides what they are entitled to.
+    fn card_choices_for_claims(
+        &mut self,
+        choices: Vec<Option<ResourceId>>,
+        members: &[PodId],
+    ) -> Vec<Option<ResourceId>> {
+        let (Some(first), [None]) = (members.first(), &choices[..]) else { return choices };
+        let looks = self.world.looks_for_claims(*first);
+        let cards = looks.iter().map(|look| look.as_ref().and_then(|look| look.cards.first()).map(|(card, _)| *card));
+        cards.collect()
     }
 
     /// What is said of a gang that cannot start: what keeps its first pod without a place out, if a quota does, and
@@ -358,7 +375,7 @@ impl Engine {
             if !self.is_needed(id, *member, &muster) {
                 continue;
             }
-            let look = self.looks_with(*member, card).into_iter().next();
+            let look = with_card(self.world.looks_for_claims(*member), card).into_iter().next();
             let Some(look) = look else { continue };
             self.world.pods.get_mut(*member).look = look;
             let question = self.world.question(*member);

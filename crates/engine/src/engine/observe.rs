@@ -27,9 +27,7 @@ impl Engine {
                 }
                 self.seen_quotas.insert(fact.key().clone(), fact.clone());
                 self.world.takings.begin_anew();
-                for claimant in &self.claimants {
-                    self.world.pods.get_mut(*claimant).granted.clear();
-                }
+                self.end_grants();
                 self.observe_quota(fact);
                 true
             }
@@ -55,6 +53,7 @@ impl Engine {
                 self.world.change_node(node, &mut effects, |nodes, names| nodes.observe(fact, names));
                 if before != self.world.nodes.kind_and_size(node) {
                     self.world.takings.begin_anew();
+                    self.end_grants();
                 }
                 true
             }
@@ -62,6 +61,7 @@ impl Engine {
                 Some(node) => {
                     self.world.change_node(node, &mut effects, |nodes, _| nodes.gone(node));
                     self.world.takings.begin_anew();
+                    self.end_grants();
                     true
                 }
                 None => false,
@@ -129,6 +129,13 @@ impl Engine {
         };
         if matters {
             self.stir();
+        }
+    }
+
+    /// What ceilings allowed counts no more: the cluster or its quotas changed.
+    fn end_grants(&mut self) {
+        for claimant in &self.claimants {
+            self.world.pods.get_mut(*claimant).granted.clear();
         }
     }
 

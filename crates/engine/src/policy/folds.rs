@@ -72,7 +72,9 @@ impl Quotas {
     /// Whether one of these quotas, or one above them, limits how many of a card may be held.
     pub fn counts_card(&self, quotas: &[QuotaId], card: ResourceId) -> bool {
         let mut counts = false;
-        self.ceilings(quotas, &Ask { charge: &[(card, 0)], non_preemptible: false, has_victims: false }, |_| counts = true);
+        self.ceilings(quotas, &Ask { charge: &[(card, 0)], non_preemptible: false, has_victims: false }, |_| {
+            counts = true
+        });
         counts
     }
 

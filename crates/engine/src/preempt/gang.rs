@@ -66,7 +66,16 @@ impl World {
         let is_related = questions.iter().any(|question| self.is_related(question));
         let question = std::borrow::Cow::Owned(questions[0].clone());
         let shortages = self.shortages_of_gang(pods);
-        let mut hunt = Hunt { rights, question, shortages, helpers: None, is_related, claims_only: false, is_admitted: false };
+        let mut hunt = Hunt {
+            rights,
+            question,
+            shortages,
+            helpers: None,
+            is_related,
+            claims_only: false,
+            is_admitted: false,
+            is_without_cards: false,
+        };
         let best = self.best_way(&mut hunt, pods, questions);
         self.put_back(lifted);
         match best {
@@ -87,7 +96,8 @@ impl World {
         for ((quotas, non_preemptible), pods) in by_quotas {
             let charges: Vec<_> = pods.iter().flat_map(|pod| self.asked_charge(*pod)).collect();
             let charge = add_charges(charges.iter());
-            let shortages = self.quotas.shortages(&quotas, &Ask { charge: &charge, non_preemptible, has_victims: false });
+            let shortages =
+                self.quotas.shortages(&quotas, &Ask { charge: &charge, non_preemptible, has_victims: false });
             missing.extend(shortages.into_iter().map(|short| (Short::Ledger(short), short.amount)));
         }
         missing
@@ -112,14 +122,8 @@ impl World {
         for (claims_only, spares_own) in passes {
             (hunt.claims_only, hunt.rights.spares_own, hunt.helpers) = (*claims_only, *spares_own, None);
             let members = self.members_of_gang(hunt, pods, &questions);
-            let mut ways = Ways {
-                hunt: &mut *hunt,
-                places: Vec::new(),
-                best: None,
-                local: BTreeMap::new(),
-                ways: 0,
-                tries: 0,
-            };
+            let mut ways =
+                Ways { hunt: &mut *hunt, places: Vec::new(), best: None, local: BTreeMap::new(), ways: 0, tries: 0 };
             self.place_members(&mut ways, &members, 0);
             let is_used_up = ways.is_used_up();
             if let Some((mut best, places)) = ways.best {
@@ -263,7 +267,9 @@ impl World {
             let mut here = self.missing_for(*node, pods);
             if ways.hunt.is_related {
                 for member in members.iter().zip(&places).filter(|(_, (_, at))| at == node).map(|(member, _)| member) {
-                    let Some(company) = self.missing_company(member.pod, &member.question, *node) else { return };
+                    // Of several ways the first: members stay near those that they must be near.
+                    let ways_there = self.missing_company(member.pod, &member.question, *node);
+                    let Some(company) = ways_there.into_iter().next() else { return };
                     here.extend(company);
                 }
             }

@@ -83,7 +83,12 @@ impl World {
     }
 
     /// What a node is short of for so much, once all who leave are gone and all who claim have come.
-    pub fn missing_amounts(&self, node: NodeId, amounts: &[(ResourceId, i128)], capped: &[(ResourceId, i128)]) -> Missing {
+    pub fn missing_amounts(
+        &self,
+        node: NodeId,
+        amounts: &[(ResourceId, i128)],
+        capped: &[(ResourceId, i128)],
+    ) -> Missing {
         let mut missing = Vec::new();
         for (resource, amount) in amounts {
             let then = self.nodes.to_be_held(*resource, node);
@@ -117,14 +122,16 @@ impl World {
             && self.would_do_empty(question, node)
     }
 
-    /// What is missing on a node beside amounts, for a claimant that depends on other pods, with all who leave lifted.
-    /// `None` where nobody's going helps.
-    pub fn missing_company(&self, claimant: PodId, question: &Question, node: NodeId) -> Option<Missing> {
+    /// What is missing on a node beside amounts, for a claimant that depends on other pods, with all who leave lifted: one
+    /// list for each way to mend it, none where nobody's going helps.
+    pub fn missing_company(&self, claimant: PodId, question: &Question, node: NodeId) -> Vec<Missing> {
         let shape = self.shapes.get(question.shape);
         let mut must: BTreeSet<PodId> = self.port_holders(question, node);
         must.extend(self.volume_holders(question, node));
         must.extend(self.adversaries(claimant, question, node));
         let mut missing = Missing::new();
+        // Near those that it must be near; or as the first of its kind, once all of that kind are gone.
+        let (mut has_company, mut all_of_kind) = (true, None);
         if let Some((relation, keys)) = &shape.affinity {
             let counts = keys.iter().zip(&question.affinity).map(|(key, counter)| {
                 let domain = self.topologies.domain(*key, node);
@@ -132,20 +139,17 @@ impl World {
             });
             let counts: Vec<_> = counts.collect();
             if counts.iter().any(|(domain, _)| *domain == NO_DOMAIN) {
-                return None;
+                return Vec::new();
             }
-            if !question.may_be_first && counts.iter().any(|(_, count)| *count == 0) {
-                // Nobody to be near: it may be the first of its kind once all of that kind are gone.
-                if !shape.affine_to_itself {
-                    return None;
-                }
-                must.extend(self.relations.placed_ids(*relation, &self.pods));
+            has_company = question.may_be_first || counts.iter().all(|(_, count)| *count > 0);
+            if shape.affine_to_itself && !question.may_be_first {
+                all_of_kind = Some(self.relations.placed_ids(*relation, &self.pods));
             }
         }
         for (rule, counter) in shape.spread.iter().zip(&question.spread) {
             let domain = self.topologies.domain(rule.topology, node);
             if domain == NO_DOMAIN {
-                return None;
+                return Vec::new();
             }
             let too_many = spread::too_many(domain, self.relations.get(*counter), rule);
             if too_many > 0 {
@@ -157,12 +161,18 @@ impl World {
                 missing.push((Short::Pods(pods), i128::from(too_many)));
             }
         }
-        if !must.is_empty() {
-            let count = must.len() as i128;
-            missing.push((Short::Pods(must), count));
-        }
         missing.extend(self.missing_attachments(claimant, question, node));
-        Some(missing)
+        let with = |must: BTreeSet<PodId>| {
+            let count = must.len() as i128;
+            let must = (count > 0).then_some((Short::Pods(must), count));
+            missing.iter().cloned().chain(must).collect::<Missing>()
+        };
+        let mut ways = Vec::new();
+        if has_company {
+            ways.push(with(must.clone()));
+        }
+        ways.extend(all_of_kind.map(|kind| with(must.into_iter().chain(kind).collect())));
+        ways
     }
 
     fn port_holders(&self, question: &Question, node: NodeId) -> BTreeSet<PodId> {
@@ -220,7 +230,8 @@ impl World {
                 self.relations.matches(term.relation, &pod.namespace, &pod.labels)
             };
             let claimants = self.claims.iter().copied().filter(known);
-            found.extend(self.relations.placed_ids(term.relation, &self.pods).into_iter().chain(claimants).filter(near));
+            found
+                .extend(self.relations.placed_ids(term.relation, &self.pods).into_iter().chain(claimants).filter(near));
         }
         for (topology, marks) in question.objecting() {
             let domain = self.topologies.domain(topology, node);

@@ -25,6 +25,7 @@ use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
 
 use crate::fact::Created;
+use crate::filter::Filter;
 use crate::gangs::GangId;
 use crate::nodes::NodeId;
 use crate::place::{Answer, Question};
@@ -83,6 +84,8 @@ pub(crate) struct Hunt<'a> {
     claims_only: bool,
     /// Its quotas admit it as things are.
     is_admitted: bool,
+    /// It is looked at as one without cards: where it would be charged for some it cannot be.
+    is_without_cards: bool,
 }
 
 impl World {
@@ -108,8 +111,19 @@ impl World {
         // Without those who leave, others object.
         let question = if is_related { Cow::Owned(self.question(claimant)) } else { Cow::Borrowed(question) };
         let is_admitted = self.refusals(claimant).is_empty();
-        let hunt =
-            Hunt { rights, question, shortages, helpers: None, is_related, claims_only: false, is_admitted };
+        let pod = self.pods.get(claimant);
+        let has_look = pod.look.as_ref().is_some_and(|look| !look.cards.is_empty());
+        let is_without_cards = !pod.quotas.is_empty() && !has_look;
+        let hunt = Hunt {
+            rights,
+            question,
+            shortages,
+            helpers: None,
+            is_related,
+            claims_only: false,
+            is_admitted,
+            is_without_cards,
+        };
         let outcome = self.hunt(hunt);
         self.put_back(lifted);
         outcome
@@ -148,7 +162,9 @@ impl World {
             best = self.best_anywhere(&mut hunt, has_room);
         }
         let Some(best) = best else { return Outcome::Hopeless };
-        let node = best.node.or_else(|| self.best_node_without(claimant, &best.going));
+        // Where others are in the way, their going may open several nodes.
+        let node = best.node.filter(|_| !hunt.is_related);
+        let node = node.or_else(|| self.best_node_without(claimant, &best.going));
         let Some(node) = node else { return Outcome::Hopeless };
         Outcome::Plan(self.plan(vec![(claimant, node)], hunt.rights, best))
     }
@@ -169,6 +185,13 @@ impl World {
         Plan { places, going, violating, rights, cost, at_least }
     }
 
+    /// Whether a node could take the claimant, as it is looked at, if it were empty.
+    fn serves(&self, hunt: &Hunt<'_>, node: NodeId) -> bool {
+        let demand = &self.shapes.get(hunt.question.shape).demand;
+        self.could_serve(&hunt.question, node)
+            && !(hunt.is_without_cards && !self.nodes.cards_for(node, demand).is_empty())
+    }
+
     /// Whether a node takes the claimant once all who leave are gone, as far as the node is concerned.
     fn has_room_once_left(&mut self, hunt: &Hunt<'_>) -> bool {
         if hunt.is_related {
@@ -179,9 +202,7 @@ impl World {
             // Where something is short and nobody leaves, it stays short.
             let is_short = crate::filter::resources_fit::closes(&self.nodes, node, demand);
             let may_open = || self.pods.on_node(node).iter().any(|resident| resident.leaving);
-            (!is_short || may_open())
-                && self.could_serve(&hunt.question, node)
-                && self.missing(node, demand).is_empty()
+            (!is_short || may_open()) && self.serves(hunt, node) && self.missing(node, demand).is_empty()
         };
         // Where its quotas admit it only nodes that somebody leaves can be such, since no node took it as things are.
         match hunt.is_admitted {
@@ -218,7 +239,7 @@ impl World {
                 false => cheapest.filter(|_| !hunt.claims_only),
             };
             if let Some((priority, created)) = least
-                && self.could_serve(&hunt.question, node)
+                && self.serves(hunt, node)
             {
                 nodes.push((priority, created, node));
             }
@@ -254,21 +275,25 @@ impl World {
 
     fn improve_on_node(&mut self, hunt: &mut Hunt<'_>, best: &mut Option<Best>, node: NodeId) {
         let demand = &self.shapes.get(hunt.question.shape).demand;
-        let mut missing = self.missing(node, demand);
-        let mut placing = Placing::Open;
-        if hunt.is_related {
-            match self.closed_by(&hunt.question, node) {
-                Some(filter) if !filter.opens_by_eviction() => return,
-                None => return,
-                Some(_) => {}
-            }
-            let Some(company) = self.missing_company(hunt.rights.claimant, &hunt.question, node) else { return };
-            missing.extend(company);
-            placing = Placing::Node(node);
+        let missing = self.missing(node, demand);
+        if !hunt.is_related {
+            self.improve_by(hunt, best, node, missing);
+            return;
         }
+        if !self.closed_by(&hunt.question, node).is_some_and(Filter::opens_by_eviction) {
+            return;
+        }
+        for company in self.missing_company(hunt.rights.claimant, &hunt.question, node) {
+            self.improve_by(hunt, best, node, missing.iter().cloned().chain(company).collect());
+        }
+    }
+
+    /// Looks for victims who give what is missing on a node, and what ledgers are short of.
+    fn improve_by(&mut self, hunt: &mut Hunt<'_>, best: &mut Option<Best>, node: NodeId, missing: Missing) {
         if missing.is_empty() {
             return;
         }
+        let placing = if hunt.is_related { Placing::Node(node) } else { Placing::Open };
         if let Some(Best { cost, .. }) = &best
             && !hunt.is_related
             && !self.could_be_cheaper(&hunt.rights, node, &missing, cost)
@@ -450,7 +475,7 @@ impl World {
 
     pub(crate) fn is_open(&mut self, claimant: PodId, node: NodeId) -> bool {
         let question = self.question(claimant);
-        self.closed_by(&question, node).is_none() && self.refusals(claimant).is_empty()
+        self.closed_by(&question, node).is_none() && self.refusals_on(claimant, node).is_empty()
     }
 
     /// Whether the node takes the pod once all who leave are gone.

@@ -25,7 +25,8 @@ impl World {
         missing: &Missing,
         alone: &dyn Fn(PodId) -> bool,
     ) -> Problem {
-        let mut problem = Problem { missing: missing.iter().map(|(_, amount)| *amount).collect(), ..Problem::default() };
+        let mut problem =
+            Problem { missing: missing.iter().map(|(_, amount)| *amount).collect(), ..Problem::default() };
         let mut kinds: BTreeMap<Kind<'_>, u32> = BTreeMap::new();
         let mut budgets: BTreeMap<BudgetKey, usize> = BTreeMap::new();
         let mut sources: BTreeMap<QuotaId, usize> = BTreeMap::new();

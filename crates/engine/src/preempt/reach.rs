@@ -194,8 +194,12 @@ impl<'a> Reach<'a> {
     /// first alone is looked at, and of a gang none: then the largest gifts first are the most.
     fn most_by_budgets(&self, at: usize, need: i128) -> i128 {
         let mut slots = self.slots_left();
-        let mut left: Vec<u32> =
-            self.taken.iter().zip(&self.problem.allowed).map(|(taken, allowed)| allowed.saturating_sub(*taken)).collect();
+        let mut left: Vec<u32> = self
+            .taken
+            .iter()
+            .zip(&self.problem.allowed)
+            .map(|(taken, allowed)| allowed.saturating_sub(*taken))
+            .collect();
         let mut spare = self.violations.saturating_sub(self.excess_with(&[]));
         let mut sum = 0;
         for (class, unit, gift) in self.gifts(at) {

@@ -116,9 +116,7 @@ impl Going {
 }
 
 /// The sum of charges.
-pub(crate) fn add_charges<'a>(
-    charges: impl Iterator<Item = &'a (ResourceId, Amount)>,
-) -> Vec<(ResourceId, Amount)> {
+pub(crate) fn add_charges<'a>(charges: impl Iterator<Item = &'a (ResourceId, Amount)>) -> Vec<(ResourceId, Amount)> {
     let mut sums: BTreeMap<ResourceId, Amount> = BTreeMap::new();
     for (resource, amount) in charges {
         let sum = sums.entry(*resource).or_default();
@@ -220,14 +218,14 @@ impl World {
     pub fn first_unprotected(&self, id: QuotaId, asked: impl Fn(ResourceId) -> bool) -> Option<&Seniority> {
         let kept = |pod: &Pod| pod.is_kept() && !pod.is_leaving();
         let mut pods = self.quotas.get(id).pods.iter().filter(|senior| kept(self.pods.get(senior.pod)));
-        let mut sums: BTreeMap<ResourceId, i128> = BTreeMap::new();
+        let named = self.quotas.within(id).into_iter().map(|(resource, _)| resource).filter(|r| asked(*r));
+        let mut left: Vec<(ResourceId, i128)> =
+            named.filter_map(|resource| Some((resource, self.quotas.entitlement(id, resource)?))).collect();
         pods.find(|senior| {
-            for (resource, amount) in self.charge_of(senior.pod).iter().filter(|(r, _)| asked(*r)) {
-                *sums.entry(*resource).or_default() += i128::from(*amount);
+            for (resource, left) in &mut left {
+                *left -= self.charged(senior.pod, *resource);
             }
-            let mut named =
-                sums.iter().filter_map(|(r, sum)| Some((sum, self.quotas.entitlement(id, *r)?))).peekable();
-            named.peek().is_none() || named.any(|(sum, entitled)| *sum > entitled)
+            left.is_empty() || left.iter().any(|(_, left)| *left < 0)
         })
     }
 
@@ -389,13 +387,7 @@ impl World {
     }
 
     /// Whether a quota lets one more go after so much is gone.
-    fn may_go_after(
-        &self,
-        rights: &Rights,
-        quota: QuotaId,
-        going: &Going,
-        gone: &dyn Fn(ResourceId) -> i128,
-    ) -> bool {
+    fn may_go_after(&self, rights: &Rights, quota: QuotaId, going: &Going, gone: &dyn Fn(ResourceId) -> i128) -> bool {
         if let Some((_, depth)) = going.right.from.filter(|(from, _)| *from == quota) {
             let pool = self.quotas.get(quota).pool;
             let own = rights.own.iter().find(|(own, _)| self.quotas.get(*own).pool == pool);

@@ -103,7 +103,8 @@ impl Problem {
 
     pub fn cost(&self, set: &[usize]) -> Cost {
         let units = || set.iter().map(|unit| &self.units[*unit]);
-        let mut created: Vec<Created> = units().flat_map(|unit| unit.pods.iter().map(|(created, _)| *created)).collect();
+        let mut created: Vec<Created> =
+            units().flat_map(|unit| unit.pods.iter().map(|(created, _)| *created)).collect();
         created.sort_unstable_by(|a, b| b.cmp(a));
         let mut names: Vec<PodKey> = units().flat_map(|unit| unit.pods.iter().map(|(_, key)| key.clone())).collect();
         names.sort();
