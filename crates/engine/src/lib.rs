@@ -45,4 +45,6 @@ pub use engine::{CapSettings, CardSettings, Engine, GroupReport, NodeReport, Quo
 pub use explain::NodeVerdict;
 pub use fact::{Fact, Tick};
 pub use filter::Filter;
+pub use filter::taints::tolerates;
 pub use reason::{Code, Numbers, Reason};
+pub use select::{any_term_matches, selects};
