@@ -34,7 +34,8 @@ const SEEDS: u64 = 300;
 /// Who has the lease, as the API server has it.
 #[derive(Debug, Default)]
 struct Lease {
-    holder: Option<usize>,
+    /// Which process: one that starts anew is another.
+    holder: Option<u64>,
     renewed_ms: u64,
 }
 
@@ -44,6 +45,15 @@ struct Seat {
     /// Nothing happens here until then: the process is stopped, or starts then.
     until_ms: u64,
     tried_ms: u64,
+    identity: u64,
+}
+
+impl Seat {
+    /// Starts a process that is unlike all others.
+    fn start(&mut self) {
+        self.process = Some(Process::new());
+        self.identity += 100;
+    }
 }
 
 struct Storm {
@@ -59,7 +69,7 @@ impl Storm {
         let mut dice = Dice::new(seed);
         let town = Town::new(&mut dice);
         let count = 1 + dice.roll(2);
-        let seat = |_| Seat { process: Some(Process::new()), until_ms: 0, tried_ms: 0 };
+        let seat = |index| Seat { process: Some(Process::new()), until_ms: 0, tried_ms: 0, identity: index };
         let seats = (0..count).map(seat).collect();
         Storm { dice, town, network: Network::default(), seats, lease: Lease::default() }
     }
@@ -74,7 +84,7 @@ impl Storm {
             let now = self.town.now_ms() + step;
             self.town.advance(now);
             let is_stormy = now < storm_ends;
-            if is_stormy && self.dice.in_thousand(120) {
+            if is_stormy && self.dice.in_thousand(300) {
                 self.town.live(&mut self.dice);
             }
             if now == storm_ends {
@@ -117,12 +127,12 @@ impl Storm {
             return;
         }
         if seat.process.is_none() {
-            seat.process = Some(Process::new());
+            seat.start();
         }
-        if !is_stormy || !dice.in_thousand(6) {
+        if !is_stormy || !dice.in_thousand(8) {
             return;
         }
-        let name = match dice.roll(3) {
+        let name = match dice.roll(4) {
             0 => {
                 (seat.process, seat.until_ms) = (None, now + dice.roll(5_000));
                 "killed"
@@ -133,13 +143,16 @@ impl Storm {
             }
             // It gives the lease back and starts anew, as an upgrade does.
             _ => {
-                if lease.holder == Some(index) && seat.process.as_ref().is_some_and(Process::is_idle) {
+                if lease.holder == Some(seat.identity) && seat.process.as_ref().is_some_and(Process::is_placed) {
                     lease.holder = None;
                 }
                 (seat.process, seat.until_ms) = (None, now + dice.roll(2_000));
                 "upgraded"
             }
         };
+        if std::env::var_os("STORM_LOG").is_some() {
+            println!("{now} process {index} {name} until {}", seat.until_ms);
+        }
         *network.struck.entry(name).or_default() += 1;
     }
 
@@ -149,18 +162,18 @@ impl Storm {
         if now < seat.until_ms {
             return;
         }
-        let Some(process) = &mut seat.process else { return };
         if now >= seat.tried_ms + RENEW_MS {
             seat.tried_ms = now;
-            let is_ours = lease.holder == Some(index);
+            let is_ours = lease.holder == Some(seat.identity);
             let is_free = lease.holder.is_none() || now >= lease.renewed_ms + LEASE_MS;
+            let Some(process) = &mut seat.process else { return };
             if process.leads() && !is_ours {
                 // Another had it meanwhile: what was decided before is forgotten.
-                *process = Process::new();
+                seat.start();
                 return;
             }
             if is_ours || is_free {
-                if lease.holder.replace(index) != Some(index) {
+                if lease.holder.replace(seat.identity) != Some(seat.identity) {
                     *network.struck.entry("lease moved").or_default() += 1;
                 }
                 lease.renewed_ms = now;
@@ -168,7 +181,9 @@ impl Storm {
                 process.lead(now);
             }
         }
-        process.step(town, network, dice, is_stormy);
+        if let Some(process) = &mut seat.process {
+            process.step(town, network, dice, is_stormy);
+        }
     }
 }
 

@@ -5,7 +5,7 @@ use quotient_api::Configuration;
 use quotient_engine::{Budget, Tick};
 use quotient_host::watched::{Event, Watched};
 use quotient_host::{
-    CallError, Hold, LANES, Now, Outcome, Parts, PodRef, Session, SharedObjects, Subject, Verb, Write, WriteQueue,
+    CallError, Hold, LANES, Lane, Now, Outcome, Parts, PodRef, Session, SharedObjects, Subject, Verb, Write, WriteQueue,
 };
 use serde_json::Value;
 
@@ -81,6 +81,11 @@ impl Process {
     /// Whether nothing is under way or waits to be written.
     pub fn is_idle(&self) -> bool {
         self.under_way.is_empty() && LANES.iter().all(|lane| self.queue.backlog(*lane) == 0)
+    }
+
+    /// Whether no bind, eviction or nomination is under way or waits to be sent.
+    pub fn is_placed(&self) -> bool {
+        self.queue.ready(Lane::Place) + self.queue.under_way(Lane::Place) == 0
     }
 
     /// One step of everything.
@@ -174,7 +179,9 @@ impl Process {
         let now = town.now_ms();
         let mut seen = Vec::new();
         for watch in &mut self.watches {
-            if is_stormy && dice.in_thousand(2) {
+            // What is seen of pods decides most.
+            let is_of_pods = watch.subject.kind().kind == "Pod";
+            if is_stormy && dice.in_thousand(if is_of_pods { 15 } else { 2 }) {
                 *network.struck.entry(watch.disturb(now, dice, &mut seen)).or_default() += 1;
             }
             watch.look(town, dice, is_stormy, &mut seen);
@@ -207,17 +214,17 @@ fn watch(subject: Subject) -> Watch {
 impl Watch {
     /// Something goes wrong with it; what.
     fn disturb(&mut self, now: u64, dice: &mut Dice, seen: &mut Vec<quotient_host::Seen>) -> &'static str {
-        match dice.roll(4) {
-            0 => {
+        match dice.roll(6) {
+            0..=2 => {
                 self.lag_ms = dice.roll(4_000);
                 "watch lags"
             }
-            1 => {
+            3 => {
                 // 410: it has to be listed again.
                 self.state = State::Down(now + dice.roll(1_000));
                 "watch cut"
             }
-            2 => {
+            4 => {
                 seen.extend(self.watched.take(Event::Lost("forbidden".to_string())));
                 self.state = State::Down(now + dice.roll(8_000));
                 "watch forbidden"

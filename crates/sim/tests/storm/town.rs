@@ -161,6 +161,10 @@ impl Town {
                 None => return,
             },
         };
+        if std::env::var_os("STORM_LOG").is_some() && entry.key.kind != EVENT {
+            let object = &entry.object;
+            println!("{at_ms} {} {} node {} leaves {} nominated {}", if entry.is_gone { "gone" } else { "is" }, entry.key, object["spec"]["nodeName"], object["metadata"]["deletionTimestamp"], object["status"]["nominatedNodeName"]);
+        }
         if entry.key.kind != EVENT {
             self.observer.see(&entry, self.server.store());
             self.log.push(entry);

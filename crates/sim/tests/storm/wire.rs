@@ -169,6 +169,9 @@ impl Network {
             && entry.key().0 <= now
         {
             let Packet { call, line, fate, answered_ms, sent_ms, .. } = entry.remove();
+            if std::env::var_os("STORM_LOG").is_some() {
+                println!("{now} sent {sent_ms} {fate:?} {:?} {:?} {} {}", call.verb, call.target, call.part.unwrap_or(""), call.body);
+            }
             let lost = || Err(CallError::Unavailable("no answer in time".to_string()));
             let (answer, at) = match fate {
                 Fate::Good => (town.server.answer(call), answered_ms),
