@@ -13,8 +13,7 @@ pub const ALLOWED_NAMESPACE_SELECTOR: &str = "quotient.dev/allowed-namespace-sel
 
 /// Reads both annotations. What cannot be read lets nobody in: a limit must not become the absence of one.
 pub(crate) fn users(annotations: &Cursor<'_, '_>, interner: &mut Interner) -> Users {
-    let (listed, selected) =
-        (annotations.field(ALLOWED_NAMESPACES), annotations.field(ALLOWED_NAMESPACE_SELECTOR));
+    let (listed, selected) = (annotations.field(ALLOWED_NAMESPACES), annotations.field(ALLOWED_NAMESPACE_SELECTOR));
     if !listed.exists() && !selected.exists() {
         return Users::Unsaid;
     }
@@ -61,7 +60,8 @@ fn terms(text: &str) -> Vec<&str> {
 }
 
 fn requirement(term: &str, interner: &mut Interner) -> Result<Requirement, String> {
-    let bad = || format!("cannot read {term:?}: expected key=value, key!=value, key in (a,b), key notin (a,b), key or !key");
+    let bad =
+        || format!("cannot read {term:?}: expected key=value, key!=value, key in (a,b), key notin (a,b), key or !key");
     let mut made = |key: &str, operator: Operator, values: &[&str]| {
         let is_name = |text: &str| {
             let mut letters = text.chars();

@@ -20,8 +20,8 @@ use crate::ledger::sums::Sums;
 use crate::ledger::{amount_of, compile};
 use crate::lookup::LookupMap;
 use crate::policy::{
-    Ask, At, Ceiling, Charge, Draw, DrawDepth, LedgerId, PolicyKind, QuotaId, Quotas, Rules, Standing, Ties,
-    TreeFact, Users,
+    Ask, At, Ceiling, Charge, Draw, DrawDepth, LedgerId, PolicyKind, QuotaId, Quotas, Rules, Standing, Ties, TreeFact,
+    Users,
 };
 use crate::reason::Code;
 use crate::resources::{ResourceId, ResourceNames};
