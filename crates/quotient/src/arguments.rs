@@ -55,11 +55,32 @@ pub enum Command {
     ///
     /// Nothing is sent anywhere; apply what is printed with kubectl.
     Install(InstallArguments),
+    /// Check a cluster: server version, rights, CRDs, webhooks, certificates, lease, other schedulers, clock
+    ///
+    /// Asks the API server and changes nothing; the webhooks are tried with a dry run. Run it as an administrator before
+    /// and after an installation, and when something does not work.
+    Check(CheckArguments),
     /// Measure the engine: decisions per second, memory, growth with the cluster
     ///
     /// Everything is measured through the engine's public surface, on one thread, with a workload that is the same
     /// each time. Each case runs in a process of its own, so that its memory is its own.
     Bench(BenchArguments),
+    /// Print the version, and the commit that the program was built from
+    Version(OutputArguments),
+    /// Print a completion script for a shell
+    ///
+    /// Example: quotient completion bash > /etc/bash_completion.d/quotient
+    Completion {
+        /// The shell
+        #[arg(value_enum, value_name = "SHELL")]
+        shell: clap_complete::Shell,
+    },
+    /// Write manual pages into a folder
+    Man {
+        /// The folder; it is made where there is none
+        #[arg(value_name = "DIR")]
+        folder: PathBuf,
+    },
 }
 
 /// How to write the answer.
@@ -361,6 +382,28 @@ pub struct InstallArguments {
     pub output: ManifestFormat,
 }
 
+/// What `check` is told.
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  quotient check                                     the cluster that kubectl talks to
+  quotient check --namespace scheduling -o json
+
+Exit code 1 means that something failed; each failure has a hint.")]
+pub struct CheckArguments {
+    /// The cluster; without it the one that kubectl would talk to
+    #[arg(long, value_name = "FILE")]
+    pub kubeconfig: Option<PathBuf>,
+    /// The namespace that the program is installed in
+    #[arg(short, long, value_name = "NAME", default_value = "quotient-system", value_parser = crate::commands::namespace)]
+    pub namespace: String,
+    /// The QuotientConfiguration of a program outside of the cluster; otherwise its ConfigMap is read
+    #[arg(long, value_name = "FILE")]
+    pub config: Option<PathBuf>,
+    #[command(flatten)]
+    pub output: OutputArguments,
+}
+
 /// A system whose objects are understood.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub enum SystemChoice {
@@ -429,12 +472,15 @@ pub fn parse() -> Arguments {
     let typed: Vec<OsString> = std::env::args_os().collect();
     let is_plugin = typed.first().is_some_and(|name| is_kubectl_plugin(name.as_ref()));
     let program = if is_plugin { "kubectl quotient" } else { "quotient" };
+    let matches = command_line(program).get_matches_from(typed);
+    Arguments::from_arg_matches(&matches).unwrap_or_else(|error| error.exit())
+}
+
+/// All that can be typed after `program`.
+pub fn command_line(program: &'static str) -> clap::Command {
     // -f takes many files, so that what is written after them is one of them: usage shows the pod first.
     let usage = format!("{program} explain POD -f FILE... [OPTIONS]");
-    let command =
-        Arguments::command().bin_name(program).mut_subcommand("explain", |explain| explain.override_usage(usage));
-    let matches = command.get_matches_from(typed);
-    Arguments::from_arg_matches(&matches).unwrap_or_else(|error| error.exit())
+    Arguments::command().bin_name(program).mut_subcommand("explain", |explain| explain.override_usage(usage))
 }
 
 /// kubectl runs plugins under the name `kubectl-quotient`; help should then show what was typed.
