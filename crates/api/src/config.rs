@@ -34,6 +34,8 @@ pub struct Configuration {
     pub runs_profiles: bool,
     /// Whether queues and quotas of trees may be used only by namespaces that they list (`tenancy: {use: listed}`).
     pub listed_users_only: bool,
+    /// What is logged, such as `debug`; the environment's where it is not given.
+    pub log: Option<String>,
     /// What was read and has no effect: no mistake, but worth telling.
     pub idle: Vec<Problem>,
 }
@@ -69,12 +71,19 @@ impl Default for Configuration {
             runs_pod_groups: true,
             runs_profiles: true,
             listed_users_only: false,
+            log: None,
             idle: Vec::new(),
         }
     }
 }
 
 impl Configuration {
+    /// Whether the two decide alike: all but what is logged is equal.
+    pub fn decides_like(&self, other: &Configuration) -> bool {
+        let silent = |configuration: &Configuration| Configuration { log: None, ..configuration.clone() };
+        silent(self) == silent(other)
+    }
+
     /// What of it the engine is told.
     pub fn engine_settings(&self) -> quotient_engine::Settings {
         let millis = |duration: Duration| u64::try_from(duration.as_millis()).unwrap_or(u64::MAX);
@@ -98,7 +107,7 @@ impl Configuration {
 }
 
 /// The keys of a configuration.
-const KEYS: [&str; 10] = [
+const KEYS: [&str; 11] = [
     "schedulerNames",
     "reserveAfter",
     "nvidiaGPUResourceMemoryGB",
@@ -109,6 +118,7 @@ const KEYS: [&str; 10] = [
     "podGroupController",
     "profileController",
     "tenancy",
+    "log",
 ];
 
 /// The keys that every object has.
@@ -195,6 +205,7 @@ impl Configuration {
             runs_pod_groups: root.field("podGroupController").bool().unwrap_or(defaults.runs_pod_groups),
             runs_profiles: root.field("profileController").bool().unwrap_or(defaults.runs_profiles),
             listed_users_only: lists_users(&root.field("tenancy")),
+            log: root.field("log").str().map(str::to_string),
             idle,
         }
     }
@@ -273,6 +284,7 @@ mod tests {
             "volcanoJobController": false,
             "podGroupController": false,
             "profileController": false,
+            "log": "debug",
         });
         let expected = Configuration {
             scheduler_names: vec!["a".into(), "b".into()],
@@ -288,6 +300,7 @@ mod tests {
             runs_pod_groups: false,
             listed_users_only: true,
             runs_profiles: false,
+            log: Some("debug".into()),
             idle: vec![Problem::new("crossquota has no effect without gpu-resource-names")],
         };
         assert_eq!(Configuration::from_value(&value), Ok(expected));
@@ -392,7 +405,7 @@ tiers:
             "crossQuota": "none",
         });
         let expected = [
-            r#"reserveAfer: "5m": is not a key that is known: expected one of schedulerNames, reserveAfter, nvidiaGPUResourceMemoryGB, tree, cards, crossQuota, volcanoJobController, podGroupController, profileController, tenancy"#,
+            r#"reserveAfer: "5m": is not a key that is known: expected one of schedulerNames, reserveAfter, nvidiaGPUResourceMemoryGB, tree, cards, crossQuota, volcanoJobController, podGroupController, profileController, tenancy, log"#,
             r#"kind: "Pod": expected QuotientConfiguration"#,
             r#"schedulerNames: []: expected at least one name, and none that is empty"#,
             r#"crossQuota: "none": expected a map"#,
