@@ -95,6 +95,7 @@ pub(crate) fn unruled(code: Code, message: String) -> Reason {
         Code::QueueClosed => "open the queue, or use another one",
         Code::QueueNotFound => "make the queue, or name one that exists",
         Code::QueueNotLeaf => "name a queue without queues below it",
+        Code::QuotaNotAllowed => "ask the quota's owner to list the namespace, or use another quota",
         _ => "make the quota, or name one that exists",
     };
     plain(code, message, vec![remedy.to_owned()])
@@ -113,7 +114,8 @@ impl World {
     /// A quota refuses the pod.
     pub fn refused(&self, refusal: &Refusal) -> Reason {
         let Refusal { code, quota, numbers, .. } = refusal;
-        let key = self.quotas.shown(*quota);
+        let path = self.quotas.quota_path(*quota);
+        let key = path.to_string();
         let quota = self.quotas.get(*quota);
         let Numbers { resource, used, requested, limit } = numbers;
         let show = |amount: i128| canonical(resource, amount);
@@ -184,7 +186,7 @@ impl World {
             }
         };
         let mut reason = plain(*code, message, remedies);
-        reason.quota = Some(Name::from(key));
+        reason.quota = Some(path);
         reason.numbers = Some(numbers.clone());
         reason
     }

@@ -8,7 +8,7 @@
 use std::sync::Arc;
 
 use crate::decision::Capacity;
-pub use crate::policy::{ElasticFact, QueueFact, QuotaFact, TreeFact};
+pub use crate::policy::{ElasticFact, QueueFact, QuotaFact, TreeFact, Users};
 
 /// A name, a label key, a label value: text that is compared and shown, and never parsed here.
 pub type Name = Arc<str>;
@@ -49,6 +49,9 @@ fn find<'a, T>(pairs: &'a [(Name, T)], name: &str) -> Option<&'a T> {
 pub struct Labels(Vec<(Name, Name)>);
 
 impl Labels {
+    /// No label at all.
+    pub(crate) const NONE: Labels = Labels(Vec::new());
+
     /// The value under `key`.
     pub fn get(&self, key: &str) -> Option<&Name> {
         find(&self.0, key)
@@ -220,16 +223,12 @@ pub struct NodeFact {
     pub taints: Vec<Taint>,
     /// `spec.unschedulable`.
     pub unschedulable: bool,
-    /// The `Ready` condition. The engine places pods by taints, as Kubernetes does, and not by
-    /// readiness; this is told for what counts capacity.
-    pub ready: bool,
     /// What pods may use, `pods` included.
     pub allocatable: Amounts,
     /// Images present: every name one is known by, and its size in bytes.
     pub images: Vec<(Vec<Name>, u64)>,
     /// What pods that are subject to a cap ([`PodSpec::capped`]) may hold here together, by resource that is capped;
-    /// for a
-    /// resource without a limit its allocatable. `None` on nodes without GPUs, which have no cap.
+    /// for a resource without a limit its allocatable. `None` on nodes without GPUs, which have no cap.
     pub cap: Option<Limits>,
     /// The kinds of card that it has.
     pub cards: Vec<NodeCard>,

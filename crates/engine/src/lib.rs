@@ -47,5 +47,6 @@ pub use explain::NodeVerdict;
 pub use fact::{Fact, Tick};
 pub use filter::Filter;
 pub use filter::taints::tolerates;
-pub use reason::{Code, Numbers, Reason};
+pub use policy::PolicyKind;
+pub use reason::{Code, Numbers, QuotaPath, Reason};
 pub use select::{any_term_matches, selects};

@@ -1,5 +1,6 @@
 //! Storms: the host as it ships, on the virtual API server, while everything goes wrong that can. From a seed, so that
-//! each can be had again: `STORM_SEED=7 cargo test -p quotient-sim --test storm`. `SEEDS=100000` runs so many.
+//! each can be had again: `STORM_SEED=7 cargo test -p quotient-sim --test storm`. `SEEDS=100000` runs so many, and with
+//! `STORM_LOG=1` everything that happens is printed.
 //!
 //! Writes are refused, their answers lost, late or slow; watches lag, repeat themselves, are cut, forbidden and listed
 //! anew; processes are killed, stopped and started again, and the lease changes hands. An observer that shares nothing
@@ -150,9 +151,7 @@ impl Storm {
                 "upgraded"
             }
         };
-        if std::env::var_os("STORM_LOG").is_some() {
-            println!("{now} process {index} {name} until {}", seat.until_ms);
-        }
+        say(|| format!("{now} process {index} {name} until {}", seat.until_ms));
         *network.struck.entry(name).or_default() += 1;
     }
 
@@ -184,6 +183,13 @@ impl Storm {
         if let Some(process) = &mut seat.process {
             process.step(town, network, dice, is_stormy);
         }
+    }
+}
+
+/// Says what happens, to whoever looks into one storm.
+fn say(line: impl FnOnce() -> String) {
+    if std::env::var_os("STORM_LOG").is_some() {
+        println!("{}", line());
     }
 }
 

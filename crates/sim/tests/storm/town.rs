@@ -11,6 +11,7 @@ use serde_json::{Value, json};
 
 use crate::dice::Dice;
 use crate::observer::Observer;
+use crate::say;
 
 /// Something that happened to an object: as it is now, or as it was last.
 #[derive(Debug, Clone)]
@@ -161,11 +162,12 @@ impl Town {
                 None => return,
             },
         };
-        if std::env::var_os("STORM_LOG").is_some() && entry.key.kind != EVENT {
-            let object = &entry.object;
-            println!("{at_ms} {} {} node {} leaves {} nominated {}", if entry.is_gone { "gone" } else { "is" }, entry.key, object["spec"]["nodeName"], object["metadata"]["deletionTimestamp"], object["status"]["nominatedNodeName"]);
-        }
         if entry.key.kind != EVENT {
+            say(|| {
+                let (what, object) = (if entry.is_gone { "gone" } else { "is" }, &entry.object);
+                let (node, leaves) = (&object["spec"]["nodeName"], &object["metadata"]["deletionTimestamp"]);
+                format!("{at_ms} {what} {}, node {node}, leaves {leaves}", entry.key)
+            });
             self.observer.see(&entry, self.server.store());
             self.log.push(entry);
         }

@@ -9,6 +9,7 @@ use quotient_host::{Api, Call, CallError, Outcome, PodRef, Verb, Write, carry_ou
 use serde_json::Value;
 
 use crate::dice::Dice;
+use crate::say;
 use crate::town::Town;
 
 /// A request is given up after this long, as the live program does.
@@ -169,9 +170,9 @@ impl Network {
             && entry.key().0 <= now
         {
             let Packet { call, line, fate, answered_ms, sent_ms, .. } = entry.remove();
-            if std::env::var_os("STORM_LOG").is_some() {
-                println!("{now} sent {sent_ms} {fate:?} {:?} {:?} {} {}", call.verb, call.target, call.part.unwrap_or(""), call.body);
-            }
+            say(|| {
+                format!("{now} of {sent_ms}: {fate:?} {:?} {:?} {:?} {}", call.verb, call.target, call.part, call.body)
+            });
             let lost = || Err(CallError::Unavailable("no answer in time".to_string()));
             let (answer, at) = match fate {
                 Fate::Good => (town.server.answer(call), answered_ms),
