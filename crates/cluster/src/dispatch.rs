@@ -43,7 +43,7 @@ pub enum Report {
 /// What the dispatcher is given.
 #[derive(Debug)]
 enum Order {
-    Write(Write),
+    Write(Box<Write>),
     /// The pod is gone: what was to be written for it is not.
     Forget(PodKey),
 }
@@ -68,7 +68,7 @@ impl Dispatcher {
         if write.slot().lane() == Lane::Place {
             self.placing.fetch_add(1, Ordering::AcqRel);
         }
-        self.order(Order::Write(write));
+        self.order(Order::Write(write.into()));
     }
 
     /// A pod is gone: what was to be written for it is not, and nobody is evicted for it.
@@ -215,7 +215,7 @@ impl Task {
     fn take_in(&mut self, order: Order) {
         let now = self.tick(Instant::now());
         match order {
-            Order::Write(write) => self.queue.push(write, now),
+            Order::Write(write) => self.queue.push(*write, now),
             Order::Forget(pod) => self.queue.forget(&pod, now),
         }
         self.taken += 1;
