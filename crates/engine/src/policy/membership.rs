@@ -45,7 +45,7 @@ impl Quotas {
         let Some(name) = named.cloned().or_else(|| queues.default_of(namespace)) else { return Ok(None) };
         match queues.find(&name) {
             Some(queue) => Ok(Some(queue)),
-            None => Err((Code::QueueNotFound, format!("the queue {name} does not exist"))),
+            None => Err((Code::QueueNotFound, format!("queue {name} does not exist"))),
         }
     }
 

@@ -249,11 +249,11 @@ impl Quotas {
         if let Some(name) = named {
             return match trees.links.find(name) {
                 Some(id) if self.tree(id).fact.is_parent => {
-                    Err(format!("the quota {name} that the pod names is a parent, and takes no pods"))
+                    Err(format!("quota {name}, named by the pod, is a parent; pods run in leaf quotas only"))
                 }
                 Some(id) => Ok(Some(id)),
                 None if matches!(&**name, DEFAULT_QUOTA | SYSTEM_QUOTA) => Ok(None),
-                None => Err(format!("the quota {name} that the pod names does not exist")),
+                None => Err(format!("quota {name}, named by the pod, does not exist")),
             };
         }
         let own = trees.links.find(namespace).filter(|id| self.get(*id).key.namespace == *namespace);
