@@ -38,8 +38,8 @@ impl Quotas {
         Membership { quotas, error }
     }
 
-    /// The quota that admits a group, which is also that of its pods: the queue that is named, that of the namespace, or
-    /// the default where there is one. The error is why there is none, though there should be.
+    /// The quota that admits a group, which is also that of its pods: the queue that is named, that of the namespace,
+    /// or the default where there is one. The error is why there is none, though there should be.
     pub fn admitting_quota(&self, namespace: &Name, named: Option<&Name>) -> Result<Option<QuotaId>, (Code, String)> {
         let queues = &self.shared.queues;
         let Some(name) = named.cloned().or_else(|| queues.default_of(namespace)) else { return Ok(None) };
