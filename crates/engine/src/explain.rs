@@ -95,6 +95,7 @@ pub(crate) fn unruled(code: Code, message: String) -> Reason {
         Code::QueueClosed => "open the queue, or use another one",
         Code::QueueNotFound => "create the queue, or name an existing one",
         Code::QueueNotLeaf => "name a leaf queue",
+        Code::QuotaNotAllowed => "ask the quota's owner to list the namespace, or use another quota",
         _ => "create the quota, or name an existing one",
     };
     plain(code, message, vec![remedy.to_owned()])

@@ -13,7 +13,7 @@ use std::sync::Arc;
 use crate::decision::Capacity;
 pub use crate::fact::names::{Amounts, Labels, Limits};
 pub use crate::fact::storage::{ClaimFact, StorageClassFact, VolumeFact};
-pub use crate::policy::{ElasticFact, QueueFact, QuotaFact, TreeFact};
+pub use crate::policy::{ElasticFact, QueueFact, QuotaFact, TreeFact, Users};
 
 /// A name, a label key, a label value: text that is compared and shown, and never parsed here.
 pub type Name = Arc<str>;

@@ -20,6 +20,9 @@ fn find<'a, T>(pairs: &'a [(Name, T)], name: &str) -> Option<&'a T> {
 pub struct Labels(Vec<(Name, Name)>);
 
 impl Labels {
+    /// No label at all.
+    pub(crate) const NONE: Labels = Labels(Vec::new());
+
     /// The value under `key`.
     pub fn get(&self, key: &str) -> Option<&Name> {
         find(&self.0, key)
