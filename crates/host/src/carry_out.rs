@@ -319,7 +319,9 @@ mod tests {
     use std::task::{Context, Poll, Waker};
 
     /// A server that gives the answers it was given, and keeps what it was asked.
-    struct Script(Mutex<(Vec<Result<Value, CallError>>, Vec<String>)>);
+    struct Script(Mutex<(Vec<Answer>, Vec<String>)>);
+
+    type Answer = Result<Value, CallError>;
 
     impl Api for Script {
         fn call(&self, call: Call) -> impl Future<Output = Result<Value, CallError>> + Send {
@@ -330,7 +332,7 @@ mod tests {
         }
     }
 
-    fn carried(write: &Write, answers: Vec<Result<Value, CallError>>) -> (Outcome, String) {
+    fn carried(write: &Write, answers: Vec<Answer>) -> (Outcome, String) {
         let script = Script(Mutex::new((answers, Vec::new())));
         let mut carried = std::pin::pin!(carry_out(&script, write, 0));
         let Poll::Ready((outcome, _)) = carried.as_mut().poll(&mut Context::from_waker(Waker::noop())) else {
@@ -340,7 +342,7 @@ mod tests {
         (outcome, asked)
     }
 
-    fn conflict() -> Result<Value, CallError> {
+    fn conflict() -> Answer {
         Err(CallError::Conflict("the object has been modified".to_string()))
     }
 
