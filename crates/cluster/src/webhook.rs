@@ -16,10 +16,10 @@ use std::time::Duration;
 
 use crate::connect::Clients;
 use crate::metrics::Metrics;
-use crate::objects::SharedObjects;
 use authority::Lifetimes;
 use certificates::{Keeper, Source};
 use configuration::Target;
+use quotient_host::objects::SharedObjects;
 use serve::{ServeError, serve};
 
 /// How the webhooks are served.
@@ -37,7 +37,7 @@ pub struct WebhookSettings {
 impl WebhookSettings {
     /// Webhooks with certificates that last as long as they should.
     pub fn new(address: SocketAddr, target: Target, certificate: Source) -> Self {
-        let clock = || crate::live::wall_us().div_euclid(1_000_000);
+        let clock = || crate::clock::wall_us().div_euclid(1_000_000);
         WebhookSettings { address, target, certificate, lifetimes: Lifetimes::default(), clock }
     }
 

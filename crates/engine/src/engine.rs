@@ -9,18 +9,19 @@ mod overuse;
 mod patience;
 mod report;
 mod ruling;
+mod wake;
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use crate::claims::Claim;
-use crate::fact::{Amount, Name, PodKey, QuotaFact, QuotaKey, Tick};
+use crate::engine::wake::Change;
+use crate::fact::{Amount, Name, PodKey, QuotaKey, Tick};
 use crate::gangs::GangId;
 use crate::ledger::pool::PoolId;
 use crate::lookup::LookupMap;
 use crate::pods::{Place, PodId};
-use crate::policy::{QuotaId, Quotas};
+use crate::policy::{PolicyKind, QuotaId, Quotas};
 use crate::queue::{Queue, group_key};
-use crate::relations::Effects;
 use crate::score::node_cap::CapWeights;
 use crate::shape::ShapeId;
 use crate::world::World;
@@ -34,6 +35,8 @@ pub struct Settings {
     pub caps: CapSettings,
     pub tree: TreeSettings,
     pub cards: CardSettings,
+    /// Queues and quotas of trees that do not say which namespaces may use them may be used by none.
+    pub listed_users_only: bool,
 }
 
 impl Default for Settings {
@@ -43,6 +46,7 @@ impl Default for Settings {
             caps: CapSettings::default(),
             tree: TreeSettings::default(),
             cards: CardSettings::default(),
+            listed_users_only: false,
         }
     }
 }
@@ -131,8 +135,7 @@ impl Default for CapSettings {
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct QuotaReport {
     pub key: QuotaKey,
-    /// `elastic`, `elastic-fair`, `tree` or `queue`.
-    pub policy: &'static str,
+    pub policy: PolicyKind,
     pub parent: Option<QuotaKey>,
     pub tree: Option<Name>,
     pub min: Vec<(Name, i128)>,
@@ -187,8 +190,6 @@ pub struct Engine {
     remark: BTreeSet<PodId>,
     /// Pools in which somebody holds what others may claim, since those who rest were last looked at.
     moved_pools: BTreeSet<PoolId>,
-    /// Quotas as they were last told: what is told again changes nothing.
-    seen_quotas: BTreeMap<QuotaKey, QuotaFact>,
     /// Since when the statuses of quotas say that they hold more than they may, and the quotas of which that was taken
     /// in: a scheduler that starts anew goes on where the last one was.
     told_overuse: BTreeMap<QuotaKey, Tick>,
@@ -217,19 +218,6 @@ impl Engine {
         self.clone()
     }
 
-    /// Something changed that may let pods run that could not before.
-    pub(super) fn stir(&mut self) {
-        self.changes += 1;
-        self.admission_due = true;
-        self.queue.wake_all();
-    }
-
-    pub(super) fn wake(&mut self, effects: Effects) {
-        for group in effects.woken {
-            self.queue.wake(group);
-        }
-    }
-
     pub(super) fn count_claim(&mut self, id: PodId, add: bool) {
         self.world.count_claim(id, add);
     }
@@ -247,7 +235,7 @@ impl Engine {
             let pod = self.world.pods.get_mut(id);
             pod.claim = None;
             pod.granted.clear();
-            self.stir();
+            self.note(Change::ReservationDropped);
         }
     }
 

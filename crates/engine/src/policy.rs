@@ -1,7 +1,7 @@
 //! Policies: what each quota system answers, and the only place that tells them apart.
 //!
 //! A policy is a file (or a folder) below this module. It implements [`Rules`], which are the questions that the engine
-//! asks of a quota: its *ceilings* (how much may it hold now?), its *entitlement* (how much may it claim back now?), and
+//! asks of a quota: its *ceilings* (how much may it hold now?), its *entitlement* (how much may it reclaim now?), and
 //! what follows from the two. All answers are values. Refusals, shortages, room for groups, reports and marks are folds
 //! over these values, written once for all policies (`folds.rs`, `report.rs`, `marks.rs`).
 //!
@@ -20,7 +20,7 @@ mod tree;
 
 use std::collections::BTreeSet;
 
-pub use crate::policy::facts::{ElasticFact, QueueFact, QuotaFact, TreeFact};
+pub use crate::policy::facts::{ElasticFact, QueueFact, QuotaFact, TreeFact, Users};
 
 pub(crate) use crate::policy::folds::{Refusal, Shortage};
 pub(crate) use crate::policy::membership::{Membership, Ties};
@@ -28,7 +28,7 @@ pub(crate) use crate::policy::quotas::{Quota, QuotaId, Quotas, Seniority, senior
 
 use crate::decision::Rule;
 use crate::engine::{QuotaReport, Settings};
-use crate::fact::{Amount, Name};
+use crate::fact::{Amount, Labels, Name};
 use crate::ledger::pool::{Pool, PoolId};
 use crate::ledger::share::Share;
 use crate::policy::elastic::Elastic;
@@ -38,6 +38,34 @@ use crate::policy::report::{Lending, Reporter};
 use crate::policy::tree::{Tree, Trees};
 use crate::reason::Code;
 use crate::resources::{ResourceId, ResourceNames};
+
+/// The policies, for those who report on quotas.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Default)]
+pub enum PolicyKind {
+    #[default]
+    Elastic,
+    ElasticFair,
+    Tree,
+    Queue,
+}
+
+impl PolicyKind {
+    /// What it is called in reports.
+    pub fn name(self) -> &'static str {
+        match self {
+            PolicyKind::Elastic => "elastic",
+            PolicyKind::ElasticFair => "elastic-fair",
+            PolicyKind::Tree => "tree",
+            PolicyKind::Queue => "queue",
+        }
+    }
+}
+
+impl std::fmt::Display for PolicyKind {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(self.name())
+    }
+}
 
 /// What a quota says, by the system it comes from.
 #[derive(Debug, Clone)]
@@ -51,13 +79,17 @@ enum Policy {
 impl Policy {
     /// What a quota brings into its pool, where the pool adds up what its quotas hold.
     fn pooled(&self) -> Option<&Charge> {
+        self.elastic().map(|elastic| &*elastic.min)
+    }
+
+    /// What an elastic quota says, fair or not.
+    fn elastic(&self) -> Option<&Elastic> {
         match self {
-            Policy::Elastic(elastic) | Policy::Fair(Fair(elastic)) => Some(&elastic.min),
+            Policy::Elastic(elastic) | Policy::Fair(Fair(elastic)) => Some(elastic),
             Policy::Tree(_) | Policy::Queue(_) => None,
         }
     }
 
-    /// What an elastic quota says, fair or not.
     fn elastic_mut(&mut self) -> Option<&mut Elastic> {
         match self {
             Policy::Elastic(elastic) | Policy::Fair(Fair(elastic)) => Some(elastic),
@@ -253,8 +285,7 @@ impl<'a, P> At<'a, P> {
 /// What a policy answers about one quota, which is one level of a path. What has a default here, most policies need not
 /// say.
 trait Rules<'a> {
-    /// What it is called in reports.
-    fn name(&self) -> &'static str;
+    fn kind(&self) -> PolicyKind;
 
     /// What its object guarantees, and limits, for reports.
     fn min(&self) -> &'a Charge;
@@ -306,6 +337,11 @@ trait Rules<'a> {
         None
     }
 
+    /// The namespaces that may use it, where it says so.
+    fn users(&self) -> &'a Users {
+        &Users::Everyone
+    }
+
     /// Whether its pods may claim what others hold beyond what they are entitled to.
     fn may_reclaim(&self) -> bool {
         true
@@ -348,6 +384,7 @@ impl Quotas {
         let mut quotas = Quotas::default();
         quotas.shared.trees.configure(&settings.tree);
         quotas.shared.queues.configure(&settings.cards);
+        quotas.listed_only = settings.listed_users_only;
         quotas
     }
 
@@ -364,6 +401,10 @@ impl Quotas {
 
     fn ceilings_of_level(&self, id: QuotaId, ask: &Ask<'_>, direct: bool, each: &mut impl FnMut(Ceiling)) {
         ask!(self, id, at => at.ceilings(ask, direct, each));
+    }
+
+    pub fn kind(&self, id: QuotaId) -> PolicyKind {
+        ask!(self, id, at => at.kind())
     }
 
     /// How a pod with this charge stands in a quota.
@@ -421,6 +462,12 @@ impl Quotas {
         ask!(self, id, at => at.closed())
     }
 
+    /// Whether pods of a namespace may answer to a quota: the nearest level that says who may decides.
+    pub fn may_use(&self, id: QuotaId, namespace: &Name, labels: &Labels) -> bool {
+        let said = self.path(id).find_map(|level| ask!(self, level, at => at.users().include(namespace, labels)));
+        said.unwrap_or(!self.listed_only || self.is_plain(id))
+    }
+
     /// Whether pods of a quota may claim what others hold beyond what they are entitled to.
     pub fn may_reclaim(&self, id: QuotaId) -> bool {
         ask!(self, id, at => at.may_reclaim())
@@ -454,8 +501,8 @@ impl Quotas {
 
 /// What happens to quotas, passed on to the policies that it concerns.
 impl Quotas {
-    /// Takes in a quota.
-    pub fn observe(&mut self, fact: QuotaFact, names: &mut ResourceNames) -> Reassigned {
+    /// Takes in a quota. `None`: the fact says nothing new.
+    pub fn observe(&mut self, fact: QuotaFact, names: &mut ResourceNames) -> Option<Reassigned> {
         match fact {
             QuotaFact::Elastic(fact) if fact.fair => self.observe_pooled(fact, names, |e| Policy::Fair(Fair(e))),
             QuotaFact::Elastic(fact) => self.observe_pooled(fact, names, Policy::Elastic),

@@ -4,8 +4,7 @@
 //! failed rests until something changes that could matter to it, so a cycle does not look at what has not changed.
 //!
 //! Groups whose pods answer to the same quotas stand in one *line*: they are served alike, so when a quota is served
-//! better or
-//! worse only its lines change places, and not every group in them.
+//! better or worse only its lines change places, and not every group in them.
 
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
@@ -335,6 +334,11 @@ impl Queue {
     /// Whether some group waits for a quota to be able to hold more.
     pub fn has_gated(&self) -> bool {
         !self.gated.is_empty()
+    }
+
+    #[cfg(test)]
+    pub fn is_awake(&self, id: GroupId) -> bool {
+        self.group(id).state == State::Awake
     }
 
     /// A quota may hold more: those who wait for that are looked at. Returns whether there is one.

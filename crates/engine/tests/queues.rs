@@ -756,7 +756,7 @@ fn node() -> impl Strategy<Value = NodeFact> {
         let allocatable = amounts.into_iter().map(|(resource, amount)| (name(resource), amount)).collect();
         let card = ["A", "B", "A"].get(index).map(|card| NodeCard { name: name(card), resource: name(GPU) });
         let cards = card.into_iter().collect();
-        NodeFact { name: name(&format!("n{index}")), allocatable, ready: true, cards, ..NodeFact::default() }
+        NodeFact { name: name(&format!("n{index}")), allocatable, cards, ..NodeFact::default() }
     })
 }
 
@@ -791,7 +791,8 @@ fn queue(index: usize) -> impl Strategy<Value = QueueFact> {
         let (capability, deserved, guarantee, card_quota) = amounts;
         let parent = parent.map(|at| name(QUEUES[at]));
         let key = key(index);
-        QueueFact { key, parent, closed, capability, deserved, guarantee, card_quota, reclaimable, priority }
+        let users = quotient_engine::fact::Users::default();
+        QueueFact { key, parent, closed, capability, deserved, guarantee, card_quota, reclaimable, priority, users }
     })
 }
 

@@ -688,7 +688,7 @@ fn quota(index: usize) -> impl Strategy<Value = TreeFact> {
             total: limits(if is_root { total } else { [None; 2] }),
             ignores_default_tree,
             namespaces: listed.map(name).into_iter().collect(),
-            overused_since: None,
+            ..TreeFact::default()
         }
     })
 }
@@ -726,7 +726,7 @@ fn node() -> impl Strategy<Value = NodeFact> {
     (0usize..3, 2i64..9, 2i64..9).prop_map(|(index, cpu, gpu)| {
         let amounts = [(RESOURCES[0], cpu), (RESOURCES[1], gpu), ("pods", 20)];
         let allocatable = amounts.into_iter().map(|(resource, amount)| (name(resource), amount)).collect();
-        NodeFact { name: name(&format!("n{index}")), allocatable, ready: true, ..NodeFact::default() }
+        NodeFact { name: name(&format!("n{index}")), allocatable, ..NodeFact::default() }
     })
 }
 

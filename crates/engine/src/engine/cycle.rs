@@ -4,6 +4,7 @@ use crate::cards::Look;
 use crate::claims::{Claim, ClaimKind, SleepingClaim};
 use crate::decision::{Budget, Capacity, Decision, Decisions};
 use crate::engine::Engine;
+use crate::engine::wake::Change;
 use crate::explain;
 use crate::fact::{Created, Name, PodKey, Tick};
 use crate::filter::volume_binding;
@@ -440,7 +441,7 @@ impl Engine {
         // The end of a claim frees room, a decided volume may attach where the undecided claim could not, and who rests
         // because leaving pods make room for it may find that room taken: from the top again.
         if self.claimants.remove(&id) || !claims.is_empty() || std::mem::take(&mut self.counts_on_leaving) {
-            self.stir();
+            self.note(Change::BoundWithEffect);
         }
         let name = self.world.nodes.get(node).name.clone();
         let sharing = claims.iter().flat_map(|binding| {

@@ -3,6 +3,7 @@
 use crate::claims::{Claim, ClaimKind};
 use crate::decision::{Decision, Decisions, Rule};
 use crate::engine::Engine;
+use crate::engine::wake::Change;
 use crate::fact::{Name, PodKey};
 use crate::nodes::NodeId;
 use crate::pods::PodId;
@@ -50,8 +51,7 @@ impl Engine {
         }
         // What leaves now may be all that kept another pod from claiming. Those for whom pods leave already have a
         // claim, and another's only takes room from them.
-        self.changes += 1;
-        self.queue.wake_all_but_awaiting();
+        self.note(Change::Preempted);
         for (pod, _) in &plan.places {
             self.enqueue(*pod);
         }

@@ -8,6 +8,7 @@ use crate::claims::{Claim, ClaimKind};
 use crate::decision::{Decision, Decisions};
 use crate::engine::Engine;
 use crate::engine::cycle::Turn;
+use crate::engine::wake::Change;
 use crate::explain;
 use crate::gangs::{Gang, GangId, Muster};
 use crate::nodes::NodeId;
@@ -473,7 +474,7 @@ impl Engine {
             }
         }
         if enough {
-            self.stir();
+            self.note(Change::Reserved);
         }
         enough
     }

@@ -6,6 +6,7 @@ use crate::budgets::BudgetKey;
 use crate::decision::{Decisions, Rule};
 use crate::engine::Engine;
 use crate::engine::evict::Eviction;
+use crate::engine::wake::Change;
 use crate::fact::Tick;
 use crate::gangs::GangId;
 use crate::pods::{Place, Pod, PodId};
@@ -155,7 +156,7 @@ impl Engine {
             self.evict(victim, eviction, &mut effects, decisions);
         }
         self.wake(effects);
-        self.stir();
+        self.note(Change::OveruseEvicted);
         true
     }
 

@@ -1,6 +1,7 @@
 //! What the engine is told of quotas, by policy.
 
-use crate::fact::{Limits, Name, QuotaKey, Tick};
+use crate::fact::{Labels, Limits, Name, QuotaKey, Selector, Tick};
+use crate::select::selects;
 
 /// A quota of some policy.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -46,6 +47,32 @@ impl From<QueueFact> for QuotaFact {
     }
 }
 
+/// Which namespaces may use a quota.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub enum Users {
+    /// It does not say: what the quota above it says counts, and in the end what is configured.
+    #[default]
+    Unsaid,
+    /// All.
+    Everyone,
+    /// Those that are named here or selected by their labels.
+    Listed { namespaces: Vec<Name>, selector: Option<Selector> },
+}
+
+impl Users {
+    /// Whether a namespace with these labels is among them; `None` where nothing is said.
+    pub(crate) fn include(&self, namespace: &Name, labels: &Labels) -> Option<bool> {
+        match self {
+            Users::Unsaid => None,
+            Users::Everyone => Some(true),
+            Users::Listed { namespaces, selector } => {
+                let selected = selector.as_ref().is_some_and(|selector| selects(selector, labels));
+                Some(selected || namespaces.contains(namespace))
+            }
+        }
+    }
+}
+
 /// An elastic quota over namespaces. Quotas of one API group form a pool.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct ElasticFact {
@@ -85,6 +112,8 @@ pub struct TreeFact {
     /// Since when its status says that it holds more than its runtime. The ticks are milliseconds since the Unix epoch
     /// then.
     pub overused_since: Option<Tick>,
+    /// The namespaces whose pods may answer to it.
+    pub users: Users,
 }
 
 /// A queue. Its name is unique in the cluster.
@@ -105,4 +134,6 @@ pub struct QueueFact {
     pub reclaimable: bool,
     /// The more important queue is served first.
     pub priority: i32,
+    /// The namespaces whose pods may answer to it.
+    pub users: Users,
 }

@@ -15,7 +15,8 @@ use crate::ledger::share::Share;
 use crate::ledger::sums::Sums;
 use crate::ledger::{amount_of, compile};
 use crate::policy::{
-    Ask, At, Ceiling, Charge, Draw, DrawDepth, LedgerId, QueueFact, QuotaId, Quotas, Rules, Standing, Taking,
+    Ask, At, Ceiling, Charge, Draw, DrawDepth, LedgerId, PolicyKind, QueueFact, QuotaId, Quotas, Rules, Standing,
+    Taking, Users,
 };
 use crate::reason::Code;
 use crate::resources::{CPU_ID, MEMORY_ID, ResourceId, ResourceNames};
@@ -119,10 +120,11 @@ impl Queues {
         self.of_namespace.get(namespace).cloned().or_else(default)
     }
 
-    pub fn set_of_namespace(&mut self, namespace: Name, queue: Option<Name>) {
+    /// Returns whether it is another one than before.
+    pub fn set_of_namespace(&mut self, namespace: Name, queue: Option<Name>) -> bool {
         match queue {
-            Some(queue) => drop(self.of_namespace.insert(namespace, queue)),
-            None => drop(self.of_namespace.remove(&namespace)),
+            Some(queue) => self.of_namespace.insert(namespace, queue.clone()) != Some(queue),
+            None => self.of_namespace.remove(&namespace).is_some(),
         }
     }
 
@@ -165,8 +167,8 @@ impl<'a> At<'a, QueuePolicy> {
 }
 
 impl<'a> Rules<'a> for At<'a, QueuePolicy> {
-    fn name(&self) -> &'static str {
-        "queue"
+    fn kind(&self) -> PolicyKind {
+        PolicyKind::Queue
     }
 
     fn min(&self) -> &'a Charge {
@@ -237,15 +239,19 @@ impl<'a> Rules<'a> for At<'a, QueuePolicy> {
         self.policy.is_plain()
     }
 
+    fn users(&self) -> &'a Users {
+        &self.policy.fact.users
+    }
+
     fn closed(&self) -> Option<(Code, String)> {
         let quotas = self.quotas;
         if let Some(closed) = quotas.path(self.id).find(|level| quotas.queue(*level).fact.closed) {
             let name = &quotas.get(closed).key.name;
-            return Some((Code::QueueClosed, format!("the queue {name} is closed, and starts nothing new")));
+            return Some((Code::QueueClosed, format!("queue {name} is closed")));
         }
         (self.policy.children > 0).then(|| {
             let name = &self.quota.key.name;
-            (Code::QueueNotLeaf, format!("the queue {name} has queues below it; pods go into one of these"))
+            (Code::QueueNotLeaf, format!("queue {name} has child queues; pods run in leaf queues only"))
         })
     }
 

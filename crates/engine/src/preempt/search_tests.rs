@@ -15,12 +15,6 @@ struct Weights {
     vetoed: u32,
 }
 
-impl Weights {
-    fn bits(set: &[usize]) -> u32 {
-        set.iter().map(|unit| 1 << unit).sum()
-    }
-}
-
 impl Rules for Weights {
     fn permits(&mut self, set: &[usize]) -> bool {
         set.iter().map(|unit| self.kinds[*unit]).sum::<u32>() <= self.most

@@ -8,14 +8,24 @@ use crate::resources::ResourceNames;
 
 impl Quotas {
     /// Takes in a queue.
-    pub(in crate::policy) fn observe_queue(&mut self, fact: QueueFact, names: &mut ResourceNames) -> Reassigned {
+    pub(in crate::policy) fn observe_queue(
+        &mut self,
+        fact: QueueFact,
+        names: &mut ResourceNames,
+    ) -> Option<Reassigned> {
         let key = fact.key.clone();
+        if self.find(&key).is_some_and(|id| self.queue(id).fact == fact) {
+            return None;
+        }
         let pool = self.pool_of(&key.group, &Name::default());
         let is_new = self.find(&key).is_none();
         let was_plain = self.find(&key).is_none_or(|id| self.queue(id).is_plain());
+        // Who may use a queue is also said for those below it.
+        let says_same = |old: &QueueFact| (&old.users, &old.parent) == (&fact.users, &fact.parent);
+        let same_users = self.find(&key).is_some_and(|id| says_same(&self.queue(id).fact));
         let new = QueuePolicy::new(fact, names);
         // A queue that begins to say something, or no longer does, is another thing to its pods.
-        let all = is_new || was_plain != new.is_plain();
+        let all = is_new || was_plain != new.is_plain() || !same_users;
         for (resource, _) in new.cards.iter().flatten() {
             self.shared.queues.note_card(*resource);
         }
@@ -39,7 +49,7 @@ impl Quotas {
         near.extend(self.shared.queues.links.naming(&key.name));
         self.link_queues_anew(near);
         self.moved.shares.insert(id);
-        Reassigned { all, groups: all, ..Reassigned::default() }
+        Some(Reassigned { all, groups: all, ..Reassigned::default() })
     }
 
     /// The queue that one names as the one above it, if it exists.

@@ -1,0 +1,683 @@
+//! Writes that wait for their turn.
+//!
+//! One slot of one object has one write at most: a later one replaces an earlier one that was not sent. So the queue
+//! is bounded by what there is: no more than one bind, eviction, nomination, label and condition for each pod, and one
+//! status for each quota. Events are bounded by number: beyond it the oldest is dropped, and counted. The engine is not
+//! asked for more decisions while what places pods has a long backlog; what only tells of things never holds it up.
+//!
+//! An eviction is not sent before the nomination of the pod it makes room for was written: it is by the nomination that
+//! a scheduler that starts anew knows whose the room is. When that pod is bound, is gone or gives up its claim, its
+//! evictions that were not sent are cancelled. Binds and evictions go in the order of their coming.
+//!
+//! ```text
+//!            push                 take                  done
+//!   (none) ───────▶ ready ─────────────▶ under way ──────────────▶ (none), or the fact that it failed
+//!                     ▲                     │ failed, later
+//!                     └────── delayed ◀─────┘
+//! ```
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
+
+use quotient_engine::fact::PodKey;
+use quotient_engine::{Fact, Tick};
+
+use crate::write::{Lane, PodRef, Slot, Write};
+
+/// How often a bind or an eviction is tried before the engine is told that it did not happen. Together the tries take
+/// some seconds, in which the engine keeps the room.
+const PLACE_ATTEMPTS_MAX: u32 = 6;
+
+/// For how long a bind may wait for the volumes of its pod, as kube-scheduler does.
+const VOLUMES_WAIT_MAX: Duration = Duration::from_secs(600);
+
+/// The longest pause before something is tried again.
+const PAUSE_MAX: Duration = Duration::from_secs(30);
+
+/// How soon it is looked again whether the lease was renewed.
+const FENCED_PAUSE: Duration = Duration::from_millis(100);
+
+/// The most events that wait to be sent. A server that takes none is not told more; 4,096 of them are a few megabytes.
+const EVENTS_MAX: usize = 4096;
+
+/// How often an event is tried: it tells people, and there is another one soon.
+const EVENT_ATTEMPTS_MAX: u32 = 3;
+
+/// How long the failures of a pod's binds are remembered, for how long the next one is put off.
+const FAILURES_KEPT: Duration = Duration::from_secs(300);
+
+/// What came of a write that was sent.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Outcome {
+    Done,
+    /// It will not happen, and why.
+    Refused(String),
+    /// It waits for something that is under way; ask again after a while.
+    Later(Duration),
+    /// The server did not do it, and may do it another time.
+    Failed(String),
+    /// It was not sent: the lease is not renewed. If it is in time, it is sent then; if another has it, all that waits
+    /// here ends with the session.
+    Fenced,
+}
+
+/// Something that did not happen, and when to tell. What fails is told later each time, so that a pod whose bind is
+/// refused is not bound again and again without a pause.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Feedback {
+    pub at: Tick,
+    pub failed: Failed,
+    pub message: String,
+}
+
+/// What did not happen.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Failed {
+    /// A decision of the engine, which has to know.
+    Decision(Box<Fact>),
+    /// Something that a controller asked for.
+    Asked(Slot),
+}
+
+/// Failures that are told later, by when.
+#[derive(Debug, Clone, Default)]
+pub struct PutOff {
+    by_time: BTreeMap<(Tick, u64), Feedback>,
+    number: u64,
+}
+
+impl PutOff {
+    /// Keeps something to be told at its time.
+    pub fn push(&mut self, feedback: Feedback) {
+        self.number += 1;
+        self.by_time.insert((feedback.at, self.number), feedback);
+    }
+
+    /// The next one whose time has come.
+    pub fn pop(&mut self, now: Tick) -> Option<Feedback> {
+        let entry = self.by_time.first_entry().filter(|entry| entry.key().0 <= now)?;
+        Some(entry.remove())
+    }
+
+    /// When the next one is to be told.
+    pub fn next_due(&self) -> Option<Tick> {
+        self.by_time.first_key_value().map(|((at, _), _)| *at)
+    }
+}
+
+#[derive(Debug, Clone)]
+struct Pending {
+    write: Write,
+    attempts: u32,
+    number: u64,
+    begun: Option<Tick>,
+}
+
+#[derive(Debug, Clone, Default)]
+struct LaneState {
+    /// By priority, then in the order of their coming.
+    ready: BTreeSet<(u8, u64, Slot)>,
+    delayed: BTreeSet<(Tick, Slot)>,
+    /// Those of the delayed that wait for something that is under way.
+    later: BTreeSet<Slot>,
+    under_way: usize,
+}
+
+/// Writes by slot.
+#[derive(Debug, Clone, Default)]
+pub struct WriteQueue {
+    pending: BTreeMap<Slot, Pending>,
+    /// What was sent and not answered yet.
+    sent: BTreeMap<Slot, Pending>,
+    place: LaneState,
+    tell: LaneState,
+    /// Evictions that wait for the nomination of their claimant.
+    parked: BTreeMap<PodKey, Vec<Slot>>,
+    /// Evictions that were not sent, by the pod they make room for.
+    for_claimants: BTreeMap<PodKey, BTreeSet<Slot>>,
+    /// Events that were not sent, in the order of their coming.
+    events: BTreeMap<u64, Slot>,
+    events_dropped: u64,
+    failures: BTreeMap<PodKey, (u32, Tick)>,
+    put_off: PutOff,
+    number: u64,
+}
+
+impl WriteQueue {
+    fn lane(&mut self, lane: Lane) -> &mut LaneState {
+        match lane {
+            Lane::Place => &mut self.place,
+            Lane::Tell => &mut self.tell,
+        }
+    }
+
+    /// How many writes of a lane wait or are under way.
+    pub fn backlog(&self, lane: Lane) -> usize {
+        let parked: usize = self.parked.values().map(Vec::len).sum();
+        match lane {
+            Lane::Place => self.place.ready.len() + self.place.delayed.len() + self.place.under_way + parked,
+            Lane::Tell => self.tell.ready.len() + self.tell.delayed.len() + self.tell.under_way,
+        }
+    }
+
+    /// How many writes of a lane could be sent now and are not.
+    pub fn ready(&self, lane: Lane) -> usize {
+        match lane {
+            Lane::Place => self.place.ready.len(),
+            Lane::Tell => self.tell.ready.len(),
+        }
+    }
+
+    /// How many writes of a lane are under way.
+    pub fn under_way(&self, lane: Lane) -> usize {
+        match lane {
+            Lane::Place => self.place.under_way,
+            Lane::Tell => self.tell.under_way,
+        }
+    }
+
+    /// How many events were dropped so far.
+    pub fn events_dropped(&self) -> u64 {
+        self.events_dropped
+    }
+
+    /// The next thing to tell that did not happen, whose time has come.
+    pub fn feedback(&mut self, now: Tick) -> Option<Feedback> {
+        self.put_off.pop(now)
+    }
+
+    /// When the next thing is to be told that did not happen.
+    pub fn next_feedback(&self) -> Option<Tick> {
+        self.put_off.next_due()
+    }
+
+    /// Takes in something to be written.
+    pub fn push(&mut self, write: Write, now: Tick) {
+        match &write {
+            Write::Bind { pod, .. } => {
+                // Why it waited is history, and so are what was to be kept for it and who was to go for it.
+                self.withdraw(&Slot::Condition(pod.key.clone()));
+                self.withdraw(&Slot::Nominate(pod.key.clone()));
+                self.cancel_evictions(&pod.key.clone(), "its claimant is bound", now);
+            }
+            Write::Nominate { pod, node: None } => {
+                self.cancel_evictions(&pod.key.clone(), "its claimant gave up the claim", now);
+            }
+            _ => {}
+        }
+        let slot = write.slot();
+        if let Some(pending) = self.pending.get_mut(&slot) {
+            pending.write = pending.write.clone().followed_by(write);
+            pending.attempts = 0;
+            return;
+        }
+        self.number += 1;
+        let claimant = match &write {
+            Write::Evict { claimant, .. } => claimant.clone(),
+            _ => None,
+        };
+        self.pending.insert(slot.clone(), Pending { write, attempts: 0, number: self.number, begun: None });
+        if let Slot::Event(..) = &slot {
+            self.note_event(slot.clone());
+        }
+        if let Some(claimant) = claimant {
+            self.for_claimants.entry(claimant.clone()).or_default().insert(slot.clone());
+            let nomination = Slot::Nominate(claimant.clone());
+            if self.pending.contains_key(&nomination) || self.sent.contains_key(&nomination) {
+                self.parked.entry(claimant).or_default().push(slot);
+                return;
+            }
+        }
+        self.make_ready(slot);
+    }
+
+    /// A pod is gone: what was to be written for it is not, and nobody goes for it any more.
+    pub fn forget(&mut self, pod: &PodKey, now: Tick) {
+        let slots = [Slot::Bind, Slot::Nominate, Slot::Label, Slot::Condition].map(|slot| slot(pod.clone()));
+        slots.iter().for_each(|slot| self.withdraw(slot));
+        self.cancel_evictions(pod, "its claimant is gone", now);
+    }
+
+    fn cancel_evictions(&mut self, claimant: &PodKey, why: &str, now: Tick) {
+        self.parked.remove(claimant);
+        for slot in self.for_claimants.remove(claimant).unwrap_or_default() {
+            let Some(pending) = self.take_out(&slot) else { continue };
+            if let Write::Evict { pod: PodRef { key, uid }, .. } = pending.write {
+                let failed = Failed::Decision(Fact::EvictFailed { pod: key, uid }.into());
+                self.put_off.push(Feedback { at: now, failed, message: format!("the eviction is not needed: {why}") });
+            }
+        }
+    }
+
+    /// Keeps the number of events within its bound.
+    fn note_event(&mut self, slot: Slot) {
+        self.events.insert(self.number, slot);
+        if self.events.len() > EVENTS_MAX
+            && let Some((_, oldest)) = self.events.pop_first()
+        {
+            self.take_out(&oldest);
+            self.events_dropped += 1;
+        }
+    }
+
+    /// Takes a write out that was not sent.
+    fn take_out(&mut self, slot: &Slot) -> Option<Pending> {
+        let pending = self.pending.remove(slot)?;
+        let lane = self.lane(slot.lane());
+        lane.ready.remove(&(slot.priority(), pending.number, slot.clone()));
+        lane.delayed.retain(|(_, delayed)| delayed != slot);
+        lane.later.remove(slot);
+        self.unlist(&pending);
+        Some(pending)
+    }
+
+    /// Takes a write that is sent or taken out from what is kept at hand.
+    fn unlist(&mut self, pending: &Pending) {
+        self.events.remove(&pending.number);
+        if let Write::Evict { claimant: Some(claimant), .. } = &pending.write
+            && let Some(slots) = self.for_claimants.get_mut(claimant)
+        {
+            slots.remove(&pending.write.slot());
+            if slots.is_empty() {
+                self.for_claimants.remove(claimant);
+            }
+        }
+    }
+
+    fn withdraw(&mut self, slot: &Slot) {
+        if self.take_out(slot).is_some()
+            && let Slot::Nominate(claimant) = slot
+        {
+            self.release(claimant);
+        }
+    }
+
+    fn make_ready(&mut self, slot: Slot) {
+        let Some(pending) = self.pending.get(&slot) else { return };
+        let entry = (slot.priority(), pending.number, slot.clone());
+        // One at a time for each slot: what is under way makes it ready when it is done.
+        if !self.sent.contains_key(&slot) {
+            self.lane(slot.lane()).ready.insert(entry);
+        }
+    }
+
+    fn release(&mut self, claimant: &PodKey) {
+        for slot in self.parked.remove(claimant).unwrap_or_default() {
+            self.make_ready(slot);
+        }
+    }
+
+    /// The next write to send; it is under way from now on.
+    pub fn take(&mut self, lane: Lane, now: Tick) -> Option<Write> {
+        while let Some((due, _)) = self.lane(lane).delayed.first()
+            && *due <= now
+        {
+            let (_, slot) = self.lane(lane).delayed.pop_first()?;
+            self.make_ready(slot);
+        }
+        let (_, _, slot) = self.lane(lane).ready.pop_first()?;
+        let pending = self.pending.remove(&slot)?;
+        self.unlist(&pending);
+        self.lane(lane).later.remove(&slot);
+        self.lane(lane).under_way += 1;
+        let write = pending.write.clone();
+        self.sent.insert(slot, Pending { begun: pending.begun.or(Some(now)), ..pending });
+        Some(write)
+    }
+
+    /// What is waited for may have come: what was put off because of it is due now.
+    pub fn hurry(&mut self, now: Tick) {
+        for lane in [&mut self.place, &mut self.tell] {
+            let waiting = std::mem::take(&mut lane.later);
+            let due = lane.delayed.extract_if(.., |(_, slot)| waiting.contains(slot));
+            let due: Vec<(Tick, Slot)> = due.map(|(at, slot)| (at.min(now), slot)).collect();
+            lane.delayed.extend(due);
+        }
+    }
+
+    /// When the next write that is put off is due.
+    pub fn next_due(&self, lane: Lane) -> Option<Tick> {
+        let lane = match lane {
+            Lane::Place => &self.place,
+            Lane::Tell => &self.tell,
+        };
+        lane.delayed.first().map(|(due, _)| *due)
+    }
+
+    /// Takes in what came of a write. What did not happen is told in its time, by [`WriteQueue::feedback`].
+    pub fn done(&mut self, slot: &Slot, outcome: Outcome, now: Tick) {
+        let Some(sent) = self.sent.remove(slot) else { return };
+        self.lane(slot.lane()).under_way -= 1;
+        let is_replaced = self.pending.contains_key(slot);
+        let attempts = sent.attempts + 1;
+        let is_event = matches!(slot, Slot::Event(..));
+        match outcome {
+            Outcome::Done => {
+                if let Slot::Bind(pod) | Slot::Evict(pod) = slot {
+                    self.failures.remove(pod);
+                }
+            }
+            Outcome::Refused(message) => self.give_up(sent.write, message, now),
+            Outcome::Failed(message) if slot.lane() == Lane::Place && attempts >= PLACE_ATTEMPTS_MAX => {
+                self.give_up(sent.write, message, now);
+            }
+            Outcome::Failed(_) if is_event && attempts >= EVENT_ATTEMPTS_MAX => self.events_dropped += 1,
+            Outcome::Later(_) if sent.begun.is_some_and(|begun| since(begun, now) > VOLUMES_WAIT_MAX) => {
+                self.give_up(sent.write, "its volumes did not come in time".to_string(), now);
+            }
+            Outcome::Failed(_) if !is_replaced => {
+                return self.put_off(slot, Pending { attempts, ..sent }, later(now, pause(attempts)));
+            }
+            Outcome::Later(after) if !is_replaced => {
+                self.lane(slot.lane()).later.insert(slot.clone());
+                return self.put_off(slot, sent, later(now, after));
+            }
+            Outcome::Fenced if !is_replaced => return self.put_off(slot, sent, later(now, FENCED_PAUSE)),
+            // What replaces it goes instead.
+            Outcome::Failed(_) | Outcome::Later(_) | Outcome::Fenced => {}
+        }
+        self.make_ready(slot.clone());
+        if let Slot::Nominate(claimant) = slot
+            && !self.pending.contains_key(slot)
+        {
+            self.release(claimant);
+        }
+    }
+
+    fn put_off(&mut self, slot: &Slot, pending: Pending, until: Tick) {
+        if let Slot::Event(..) = slot {
+            self.events.insert(pending.number, slot.clone());
+        }
+        if let Write::Evict { claimant: Some(claimant), .. } = &pending.write {
+            self.for_claimants.entry(claimant.clone()).or_default().insert(slot.clone());
+        }
+        self.pending.insert(slot.clone(), pending);
+        self.lane(slot.lane()).delayed.insert((until, slot.clone()));
+    }
+
+    fn give_up(&mut self, write: Write, message: String, now: Tick) {
+        self.failures.retain(|_, (_, at)| since(*at, now) < FAILURES_KEPT);
+        match write {
+            Write::Bind { pod: PodRef { key, uid }, .. } => {
+                let at = later(now, self.count_failure(&key, now));
+                let failed = Failed::Decision(Fact::BindFailed { pod: key, uid }.into());
+                self.put_off.push(Feedback { at, failed, message });
+            }
+            Write::Evict { pod: PodRef { key, uid }, .. } => {
+                let at = later(now, self.count_failure(&key, now));
+                let failed = Failed::Decision(Fact::EvictFailed { pod: key, uid }.into());
+                self.put_off.push(Feedback { at, failed, message });
+            }
+            Write::Nominate { pod, .. } => {
+                // Without it the room would be anybody's after a restart: nobody is evicted for it.
+                let parked = self.parked.remove(&pod.key).unwrap_or_default();
+                let evictions = parked.iter().filter_map(|slot| self.take_out(slot)).collect::<Vec<_>>();
+                evictions.into_iter().for_each(|eviction| self.give_up(eviction.write, message.clone(), now));
+            }
+            Write::Amend(_) | Write::Make { .. } | Write::Delete { .. } => {
+                self.put_off.push(Feedback { at: now, failed: Failed::Asked(write.slot()), message });
+            }
+            Write::Label { .. } | Write::Condition { .. } | Write::Event(_) | Write::Admit { .. } => {}
+        }
+    }
+
+    /// How long to keep a failure of a pod to ourselves.
+    fn count_failure(&mut self, pod: &PodKey, now: Tick) -> Duration {
+        let (count, at) = self.failures.entry(pod.clone()).or_insert((0, now));
+        *count += 1;
+        *at = now;
+        pause(*count)
+    }
+}
+
+/// The moment so long after another.
+fn later(now: Tick, pause: Duration) -> Tick {
+    Tick(now.0.saturating_add(u64::try_from(pause.as_millis()).unwrap_or(u64::MAX)))
+}
+
+/// How long it is from one moment to another.
+fn since(from: Tick, to: Tick) -> Duration {
+    Duration::from_millis(to.0.saturating_sub(from.0))
+}
+
+/// The pause before something is tried for the n-th time again.
+fn pause(n: u32) -> Duration {
+    (Duration::from_millis(100) * 2u32.pow(n.saturating_sub(1).min(10))).min(PAUSE_MAX)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const NOW: Tick = Tick(0);
+    const EVER: Tick = Tick(u64::MAX);
+
+    /// All that did not happen, whenever it is to be told.
+    fn told(queue: &mut WriteQueue) -> Vec<Feedback> {
+        std::iter::from_fn(|| queue.feedback(EVER)).collect()
+    }
+
+    fn victims(queue: &mut WriteQueue) -> Vec<String> {
+        let victim = |feedback: Feedback| match feedback.failed {
+            Failed::Decision(fact) => match *fact {
+                Fact::EvictFailed { pod, .. } => pod.name.to_string(),
+                other => panic!("{other:?}"),
+            },
+            other => panic!("{other:?}"),
+        };
+        told(queue).into_iter().map(victim).collect()
+    }
+
+    fn pod(name: &str) -> PodRef {
+        PodRef { key: PodKey { namespace: "a".into(), name: name.into() }, uid: "1".into() }
+    }
+
+    fn bind(name: &str, node: &str) -> Write {
+        Write::Bind { pod: pod(name), node: node.into(), claims: Vec::new(), created_us: None }
+    }
+
+    fn nominate(name: &str) -> Write {
+        Write::Nominate { pod: pod(name), node: Some("n".into()) }
+    }
+
+    fn evict(name: &str, claimant: &str) -> Write {
+        Write::Evict { pod: pod(name), claimant: Some(pod(claimant).key), message: String::new() }
+    }
+
+    fn condition(name: &str, message: &str) -> Write {
+        let message = message.to_string();
+        Write::Condition { pod: pod(name), reason: "Unschedulable", message, since: None }
+    }
+
+    #[test]
+    fn a_later_write_replaces_an_earlier_one_and_a_bind_ends_the_waiting() {
+        let (mut queue, now) = (WriteQueue::default(), Tick(0));
+        queue.push(condition("p", "no room"), NOW);
+        queue.push(condition("p", "no quota"), NOW);
+        assert_eq!(queue.take(Lane::Tell, now), Some(condition("p", "no quota")));
+        assert_eq!(queue.take(Lane::Tell, now), None);
+        queue.push(condition("p", "no node"), NOW);
+        assert_eq!(queue.take(Lane::Tell, now), None, "one at a time for each slot");
+        queue.done(&Slot::Condition(pod("p").key), Outcome::Done, now);
+        queue.push(bind("p", "n"), NOW);
+        assert_eq!(queue.take(Lane::Tell, now), None, "a pod that is bound waits no longer");
+        assert_eq!(queue.take(Lane::Place, now), Some(bind("p", "n")));
+    }
+
+    #[test]
+    fn what_is_fenced_is_not_forgotten() {
+        let (mut queue, now) = (WriteQueue::default(), Tick(0));
+        queue.push(nominate("c"), NOW);
+        queue.push(evict("v", "c"), NOW);
+        assert_eq!(queue.take(Lane::Place, now), Some(nominate("c")));
+        queue.done(&Slot::Nominate(pod("c").key), Outcome::Fenced, now);
+        assert_eq!(queue.take(Lane::Place, now), None, "neither is sent");
+        let later = later(now, FENCED_PAUSE);
+        assert_eq!(queue.take(Lane::Place, later), Some(nominate("c")));
+        queue.done(&Slot::Nominate(pod("c").key), Outcome::Done, later);
+        for _ in 0..2 * PLACE_ATTEMPTS_MAX {
+            let later = queue.next_due(Lane::Place).unwrap_or(later);
+            assert_eq!(queue.take(Lane::Place, later), Some(evict("v", "c")));
+            queue.done(&Slot::Evict(pod("v").key), Outcome::Fenced, later);
+        }
+        assert_eq!(queue.backlog(Lane::Place), 1);
+    }
+
+    #[test]
+    fn an_eviction_waits_for_the_nomination_of_its_claimant() {
+        let (mut queue, now) = (WriteQueue::default(), Tick(0));
+        queue.push(nominate("c"), NOW);
+        queue.push(evict("v", "c"), NOW);
+        queue.push(evict("w", "d"), NOW);
+        assert_eq!(queue.backlog(Lane::Place), 3);
+        assert_eq!(queue.take(Lane::Place, now), Some(nominate("c")));
+        assert_eq!(queue.take(Lane::Place, now), Some(evict("w", "d")), "it waits for nobody");
+        assert_eq!(queue.take(Lane::Place, now), None);
+        queue.done(&Slot::Nominate(pod("c").key), Outcome::Done, now);
+        assert_eq!(queue.take(Lane::Place, now), Some(evict("v", "c")));
+    }
+
+    #[test]
+    fn nobody_is_evicted_for_a_claim_that_cannot_be_written() {
+        let (mut queue, now) = (WriteQueue::default(), Tick(0));
+        queue.push(nominate("c"), NOW);
+        queue.push(evict("v", "c"), NOW);
+        queue.take(Lane::Place, now);
+        queue.done(&Slot::Nominate(pod("c").key), Outcome::Refused("gone".to_string()), now);
+        assert_eq!(victims(&mut queue), ["v"]);
+        assert_eq!(queue.take(Lane::Place, now), None);
+        assert_eq!(queue.backlog(Lane::Place), 0);
+    }
+
+    #[test]
+    fn what_fails_is_tried_again_after_longer_and_longer_and_then_told() {
+        let (mut queue, mut now) = (WriteQueue::default(), Tick(0));
+        queue.push(bind("p", "n"), NOW);
+        let slot = Slot::Bind(pod("p").key);
+        for attempt in 1..PLACE_ATTEMPTS_MAX {
+            assert!(queue.take(Lane::Place, now).is_some(), "attempt {attempt}");
+            queue.done(&slot, Outcome::Failed("busy".to_string()), now);
+            assert_eq!(told(&mut queue), []);
+            assert_eq!(queue.take(Lane::Place, now), None, "not at once");
+            now = queue.next_due(Lane::Place).expect("it is put off");
+        }
+        assert!(queue.take(Lane::Place, now).is_some());
+        queue.done(&slot, Outcome::Failed("busy".to_string()), now);
+        let failed = told(&mut queue);
+        assert_eq!(failed.len(), 1);
+        assert!(failed[0].at > now, "the engine would decide the same at once");
+        let mut refused = |now: Tick| {
+            queue.push(bind("p", "n"), NOW);
+            queue.take(Lane::Place, now);
+            queue.done(&slot, Outcome::Refused("no".to_string()), now);
+            told(&mut queue)[0].at.0 - now.0
+        };
+        assert!(refused(now) < refused(now), "each time later");
+    }
+
+    #[test]
+    fn what_tells_is_tried_until_it_is_replaced() {
+        let (mut queue, mut now) = (WriteQueue::default(), Tick(0));
+        queue.push(condition("p", "no room"), NOW);
+        let slot = Slot::Condition(pod("p").key);
+        for _ in 0..50 {
+            assert!(queue.take(Lane::Tell, now).is_some());
+            queue.done(&slot, Outcome::Failed("busy".to_string()), now);
+            now = queue.next_due(Lane::Tell).expect("it is put off");
+        }
+        queue.take(Lane::Tell, now);
+        queue.push(condition("p", "no quota"), NOW);
+        queue.done(&slot, Outcome::Failed("busy".to_string()), now);
+        assert_eq!(queue.take(Lane::Tell, now), Some(condition("p", "no quota")));
+        queue.done(&slot, Outcome::Done, now);
+        assert_eq!(queue.backlog(Lane::Tell), 0);
+    }
+
+    #[test]
+    fn a_bind_does_not_wait_for_volumes_for_ever() {
+        let (mut queue, mut now) = (WriteQueue::default(), Tick(0));
+        let slot = Slot::Bind(pod("p").key);
+        queue.push(bind("p", "n"), NOW);
+        let mut asked = 0;
+        loop {
+            queue.take(Lane::Place, now).expect("it is tried");
+            queue.done(&slot, Outcome::Later(Duration::from_secs(60)), now);
+            asked += 1;
+            if !told(&mut queue).is_empty() {
+                break;
+            }
+            now = queue.next_due(Lane::Place).expect("it is put off");
+        }
+        assert_eq!(asked, 12);
+    }
+
+    #[test]
+    fn evictions_that_were_not_sent_are_cancelled_when_nobody_needs_them() {
+        let gives_up = || Write::Nominate { pod: pod("c"), node: None };
+        type End = fn(&mut WriteQueue);
+        let ends: [(&str, End); 2] = [
+            ("bound elsewhere", |queue| queue.push(bind("c", "m"), NOW)),
+            ("gone", |queue| queue.forget(&pod("c").key, NOW)),
+        ];
+        for (what, end) in ends {
+            let mut queue = WriteQueue::default();
+            queue.push(nominate("c"), NOW);
+            queue.push(evict("v", "c"), NOW);
+            end(&mut queue);
+            assert_eq!(victims(&mut queue), ["v"], "{what}");
+            let left: Vec<Write> = std::iter::from_fn(|| queue.take(Lane::Place, NOW)).collect();
+            assert!(!left.iter().any(|write| matches!(write, Write::Evict { .. })), "{what}: {left:?}");
+        }
+        // One that was put off is not sent either.
+        let mut queue = WriteQueue::default();
+        queue.push(evict("v", "c"), NOW);
+        queue.take(Lane::Place, NOW);
+        queue.done(&Slot::Evict(pod("v").key), Outcome::Failed("busy".to_string()), NOW);
+        queue.push(gives_up(), NOW);
+        assert_eq!(victims(&mut queue), ["v"]);
+        assert_eq!(queue.take(Lane::Place, EVER), Some(gives_up()));
+        assert_eq!(queue.take(Lane::Place, EVER), None);
+    }
+
+    #[test]
+    fn evictions_take_their_turn_between_binds() {
+        let mut queue = WriteQueue::default();
+        queue.push(bind("a", "n"), NOW);
+        queue.push(evict("v", "c"), NOW);
+        (0..100).for_each(|index| queue.push(bind(&format!("p-{index}"), "n"), NOW));
+        assert_eq!(queue.take(Lane::Place, NOW), Some(bind("a", "n")));
+        assert_eq!(queue.take(Lane::Place, NOW), Some(evict("v", "c")));
+    }
+
+    #[test]
+    fn events_that_nobody_takes_are_dropped_and_hold_nothing_up() {
+        let mut queue = WriteQueue::default();
+        let event = |index: usize| {
+            let about = quotient_api::ObjectKey::pod("a", &format!("p-{index}"));
+            Write::Event(crate::event::EventNote {
+                about,
+                uid: "1".into(),
+                is_warning: false,
+                reason: "Scheduled",
+                message: String::new(),
+                count: 1,
+                first_us: 0,
+                last_us: 0,
+            })
+        };
+        (0..EVENTS_MAX + 10).for_each(|index| queue.push(event(index), NOW));
+        assert_eq!((queue.backlog(Lane::Tell), queue.events_dropped()), (EVENTS_MAX, 10));
+        assert_eq!(queue.take(Lane::Tell, NOW), Some(event(10)), "the oldest go first");
+        for attempt in 1..=EVENT_ATTEMPTS_MAX {
+            queue.done(&event(10).slot(), Outcome::Failed("no".to_string()), NOW);
+            let again = queue.next_due(Lane::Tell).map(|due| (attempt, due));
+            assert_eq!(again.is_some(), attempt < EVENT_ATTEMPTS_MAX, "{again:?}");
+            // Of those that are due the one that came first goes first.
+            if again.is_some() {
+                assert_eq!(queue.take(Lane::Tell, EVER), Some(event(10)));
+            }
+        }
+        assert_eq!((queue.backlog(Lane::Tell), queue.events_dropped()), (EVENTS_MAX - 1, 11));
+        assert_eq!(queue.backlog(Lane::Place), 0);
+    }
+}

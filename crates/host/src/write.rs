@@ -1,0 +1,172 @@
+//! What is to be written: decisions as values that wait for their turn, replace each other and can be looked at.
+
+use std::collections::BTreeMap;
+
+use quotient_api::ObjectKey;
+use quotient_engine::ClaimBinding;
+use quotient_engine::fact::{Name, PodKey};
+use serde_json::Value;
+
+use crate::event::EventNote;
+use crate::patch::{difference, followed_by, same_but_for_time};
+
+/// A pod at one time of its life.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct PodRef {
+    pub key: PodKey,
+    pub uid: Name,
+}
+
+/// One thing to be written about one object.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Write {
+    /// Bind the pod, its claims first. `created_us`: when it was made, for the metrics.
+    Bind { pod: PodRef, node: Name, claims: Vec<ClaimBinding>, created_us: Option<i64> },
+    /// Send a pod away: for a claimant by deletion, without one by the eviction API.
+    Evict { pod: PodRef, claimant: Option<PodKey>, message: String },
+    /// Say which node is kept for the pod.
+    Nominate { pod: PodRef, node: Option<Name> },
+    /// Set labels of a pod, or take them off.
+    Label { pod: PodRef, labels: BTreeMap<String, Option<String>> },
+    /// Say why the pod waits. `since`: when it began to, where that is now.
+    Condition { pod: PodRef, reason: &'static str, message: String, since: Option<String> },
+    /// Tell people.
+    Event(EventNote),
+    /// Change parts of an object, by merge patches.
+    Amend(Amendment),
+    /// Make an object, if it is not there.
+    Make { key: ObjectKey, object: Value },
+    /// Let a group of pods into its queue.
+    Admit { group: ObjectKey },
+    /// Take out an object, if it is the one with this uid.
+    Delete { object: ObjectKey, uid: Option<Name> },
+}
+
+/// What is to be changed about an object, if it is the one with this uid.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Amendment {
+    pub object: ObjectKey,
+    pub uid: Option<Name>,
+    pub metadata: Option<Value>,
+    pub spec: Option<Value>,
+    pub status: Option<Value>,
+}
+
+impl Amendment {
+    /// What makes `old` to `new`, if they differ.
+    pub fn between(key: &ObjectKey, old: &Value, new: &Value) -> Option<Self> {
+        let part = |part: &str| difference(old.get(part), new.get(part));
+        let uid = old.pointer("/metadata/uid").and_then(Value::as_str).map(Name::from);
+        let (metadata, spec, status) = (part("metadata"), part("spec"), part("status"));
+        let is_something = metadata.is_some() || spec.is_some() || status.is_some();
+        is_something.then(|| Amendment { object: key.clone(), uid, metadata, spec, status })
+    }
+}
+
+/// What a write is about. Of two writes for one slot the later counts, and never are two under way at once.
+#[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum Slot {
+    Bind(PodKey),
+    Evict(PodKey),
+    Nominate(PodKey),
+    Label(PodKey),
+    Condition(PodKey),
+    Event(ObjectKey, &'static str),
+    Amend(ObjectKey),
+    Make(ObjectKey),
+    Admit(ObjectKey),
+    Delete(ObjectKey),
+}
+
+/// The ways to the API server. A lane has a client and a limit of its own, so that a flood of one does not hold up the
+/// other.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Lane {
+    /// What decides where pods run.
+    Place,
+    /// What tells of it.
+    Tell,
+}
+
+/// All lanes.
+pub const LANES: [Lane; 2] = [Lane::Place, Lane::Tell];
+
+impl Slot {
+    pub fn lane(&self) -> Lane {
+        match self {
+            // Pods that are made or deleted are what there is to place.
+            Slot::Bind(_) | Slot::Evict(_) | Slot::Nominate(_) | Slot::Make(_) | Slot::Delete(_) => Lane::Place,
+            _ => Lane::Tell,
+        }
+    }
+
+    /// Within a lane the lower goes first, and of equals the one that came first. Nominations go before the rest: they are
+    /// what a claim survives a restart by, and evictions wait for them. Binds and evictions do not pass each other: a
+    /// steady flow of either would hold up the other without end.
+    pub fn priority(&self) -> u8 {
+        match self {
+            Slot::Nominate(_) => 0,
+            Slot::Bind(_) | Slot::Evict(_) | Slot::Delete(_) | Slot::Make(_) => 1,
+            Slot::Admit(_) => 0,
+            Slot::Label(_) => 1,
+            Slot::Condition(_) => 2,
+            Slot::Amend(_) => 3,
+            Slot::Event(..) => 4,
+        }
+    }
+}
+
+impl Write {
+    pub fn slot(&self) -> Slot {
+        match self {
+            Write::Bind { pod, .. } => Slot::Bind(pod.key.clone()),
+            Write::Evict { pod, .. } => Slot::Evict(pod.key.clone()),
+            Write::Nominate { pod, .. } => Slot::Nominate(pod.key.clone()),
+            Write::Label { pod, .. } => Slot::Label(pod.key.clone()),
+            Write::Condition { pod, .. } => Slot::Condition(pod.key.clone()),
+            Write::Event(note) => Slot::Event(note.about.clone(), note.reason),
+            Write::Amend(Amendment { object, .. }) => Slot::Amend(object.clone()),
+            Write::Make { key, .. } => Slot::Make(key.clone()),
+            Write::Admit { group } => Slot::Admit(group.clone()),
+            Write::Delete { object, .. } => Slot::Delete(object.clone()),
+        }
+    }
+
+    /// Whether it asks for the same, but for the time at which something is said to have changed.
+    pub fn says_the_same(&self, other: &Write) -> bool {
+        match (self, other) {
+            (Write::Amend(one), Write::Amend(other)) => {
+                let same = |one: &Option<Value>, other: &Option<Value>| match (one, other) {
+                    (Some(one), Some(other)) => same_but_for_time(one, other),
+                    (one, other) => one == other,
+                };
+                let parts = [(&one.metadata, &other.metadata), (&one.spec, &other.spec), (&one.status, &other.status)];
+                one.object == other.object && one.uid == other.uid && parts.iter().all(|(a, b)| same(a, b))
+            }
+            (one, other) => one == other,
+        }
+    }
+
+    /// What is to be written when `later` comes before this was.
+    pub fn followed_by(self, later: Write) -> Write {
+        match (self, later) {
+            (Write::Label { pod, mut labels }, Write::Label { pod: same, labels: later }) if pod == same => {
+                labels.extend(later);
+                Write::Label { pod, labels }
+            }
+            // Two controllers may have something to say about one object.
+            (Write::Amend(first), Write::Amend(later)) if first.uid == later.uid => Write::Amend(Amendment {
+                metadata: followed_by(first.metadata, later.metadata),
+                spec: followed_by(first.spec, later.spec),
+                status: followed_by(first.status, later.status),
+                ..later
+            }),
+            // A pod waits since the first time that was to be said.
+            (
+                Write::Condition { pod, since: Some(since), .. },
+                Write::Condition { pod: same, reason, message, since: None },
+            ) if pod == same => Write::Condition { pod, reason, message, since: Some(since) },
+            (_, later) => later,
+        }
+    }
+}
