@@ -2,7 +2,6 @@
 
 use std::collections::BTreeMap;
 
-use crate::claims::ClaimKind;
 use crate::fact::{Amount, Name};
 use crate::filter::{
     Filter, node_cap, pod_affinity, ports, resources_fit, spread, volume_binding, volume_limits, volume_restrictions,
@@ -219,7 +218,7 @@ impl World {
         let (node, shape) = (claim.node, self.shapes.get(question.shape));
         match self.closed_by(question, node) {
             None => true,
-            Some(Filter::NodeResourcesFit | Filter::NodeCap) if claim.kind == ClaimKind::Preemption => {
+            Some(Filter::NodeResourcesFit | Filter::NodeCap) if self.pods.get(id).has_victims() => {
                 let demand = &shape.demand;
                 let has_room = |(r, amount): &(ResourceId, Amount)| {
                     let most = self.nodes.held(*r, node).max(self.nodes.to_be_held(*r, node));

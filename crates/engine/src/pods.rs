@@ -64,6 +64,8 @@ pub(crate) struct Pod {
     pub evicted_for: Option<(PodKey, Name)>,
     /// The room that is kept for it.
     pub claim: Option<Claim>,
+    /// Pods that leave for it were still there at its last turn.
+    pub awaits_victims: bool,
     /// What ceilings that move with others' requests allowed when pods went for it.
     pub granted: Vec<Granted>,
     /// The room that will be kept for it again if its bind fails.
@@ -128,9 +130,9 @@ impl Pod {
         self.leaving_since.is_some() || self.evicted_for.is_some()
     }
 
-    /// Whether pods went, or go, for it.
+    /// Whether pods went for it, and are gone.
     pub fn has_victims(&self) -> bool {
-        self.claim.is_some_and(|claim| claim.kind == ClaimKind::Preemption)
+        !self.awaits_victims && self.claim.is_some_and(|claim| claim.kind == ClaimKind::Preemption)
     }
 
     /// Whether it says that it must not be evicted.

@@ -236,6 +236,7 @@ impl Engine {
     /// One pod's turn: bind it, claim room for it, or say why not.
     fn take_turn(&mut self, id: PodId, decisions: &mut Decisions) -> Turn {
         let claim = self.world.pods.get(id).claim;
+        self.note_awaited(id);
         self.count_claim(id, false);
         let turn = self.take_turn_unclaimed(id, claim, decisions);
         if matches!(turn, Turn::Rests(..) | Turn::AwaitsVictims(..)) {
@@ -375,6 +376,13 @@ impl Engine {
     /// Whether a node that is kept out of patience can still serve.
     fn is_worth_keeping(&self, question: &Question, node: NodeId) -> bool {
         self.world.statics.get(question.rule).closed_by(node).is_none() && self.world.would_do_empty(question, node)
+    }
+
+    /// Notes whether a pod's own victims are still there: until they are gone it takes no room that others' victims left.
+    pub(super) fn note_awaited(&mut self, id: PodId) {
+        let awaits = self.world.pods.get(id).claim.is_some()
+            && !self.victims_still_leaving(&self.world.pods.get(id).clone()).is_empty();
+        self.world.pods.get_mut(id).awaits_victims = awaits;
     }
 
     pub(super) fn victims_still_leaving(&self, claimant: &Pod) -> Vec<(PodKey, Option<Created>)> {

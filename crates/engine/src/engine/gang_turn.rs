@@ -86,6 +86,13 @@ impl Engine {
         }
         self.take_in_all_quotas();
         for member in &members {
+            self.note_awaited(*member);
+        }
+        // A gang waits for all its victims.
+        if members.iter().any(|member| self.world.pods.get(*member).awaits_victims) {
+            members.iter().for_each(|member| self.world.pods.get_mut(*member).awaits_victims = true);
+        }
+        for member in &members {
             self.count_claim(*member, false);
         }
         let turn = self.take_gang_turn_unclaimed(id, &members, decisions);

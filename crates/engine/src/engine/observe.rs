@@ -168,6 +168,7 @@ impl Engine {
             leaving_since: fact.leaving_since,
             evicted_for: None,
             claim: None,
+            awaits_victims: false,
             granted: Vec::new(),
             asleep: None,
             victim_of: fact.victim_of,

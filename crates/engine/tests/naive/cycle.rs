@@ -110,7 +110,7 @@ impl World {
         let open = filters::open(&view);
         let claimed = claim.and_then(|claim| {
             let node = self.nodes.get(&claim.node)?;
-            let has_victims = claim.kind == ClaimKind::Preemption;
+            let has_victims = claim.kind == ClaimKind::Preemption && !claims::awaits_victims(self, pod);
             filters::takes_claimant(self, pod, node, has_victims).then_some(node)
         });
         claimed.or_else(|| scores::best(&view, &open)).map(|node| node.name.clone())
