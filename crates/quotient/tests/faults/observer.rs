@@ -81,20 +81,36 @@ async fn watch(kubeconfig: Kubeconfig, seen: Arc<Mutex<Seen>>) {
     let mut version = String::new();
     loop {
         if version.is_empty() {
-            let Ok(list) = api.list(&ListParams::default()).await else { continue };
-            version = list.metadata.resource_version.unwrap_or_default();
+            let Ok(list) = api.list(&ListParams::default()).await else {
+                tokio::time::sleep(PAUSE).await;
+                continue;
+            };
+            version = list.metadata.resource_version.clone().unwrap_or_default();
+            let objects: Vec<Value> =
+                list.items.iter().map(|pod| serde_json::to_value(pod).unwrap_or_default()).collect();
+            seen.lock().expect("nobody panicked").see_all(&objects);
         }
         // A server that restarts ends the watch; it goes on where it was, so that nothing is missed.
-        let Ok(events) = api.watch(&WatchParams::default(), &version).await else {
-            tokio::time::sleep(std::time::Duration::from_millis(100)).await;
-            continue;
+        let events = match api.watch(&WatchParams::default(), &version).await {
+            Ok(events) => events,
+            Err(kube::Error::Api(status)) if status.code == 410 => {
+                version.clear();
+                continue;
+            }
+            Err(_) => {
+                tokio::time::sleep(PAUSE).await;
+                continue;
+            }
         };
         let mut events = std::pin::pin!(events);
         while let Some(Ok(event)) = events.next().await {
             let (object, is_gone) = match event {
                 WatchEvent::Added(object) | WatchEvent::Modified(object) => (object, false),
                 WatchEvent::Deleted(object) => (object, true),
-                WatchEvent::Error(status) if status.code == 410 => panic!("the observer missed something"),
+                WatchEvent::Error(status) if status.code == 410 => {
+                    version.clear();
+                    break;
+                }
                 _ => break,
             };
             version = object.metadata.resource_version.clone().unwrap_or(version);
@@ -104,7 +120,22 @@ async fn watch(kubeconfig: Kubeconfig, seen: Arc<Mutex<Seen>>) {
     }
 }
 
+/// How soon a server that does not answer is asked again.
+const PAUSE: std::time::Duration = std::time::Duration::from_millis(100);
+
 impl Seen {
+    /// Takes in all pods that there are, where the server has forgotten what happened meanwhile.
+    fn see_all(&mut self, objects: &[Value]) {
+        let listed: Vec<&str> = objects.iter().filter_map(|pod| pod["metadata"]["uid"].as_str()).collect();
+        let gone: Vec<String> = self.pods.keys().filter(|uid| !listed.contains(&uid.as_str())).cloned().collect();
+        for uid in gone {
+            if let Some(pod) = self.pods.remove(&uid) {
+                self.serve(&pod.name);
+            }
+        }
+        objects.iter().for_each(|pod| self.see(pod, false));
+    }
+
     fn see(&mut self, object: &Value, is_gone: bool) {
         let text = |pointer: &str| object.pointer(pointer).and_then(Value::as_str).unwrap_or_default().to_string();
         let (uid, name) =

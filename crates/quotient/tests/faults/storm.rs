@@ -141,6 +141,7 @@ fn a_storm() {
     storm.town.check(TO_EACH_ITS_OWN);
     let (binds, evictions) = observer.counts();
     println!("STORM_SEED={seed}: {binds} binds, {evictions} evictions; struck: {:?}", storm.struck);
+    assert!(binds >= TEAMS * MIN, "the observer saw {binds} binds only");
     assert_eq!(observer.faults(), [] as [String; 0], "STORM_SEED={seed}");
     assert_eq!(observer.unserved(), [] as [String; 0], "evicted for nobody, STORM_SEED={seed}");
 }
