@@ -10,6 +10,9 @@
 //! it passes only by [`Cluster::wait`], which stops at every moment at which something is due.
 
 mod queues;
+mod record;
+
+pub use record::{Decided, Round};
 
 use std::cell::OnceCell;
 use std::collections::{BTreeMap, BTreeSet};
@@ -90,6 +93,8 @@ pub struct Cluster {
     /// Pods that were evicted and that nobody makes anew.
     lost: BTreeSet<ObjectKey>,
     happened: Happened,
+    /// Rounds in which something was decided, for whoever asked to see them.
+    record: Option<Vec<Round>>,
 }
 
 impl Cluster {
@@ -109,6 +114,7 @@ impl Cluster {
             problems: BTreeMap::new(),
             lost: BTreeSet::new(),
             happened: Happened::default(),
+            record: None,
         }
     }
 
@@ -339,6 +345,7 @@ impl Cluster {
         if cfg!(debug_assertions) {
             self.engine.check_invariants().map_err(Stuck::Invariant)?;
         }
+        self.record_round(&decisions.list);
         for decision in decisions.list {
             self.carry_out(decision);
         }

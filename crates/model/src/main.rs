@@ -1,0 +1,73 @@
+//! Compares the program with the model on random clusters: `quotient-model [CASES [SEED [FOLDER]]]`, or on scenarios:
+//! `quotient-model FILE…`. Smallest cases of what differs are printed, and kept in FOLDER if one is given.
+
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use quotient_model::check::{Difference, Kind};
+use quotient_model::drive::run_text;
+use quotient_model::explore::{differs_like, explore};
+use quotient_model::shrink::shrink;
+use quotient_model::yaml::to_yaml;
+
+/// How many cases of one kind are made small.
+const SHRUNK_MAX: usize = 2;
+
+fn main() -> ExitCode {
+    // A fault of the program is reported as a difference, with its case.
+    std::panic::set_hook(Box::new(|_| {}));
+    let arguments: Vec<String> = std::env::args().skip(1).collect();
+    if arguments.first().is_some_and(|first| first.parse::<u64>().is_err()) {
+        return files(&arguments);
+    }
+    let number =
+        |place: usize, default: u64| arguments.get(place).and_then(|text| text.parse().ok()).unwrap_or(default);
+    let (cases, seed) = (number(0, 2000), number(1, 1));
+    let folder = arguments.get(2).map(PathBuf::from);
+    let mut shrunk: BTreeMap<(Kind, String), usize> = BTreeMap::new();
+    let tally = explore(seed..seed + cases, &mut |seed, scenario, difference| {
+        let count = shrunk.entry((difference.kind, difference.about.clone())).or_default();
+        *count += 1;
+        if *count > SHRUNK_MAX {
+            return;
+        }
+        let (smallest, difference) = shrink(scenario, difference, &|case| differs_like(case, difference));
+        let Difference { kind, about, why } = &difference;
+        let comments = [format!("seed {seed}, {kind:?} ({about}): {why}")];
+        let yaml = to_yaml(&smallest, &comments);
+        println!("{yaml}");
+        if let Some(folder) = &folder {
+            let about = about.replace([' ', '+'], "-");
+            let file = folder.join(format!("{}-{about}-{seed}.yaml", format!("{kind:?}").to_lowercase()));
+            if let Err(error) = std::fs::write(&file, yaml) {
+                eprintln!("{} cannot be written: {error}", file.display());
+            }
+        }
+    });
+    println!("cases by policy: {:?}", tally.cases);
+    println!("{} cases were not let in, {} evictions in the others", tally.rejected, tally.evictions);
+    for ((kind, about), count) in &tally.differences {
+        println!("{kind:?} ({about}): {count}");
+    }
+    if tally.differences.is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE }
+}
+
+fn files(files: &[String]) -> ExitCode {
+    let mut differs = false;
+    for file in files {
+        let runs = std::fs::read_to_string(file).map_err(|error| error.to_string()).and_then(|text| run_text(&text));
+        match runs {
+            Err(error) => println!("{file}: {error}"),
+            Ok(runs) => {
+                for (index, run) in runs.iter().enumerate() {
+                    for Difference { kind, about, why } in &run.differences {
+                        differs = true;
+                        println!("{file} #{}: {kind:?} ({about}): {why}", index + 1);
+                    }
+                }
+            }
+        }
+    }
+    if differs { ExitCode::FAILURE } else { ExitCode::SUCCESS }
+}
