@@ -8,7 +8,7 @@ use quotient_sim::cluster::{Decided, Round};
 use serde_json::Value;
 
 use crate::cost::Cost;
-use crate::fit::Claimant;
+use crate::fit::{Claimant, Placed};
 use crate::order::surely_before;
 use crate::quota::{Policy, Sure};
 use crate::rights::{Base, Rights};
@@ -59,6 +59,8 @@ struct Pledge {
     /// UIDs of the claimant's pods, and how many of them must run.
     claimant: Vec<String>,
     victims: Vec<String>,
+    /// How many pods had been bound when it was made.
+    bound: usize,
 }
 
 /// What is known of a run so far.
@@ -71,12 +73,18 @@ pub struct Checker {
     /// Classes that took from others: quotas and priority of the claimant, of the victim.
     took: BTreeSet<(String, String)>,
     evicted: usize,
+    /// Claimants, by the UIDs of their pods, that were passed over in this step, and in whose favour.
+    passed_over: Vec<(Vec<String>, Difference)>,
+    /// UIDs of pods for which others were evicted in this step.
+    evicted_for: Vec<String>,
+    /// How many pods had been bound when the step began.
+    bound_before: usize,
 }
 
 /// Quotas and priority of a pod.
 fn class(world: &World, pod: usize) -> String {
-    let quotas: Vec<&str> = world.pods[pod].quotas.iter().map(|quota| world.quotas[*quota].name.as_str()).collect();
-    format!("{}:{}", quotas.join("+"), world.pods[pod].priority)
+    // The same quota has the same index as long as quotas do not come and go.
+    format!("{:?}:{}", world.pods[pod].quotas, world.pods[pod].priority)
 }
 
 /// The policies of a claimant, and whether it is a gang.
@@ -120,6 +128,9 @@ impl Checker {
     /// A step begins: evictions are counted anew.
     pub fn step_begins(&mut self) {
         self.evicted = 0;
+        self.passed_over.clear();
+        self.evicted_for.clear();
+        self.bound_before = self.bound.len();
     }
 
     /// One round of decisions.
@@ -175,6 +186,7 @@ impl Checker {
         if claimant.modelled(world) && !victims.is_empty() {
             self.check_eviction(world, &claimant, &victims);
         }
+        let relied = relies_on(world, &claimant, &victims);
         for victim in &victims {
             self.took.insert((class(world, claimant.pods[0]), class(world, *victim)));
             world.pods[*victim].leaving = true;
@@ -185,7 +197,10 @@ impl Checker {
         }
         self.evicted += victims.len();
         let uids = |pods: &[usize]| pods.iter().map(|pod| world.pods[*pod].uid.clone()).collect();
-        self.pledges.push(Pledge { claimant: uids(&claimant.pods), victims: uids(&victims) });
+        let awaited: Vec<usize> = victims.iter().chain(&relied).copied().collect();
+        let pledge = Pledge { claimant: uids(&claimant.pods), victims: uids(&awaited), bound: self.bound.len() };
+        self.evicted_for.extend(pledge.claimant.iter().cloned());
+        self.pledges.push(pledge);
         next
     }
 
@@ -209,7 +224,9 @@ impl Checker {
                 keys(world, &found.victims)
             );
             self.differ(Kind::Dearer, about(world, claimant), why);
+            return;
         }
+        self.check_room_on_its_way(world, claimant, victims);
     }
 
     /// "Over-use eviction is voluntary: it never violates a budget", and ends over-use only.
@@ -260,6 +277,9 @@ impl Checker {
         } else if !world.admits(&now, &gone, &place, Sure::Perhaps) {
             self.differ(Kind::Ceiling, about(world, &claimant), format!("{}, which has no room", who()));
         }
+        if world.pods[pod].claim.is_some() {
+            self.check_taken_over(world, pod, node);
+        }
         if world.pods[pod].claim.is_some() || follows_its_gang {
             return;
         }
@@ -285,7 +305,68 @@ impl Checker {
             if let Some(placed) = room_now(world, &other) {
                 let nodes: Vec<&str> = placed.iter().map(|(_, node)| world.nodes[*node].name.as_str()).collect();
                 let why = format!("{} before {}, which fits {}", who(), other.name(world), nodes.join(", "));
-                self.differ(Kind::Order, about(world, &other), why);
+                let uids = other.pods.iter().map(|pod| world.pods[*pod].uid.clone()).collect();
+                self.passed_over.push((uids, Difference { kind: Kind::Order, about: about(world, &other), why }));
+                return;
+            }
+        }
+    }
+
+    /// "Only one who may evict its holder once it runs takes it over, at once and without another eviction": nobody who surely
+    /// may waits when the holder is bound.
+    fn check_taken_over(&mut self, world: &World, pod: usize, node: usize) {
+        if world.pods[pod].gang.is_some() {
+            return;
+        }
+        let mut then = world.clone();
+        then.pods[pod].node = Some(node);
+        then.pods[pod].claim = None;
+        for other in pending_claimants(&then) {
+            let claims = other.pods.iter().any(|member| then.pods[*member].claim.is_some());
+            if claims || !other.modelled(&then) || room_then(&then, &other).is_some() {
+                continue;
+            }
+            if let Some(found) = better_set(&then, &other, None)
+                && found.victims == [pod]
+                && !self.closes_a_cycle(&then, &other, &[pod])
+            {
+                let why = format!("{} is bound, and {} may evict it at once", world.pods[pod].key(), other.name(world));
+                self.differ(Kind::Reservation, about(world, &other), why);
+            }
+        }
+    }
+
+    /// "Room that is on its way to a waiting pod is its own before a later pod claims it."
+    fn check_room_on_its_way(&mut self, world: &World, claimant: &Claimant, victims: &[usize]) {
+        let mut gone = leaving(world);
+        gone.extend(victims);
+        for other in pending_claimants(world) {
+            let same = other.pods.iter().any(|member| claimant.pods.contains(member));
+            let claims = other.pods.iter().any(|member| world.pods[*member].claim.is_some());
+            if same || claims || !other.modelled(world) || !surely_before(world, &other, claimant) {
+                continue;
+            }
+            let both_out: Vec<usize> = other.pods.iter().chain(&claimant.pods).copied().collect();
+            let then = world.held_then(&both_out);
+            let coming: Vec<Placed> = world
+                .ways(&other)
+                .into_iter()
+                .filter(|placed| world.admits(&then, &leaving(world), placed, Sure::Surely))
+                .collect();
+            let both = coming.iter().any(|placed| {
+                let mut after = then.clone();
+                after.retain(|pod, _| !victims.contains(pod));
+                after.extend(placed.iter().copied());
+                world.ways(claimant).iter().any(|own| world.admits(&after, &gone, own, Sure::Perhaps))
+            });
+            if !coming.is_empty() && !both {
+                let why = format!(
+                    "{} evicts {} and claims the room that is on its way to {}",
+                    claimant.name(world),
+                    keys(world, victims),
+                    other.name(world)
+                );
+                self.differ(Kind::Reservation, about(world, claimant), why);
                 return;
             }
         }
@@ -298,6 +379,13 @@ impl Checker {
             let why = format!("{} evictions in one step, {} pods", self.evicted, world.pods.len());
             self.differ(Kind::Loop, String::new(), why);
             return;
+        }
+        // Two that both run may have been bound in any order.
+        for (pods, difference) in std::mem::take(&mut self.passed_over) {
+            let runs = pods.iter().any(|uid| self.bound[self.bound_before..].contains(uid));
+            if !runs || pods.iter().any(|uid| self.evicted_for.contains(uid)) {
+                self.differences.push(difference);
+            }
         }
         self.check_pledges(&world);
         for pod in 0..world.pods.len() {
@@ -336,14 +424,15 @@ impl Checker {
         self.pledges.retain(|pledge| {
             let members: Vec<usize> =
                 (0..world.pods.len()).filter(|pod| pledge.claimant.contains(&world.pods[*pod].uid)).collect();
-            let served = pledge.claimant.iter().any(|uid| bound.contains(uid)) || members.is_empty();
+            let since = &bound[pledge.bound..];
+            let served = pledge.claimant.iter().any(|uid| since.contains(uid)) || members.is_empty();
             if served || pledge.victims.iter().any(exists) {
                 return !served;
             }
             let taken_over = (0..world.pods.len()).any(|other| {
                 let pod = &world.pods[other];
                 pod.holds()
-                    && bound.contains(&pod.uid)
+                    && since.contains(&pod.uid)
                     && members.iter().any(|member| may_take_claim(world, other, *member))
             });
             if !taken_over {
@@ -387,6 +476,15 @@ pub fn pending_claimants(world: &World) -> Vec<Claimant> {
         }
     }
     seen.into_values().collect()
+}
+
+/// Pods that leave already, where the claimant cannot run until they too are gone.
+fn relies_on(world: &World, claimant: &Claimant, victims: &[usize]) -> Vec<usize> {
+    let gone = leaving(world);
+    let mut after = world.held_now();
+    after.retain(|pod, _| !victims.contains(pod));
+    let runs = world.ways(claimant).iter().any(|placed| world.admits(&after, &gone, placed, Sure::Perhaps));
+    if runs { Vec::new() } else { gone }
 }
 
 /// "Who is kept out by its own ceiling, a closed or missing queue or quota gets none": a claim that will be admitted.

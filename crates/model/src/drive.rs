@@ -5,11 +5,11 @@ use std::path::Path;
 
 use quotient_sim::cluster::Outcome;
 use quotient_sim::scenario::{Step, parse};
-use quotient_sim::{Cluster, Setup, Stuck};
+use quotient_sim::{Cluster, Scenario, Setup, Stuck};
 use serde_json::Value;
 
 use crate::check::{Checker, Difference, Kind};
-use crate::world::text;
+use crate::world::{World, text};
 
 /// What came of a step.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
@@ -28,44 +28,46 @@ pub struct Run {
     pub steps: Vec<StepLog>,
     /// Objects that were not let in; the case means something else then.
     pub rejected: Vec<String>,
+    /// Some pod was outside the model.
+    pub unmodelled: bool,
+}
+
+fn joined<T: ToString>(problems: &[T]) -> String {
+    problems.iter().map(ToString::to_string).collect::<Vec<_>>().join("; ")
 }
 
 /// Runs a scenario. An error is one of the scenario.
 pub fn run(scenario: &Value) -> Result<Run, String> {
-    run_text(&scenario.to_string()).map(|mut runs| runs.pop().unwrap_or_default())
+    let scenarios = parse("case", &scenario.to_string(), Path::new("")).map_err(|problems| joined(&problems))?;
+    let [scenario] = &scenarios[..] else { return Err("expected one scenario".to_string()) };
+    Ok(run_scenario(scenario))
 }
 
-/// Runs all scenarios of a text.
-pub fn run_text(text: &str) -> Result<Vec<Run>, String> {
-    let scenarios = parse("case", text, Path::new(""))
-        .map_err(|problems| problems.iter().map(ToString::to_string).collect::<Vec<_>>().join("; "))?;
-    let runs = scenarios.into_iter().map(|scenario| {
-        let setup = Setup { configuration: scenario.configuration.clone(), scheduler_names: None };
-        // A fault of the program is a difference like any other.
-        let outcome = catch_unwind(AssertUnwindSafe(|| {
-            let mut driver = Driver { cluster: Cluster::new(setup), checker: Checker::default(), run: Run::default() };
-            driver.cluster.record_rounds();
-            for step in &scenario.steps {
-                if let Err(stuck) = driver.step(step) {
-                    let kind = match stuck {
-                        Stuck::Unsettled { .. } => Kind::Loop,
-                        Stuck::Invariant(_) => Kind::Fault,
-                    };
-                    let difference = Difference { kind, about: String::new(), why: stuck.to_string() };
-                    driver.checker.differences.push(difference);
-                    break;
-                }
+/// Runs a scenario that was read already.
+pub fn run_scenario(scenario: &Scenario) -> Run {
+    let setup = Setup { configuration: scenario.configuration.clone(), scheduler_names: None };
+    // A fault of the program is a difference like any other.
+    let outcome = catch_unwind(AssertUnwindSafe(|| {
+        let mut driver = Driver { cluster: Cluster::new(setup), checker: Checker::default(), run: Run::default() };
+        driver.cluster.record_rounds();
+        for step in &scenario.steps {
+            if let Err(stuck) = driver.step(step) {
+                let kind = match stuck {
+                    Stuck::Unsettled { .. } => Kind::Loop,
+                    Stuck::Invariant(_) => Kind::Fault,
+                };
+                driver.checker.differences.push(Difference { kind, about: String::new(), why: stuck.to_string() });
+                break;
             }
-            driver.run.differences = driver.checker.differences;
-            driver.run
-        }));
-        outcome.unwrap_or_else(|_| {
-            let why = "the program panics".to_string();
-            let difference = Difference { kind: Kind::Fault, about: String::new(), why };
-            Run { differences: vec![difference], ..Run::default() }
-        })
-    });
-    Ok(runs.collect())
+        }
+        driver.run.differences = driver.checker.differences;
+        driver.run
+    }));
+    outcome.unwrap_or_else(|_| {
+        let why = "the program panics".to_string();
+        let difference = Difference { kind: Kind::Fault, about: String::new(), why };
+        Run { differences: vec![difference], ..Run::default() }
+    })
 }
 
 struct Driver {
@@ -109,6 +111,7 @@ impl Driver {
         }
         settled?;
         let objects = self.cluster.objects();
+        self.run.unmodelled |= World::read(&objects).pods.iter().any(|pod| pod.unmodelled);
         self.checker.rest(&objects);
         let happened = self.cluster.take_happened();
         self.run.rejected.extend(happened.rejected.iter().map(|rejected| rejected.message.clone()));

@@ -20,7 +20,7 @@ impl World {
     }
 
     /// Whether the nodes have room for the pods beside what is held.
-    fn nodes_admit(&self, held: &Held, placed: &[(usize, usize)]) -> bool {
+    pub fn nodes_admit(&self, held: &Held, placed: &[(usize, usize)]) -> bool {
         placed.iter().all(|(pod, node)| {
             let on_node = || held.iter().map(|(pod, node)| (*pod, *node)).chain(placed.iter().copied());
             let there: Vec<usize> = on_node().filter(|(_, at)| at == node).map(|(pod, _)| pod).collect();

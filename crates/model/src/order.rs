@@ -4,7 +4,7 @@ use std::cmp::Ordering;
 
 use crate::fit::Claimant;
 use crate::quota::Policy;
-use crate::world::World;
+use crate::world::{Held, World};
 
 /// A share as a fraction; nothing owed and something held is more than any.
 #[derive(Debug, Clone, Copy)]
@@ -21,24 +21,23 @@ impl Share {
     }
 }
 
-/// The share of what a pod's quota is entitled to that it holds; `None` where that can be read in several ways.
-fn share(world: &World, pod: usize) -> Option<Share> {
+/// The least and the greatest share of what a pod's quota is entitled to that it holds, as pods that come and go count or
+/// not; `None` where it can be read in other ways, too.
+fn share(world: &World, pod: usize) -> Option<(Share, Share)> {
     let quotas = world.counting_quotas(pod);
     // "Pods without a quota count as exactly served."
-    let Some(quota) = quotas.first().copied() else { return Some(Share(1, 1)) };
+    let Some(quota) = quotas.first().copied() else { return Some((Share(1, 1), Share(1, 1))) };
     let of = &world.quotas[quota];
     if quotas.len() > 1 || of.parent.is_some() || of.is_capability_alone() {
         return None;
     }
-    // While pods come and go, it is not said which of them count.
-    let moving = (0..world.pods.len()).any(|other| {
-        let pod = &world.pods[other];
-        world.in_quota(other, quota) && (pod.leaving || pod.node.is_none() && pod.claim.is_some())
-    });
-    if moving {
-        return None;
-    }
-    let held = world.held_now();
+    let mut most = world.held_now();
+    most.extend(world.held_then(&[]));
+    Some((share_of(world, quota, &world.held_staying())?, share_of(world, quota, &most)?))
+}
+
+fn share_of(world: &World, quota: usize, held: &Held) -> Option<Share> {
+    let of = &world.quotas[quota];
     let names = match (of.policy, &of.deserved) {
         (Policy::Elastic | Policy::Fair, _) => &of.min,
         (Policy::Tree, _) => &of.max,
@@ -47,11 +46,10 @@ fn share(world: &World, pod: usize) -> Option<Share> {
     };
     let mut shares: Vec<Share> = Vec::new();
     for name in names.keys() {
-        let (used, entitled) = (world.used(&held, quota, name), world.entitlement(&held, quota, name)?);
-        match (used, entitled) {
+        match (world.used(held, quota, name), world.entitlement(held, quota, name)?) {
             // Nothing of nothing: no document says what share that is.
             (_, 0) => return None,
-            _ => shares.push(Share(used, entitled)),
+            (used, entitled) => shares.push(Share(used, entitled)),
         }
     }
     shares.into_iter().reduce(|a, b| if a.compare(b) == Ordering::Less { b } else { a })
@@ -64,7 +62,10 @@ pub fn surely_before(world: &World, first: &Claimant, second: &Claimant) -> bool
         Ordering::Equal
     } else {
         match (share(world, a), share(world, b)) {
-            (Some(a), Some(b)) => a.compare(b),
+            (Some((_, most)), Some((least, _))) if most.compare(least) == Ordering::Less => Ordering::Less,
+            (Some(a), Some(b)) if [a.0, a.1, b.0, b.1].iter().all(|one| one.compare(a.0) == Ordering::Equal) => {
+                Ordering::Equal
+            }
             _ => return false,
         }
     };

@@ -306,7 +306,10 @@ impl<'a> Rights<'a> {
         };
         match sure {
             Sure::Surely => {
-                let queue = |quota: &usize| world.quotas[*quota].policy == Policy::Queue;
+                let queue = |quota: &usize| {
+                    let of = &world.quotas[*quota];
+                    of.policy == Policy::Queue && of.deserved.as_ref().is_some_and(|deserved| !deserved.is_empty())
+                };
                 quotas.len() != 1 || !quotas.iter().all(queue) || quotas.iter().any(within)
             }
             Sure::Perhaps => quotas.iter().any(within),

@@ -4,12 +4,12 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use crate::amount::Amounts;
 use crate::cost::Cost;
-use crate::fit::{Claimant, Placed};
+use crate::fit::{Claimant, Placed, combinations};
 use crate::quota::Sure;
 use crate::rights::{Base, Rights};
 use crate::world::World;
 
-/// More candidates than this are not enumerated: nothing is claimed of such a cluster.
+/// Of more candidates than this not all sets are tried.
 const CANDIDATES_MAX: usize = 12;
 
 /// A set of victims and where the claimant goes then.
@@ -35,12 +35,18 @@ pub fn room_then(world: &World, claimant: &Claimant) -> Option<Placed> {
     world.ways(claimant).into_iter().find(|placed| world.admits(&then, &leaving, placed, Sure::Surely))
 }
 
-/// Whether it may surely be placed now, and nobody who has a claim is kept out by it.
+/// Whether it may surely be placed now, and nobody who has a claim is kept out by it. "A ceiling holds for what is held now
+/// and for what will be held, each on its own, never for both added up." That this holds for a node's room, too, is not
+/// said, so there both are added up.
 pub fn room_now(world: &World, claimant: &Claimant) -> Option<Placed> {
     let (now, then) = (world.held_now(), world.held_then(&claimant.pods));
+    let mut both = now.clone();
+    both.extend(&then);
     let leaving = leaving(world);
     world.ways(claimant).into_iter().find(|placed| {
-        world.admits(&now, &leaving, placed, Sure::Surely) && world.admits(&then, &leaving, placed, Sure::Surely)
+        world.nodes_admit(&both, placed)
+            && world.admits(&now, &leaving, placed, Sure::Surely)
+            && world.admits(&then, &leaving, placed, Sure::Surely)
     })
 }
 
@@ -69,15 +75,16 @@ pub fn better_set(world: &World, claimant: &Claimant, taken: Option<&[usize]>) -
         }
         for (base, candidates) in bases {
             // "A claimant within its entitlement takes from others first."
-            let own = usize::from(matches!(base, Base::Own(_)));
-            if candidates.len() > CANDIDATES_MAX || rank.is_some_and(|rank| own > rank) {
+            let own = usize::from(matches!(base, Base::Own(_) | Base::NoQuota));
+            if rank.is_some_and(|rank| own > rank) {
                 continue;
             }
             let cheaper = |victims: &[usize]| match (rank, &cost) {
                 (Some(rank), Some(cost)) if own == rank => Cost::of(world, &rights.asks, victims).surely_less(cost),
                 _ => true,
             };
-            if let Some(found) = first_set(&rights, &ways, base, &candidates, &cheaper) {
+            let sets = sets_of(&candidates, taken.unwrap_or_default());
+            if let Some(found) = first_set(&rights, &ways, base, &sets, &cheaper) {
                 return Some(found);
             }
         }
@@ -92,32 +99,51 @@ fn rank_of_taken(rights: &Rights<'_>, taken: &[usize]) -> usize {
     usize::from(no_choice || !rights.permits(taken, &from_others, Sure::Perhaps))
 }
 
+/// All sets of candidates. Where they are too many, those of one and of two, and those that are nearly what was taken.
+fn sets_of(candidates: &[usize], taken: &[usize]) -> Vec<Vec<usize>> {
+    if candidates.len() <= CANDIDATES_MAX {
+        let chosen = |mask: usize| {
+            let of_mask = candidates.iter().enumerate().filter(|(bit, _)| mask & (1 << bit) != 0);
+            of_mask.map(|(_, pod)| *pod).collect()
+        };
+        return (1_usize..1 << candidates.len()).map(chosen).collect();
+    }
+    let mut sets: Vec<Vec<usize>> = combinations(candidates, 1);
+    sets.extend(combinations(candidates, 2));
+    for spared in taken {
+        let rest: Vec<usize> = taken.iter().copied().filter(|pod| pod != spared).collect();
+        let others = candidates.iter().filter(|pod| !taken.contains(pod));
+        sets.extend(others.map(|other| rest.iter().copied().chain([*other]).collect()));
+        sets.push(rest);
+    }
+    sets.retain(|set| !set.is_empty());
+    sets
+}
+
 fn first_set(
     rights: &Rights<'_>,
     ways: &[Placed],
     base: Base,
-    candidates: &[usize],
+    sets: &[Vec<usize>],
     cheaper: &dyn Fn(&[usize]) -> bool,
 ) -> Option<Found> {
     let world = rights.world;
     let bases: BTreeSet<Base> = [base].into();
     let mut leaving = leaving(world);
     let already = leaving.len();
-    for mask in 1_usize..1 << candidates.len() {
-        let victims: Vec<usize> =
-            candidates.iter().enumerate().filter(|(bit, _)| mask & (1 << bit) != 0).map(|(_, pod)| *pod).collect();
-        if !cheaper(&victims) || !rights.permits(&victims, &bases, Sure::Surely) {
+    for victims in sets {
+        if !cheaper(victims) || !rights.permits(victims, &bases, Sure::Surely) {
             continue;
         }
         let mut after = world.held_then(&rights.claimant.pods);
         after.retain(|pod, _| !victims.contains(pod));
         leaving.truncate(already);
-        leaving.extend(&victims);
+        leaving.extend(victims);
         let placed = ways.iter().find(|placed| world.admits(&after, &leaving, placed, Sure::Surely));
         if let Some(placed) = placed
-            && !may_come_back(world, rights.claimant, placed, &victims)
+            && !may_come_back(world, rights.claimant, placed, victims)
         {
-            return Some(Found { victims, placed: placed.clone() });
+            return Some(Found { victims: victims.clone(), placed: placed.clone() });
         }
     }
     None
