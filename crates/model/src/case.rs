@@ -222,10 +222,9 @@ impl Maker {
     }
 
     fn elastic_quota(&mut self, api: &str, namespace: &str) -> Value {
-        let min = self.random.chance(85).then(|| self.amounts(0, 4)).unwrap_or_else(|| {
-            let resource = self.resources[0];
-            json!({resource: self.amount(resource, 0, 4)})
-        });
+        let resource = self.resources[0];
+        let min =
+            if self.random.chance(85) { self.amounts(0, 4) } else { json!({resource: self.amount(resource, 0, 4)}) };
         let mut spec = json!({"min": min});
         if self.random.chance(30) {
             spec["max"] = self.amounts(4, 6);

@@ -312,8 +312,8 @@ impl Checker {
         }
     }
 
-    /// "Only one who may evict its holder once it runs takes it over, at once and without another eviction": nobody who surely
-    /// may waits when the holder is bound.
+    /// "Only one who may evict its holder once it runs takes it over, at once and without another eviction": nobody
+    /// who surely may waits when the holder is bound.
     fn check_taken_over(&mut self, world: &World, pod: usize, node: usize) {
         if world.pods[pod].gang.is_some() {
             return;

@@ -7,8 +7,8 @@ use crate::amount::Amounts;
 use crate::quota::Policy;
 use crate::world::{Held, World};
 
-/// How often "within its quota's entitlement" can be read differently: by one of a pod's quotas or by all of them, and with
-/// or without a guaranteed over-quota.
+/// How often "within its quota's entitlement" can be read differently: by one of a pod's quotas or by all of them,
+/// and with or without a guaranteed over-quota.
 const READINGS: usize = 4;
 
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -55,8 +55,8 @@ pub fn differences(scenario: &Value) -> (Run, Vec<Difference>) {
 /// Waits that are longer in all than this start reservations, which a restart starts anew.
 const WAIT_MAX: Duration = Duration::from_secs(290);
 
-/// The same with a restart at every step, or without any where it has some: "restart changes nothing". Only where nothing
-/// makes pods anew: what comes back by itself may go once more after a restart.
+/// The same with a restart at every step, or without any where it has some: "restart changes nothing". Only where
+/// nothing makes pods anew: what comes back by itself may go once more after a restart.
 pub fn restarted(scenario: &Scenario, first: &Run) -> Option<Difference> {
     let makes = scenario
         .steps

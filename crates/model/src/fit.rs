@@ -82,7 +82,8 @@ impl World {
         None
     }
 
-    /// "A pod labelled `preemptible: "false"`: non-preemptible used + request ≤ min" (a tree refuses them at admission).
+    /// "A pod labelled `preemptible: "false"`: non-preemptible used + request ≤ min" (a tree refuses them at
+    /// admission).
     fn passed_non_preemptible(&self, then: &Held, pod: usize, quota: usize) -> Option<String> {
         let of = &self.quotas[quota];
         if of.policy != Policy::Tree || !self.pods[pod].not_preemptable {
@@ -102,8 +103,8 @@ impl World {
         None
     }
 
-    /// The queue `default` exists always. Whether guarantees of queues are kept free from pods that name no queue is not
-    /// said, so it is only never taken for sure that they are not.
+    /// The queue `default` exists always. Whether guarantees of queues are kept free from pods that name no queue is
+    /// not said, so it is only never taken for sure that they are not.
     fn passed_default_queue(&self, then: &Held, placed: &[(usize, usize)], sure: Sure) -> Option<String> {
         if sure == Sure::Perhaps {
             return None;

@@ -1,8 +1,8 @@
 //! The rules of quotas once more, written from their documents alone and apart from the engine.
 //!
 //! The model is simple and slow: exact integers, all sets of victims, each rule a function with the sentence it
-//! implements. It watches a virtual cluster decide, and says where a decision differs from the rules. Where the documents
-//! can be read in two ways, a difference is one only if it is one in both.
+//! implements. It watches a virtual cluster decide, and says where a decision differs from the rules. Where the
+//! documents can be read in two ways, a difference is one only if it is one in both.
 //!
 //! It must not know the engine's code. It sees objects and decisions, as anybody outside does.
 

@@ -21,8 +21,8 @@ impl Share {
     }
 }
 
-/// The least and the greatest share of what a pod's quota is entitled to that it holds, as pods that come and go count or
-/// not; `None` where it can be read in other ways, too.
+/// The least and the greatest share of what a pod's quota is entitled to that it holds, as pods that come and go
+/// count or not; `None` where it can be read in other ways, too.
 fn share(world: &World, pod: usize) -> Option<(Share, Share)> {
     let quotas = world.counting_quotas(pod);
     // "Pods without a quota count as exactly served."

@@ -128,7 +128,8 @@ fn quota(object: &Value) -> Option<(Quota, String)> {
     Some((quota, parent))
 }
 
-/// How sure an answer must be where the documents can be read in two ways: `Surely` holds in every reading, `Perhaps` in one.
+/// How sure an answer must be where the documents can be read in two ways: `Surely` holds in every reading,
+/// `Perhaps` in one.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Sure {
     Surely,
@@ -148,8 +149,8 @@ impl Sure {
 }
 
 impl World {
-    /// Whether some quota of the pool names the resource in min: "a resource that no quota of a pool names in `min` is not
-    /// governed by the pool".
+    /// Whether some quota of the pool names the resource in min: "a resource that no quota of a pool names in `min`
+    /// is not governed by the pool".
     pub fn governed(&self, pool: &str, resource: &str) -> bool {
         self.quotas.iter().any(|quota| quota.pool == pool && quota.min.contains_key(resource))
     }

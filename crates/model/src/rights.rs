@@ -1,7 +1,8 @@
 //! Who may be evicted for whom: design 1, "Settled since", sentence by sentence.
 //!
-//! Where the documents leave two readings open, a right is held to exist `Surely` (in both) or `Perhaps` (in one). What
-//! the program did is wrong only where it had perhaps no right; what it did not do, only where the right is sure.
+//! Where the documents leave two readings open, a right is held to exist `Surely` (in both) or `Perhaps` (in one).
+//! What the program did is wrong only where it had perhaps no right; what it did not do, only where the right is
+//! sure.
 
 use std::collections::BTreeSet;
 
@@ -119,8 +120,8 @@ impl<'a> Rights<'a> {
         })
     }
 
-    /// The resources asked for in which the claimant's queue stays within what it deserves: "within deserved on at least one
-    /// requested dimension".
+    /// The resources asked for in which the claimant's queue stays within what it deserves: "within deserved on at
+    /// least one requested dimension".
     fn within_deserved(&self, quota: usize, sure: Sure) -> Vec<&str> {
         let held = match sure {
             Sure::Surely => &self.high,
@@ -150,8 +151,8 @@ impl<'a> Rights<'a> {
         if same_gang || world.pods[self.of_pod()].never_preempts {
             return Vec::new();
         }
-        // "A claimant without a quota may evict only lower-priority pods without one, and pods without a quota are victims
-        // for nobody else."
+        // "A claimant without a quota may evict only lower-priority pods without one, and pods without a quota are
+        // victims for nobody else."
         if ours.is_empty() || theirs.is_empty() {
             let both = ours.is_empty() && theirs.is_empty() && less_important;
             return if both { vec![Base::NoQuota] } else { Vec::new() };
@@ -221,7 +222,8 @@ impl<'a> Rights<'a> {
         }
     }
 
-    /// "The minimum of a gang counts as one pod of that size as victim": members go together as one, others by themselves.
+    /// "The minimum of a gang counts as one pod of that size as victim": members go together as one, others by
+    /// themselves.
     fn units(&self, victims: &[usize]) -> Vec<Vec<usize>> {
         let mut units: Vec<Vec<usize>> = Vec::new();
         for victim in victims {
@@ -274,8 +276,8 @@ impl<'a> Rights<'a> {
         })
     }
 
-    /// "A pod that says it must not be evicted is protected only within what its quota is entitled to: of a quota's such
-    /// pods the oldest, up to its entitlement."
+    /// "A pod that says it must not be evicted is protected only within what its quota is entitled to: of a quota's
+    /// such pods the oldest, up to its entitlement."
     fn says_no(&self, victim: usize, sure: Sure) -> bool {
         let world = self.world;
         if !world.pods[victim].not_preemptable {
@@ -342,7 +344,8 @@ impl<'a> Rights<'a> {
         })
     }
 
-    /// Whether a quota of the claimant's own pool is still above what it is entitled to, so that the pod may be taken back.
+    /// Whether a quota of the claimant's own pool is still above what it is entitled to, so that the pod may be
+    /// taken back.
     fn gives_back(&self, victim: usize, unit: &[usize], quota: usize, left: &Held, base: Base, sure: Sure) -> bool {
         let world = self.world;
         let of = &world.quotas[quota];
@@ -394,8 +397,9 @@ impl<'a> Rights<'a> {
         }
     }
 
-    /// Whether a quota holds more than it is entitled to of something that the claimant asks for. Surely: of something that
-    /// the victim holds, too. `share`: 1 if its guaranteed over-quota is part of what it is entitled to.
+    /// Whether a quota holds more than it is entitled to of something that the claimant asks for. Surely: of
+    /// something that the victim holds, too. `share`: 1 if its guaranteed over-quota is part of what it is entitled
+    /// to.
     fn above(&self, unit: &[usize], quota: usize, left: &Held, sure: Sure, of: Option<&[&str]>, share: usize) -> bool {
         let world = self.world;
         self.asked().filter(|(name, _)| of.is_none_or(|names| names.contains(name))).any(|(name, _)| {
@@ -407,8 +411,8 @@ impl<'a> Rights<'a> {
         })
     }
 
-    /// "Running pods sorted by creation time; cumulative used ≤ min is in-quota, the rest over-quota." Whether all resources
-    /// of min count or only those the claimant asks for can be read in two ways.
+    /// "Running pods sorted by creation time; cumulative used ≤ min is in-quota, the rest over-quota." Whether all
+    /// resources of min count or only those the claimant asks for can be read in two ways.
     fn over_quota(&self, victim: usize, quota: usize, sure: Sure) -> bool {
         let world = self.world;
         let older: Held = self

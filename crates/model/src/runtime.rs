@@ -70,7 +70,8 @@ pub fn share(total: i128, wishes: &[Wish]) -> Vec<i128> {
     let all: i128 = wishes.iter().map(|wish| wish.min).sum();
     // "If Σ children's min > the parent's runtime the scalable mins shrink in proportion, truncated."
     let min = |wish: &Wish| if all > total { wish.min * total / all } else { wish.min };
-    // "If its request > min it gets min and stays hungry; else it gets its request if it lends, or min if it does not."
+    // "If its request > min it gets min and stays hungry; else it gets its request if it lends, or min if it does
+    // not."
     let mut got: Vec<i128> = wishes
         .iter()
         .map(|wish| if wish.request > min(wish) || !wish.lends { min(wish) } else { wish.request })

@@ -35,9 +35,9 @@ pub fn room_then(world: &World, claimant: &Claimant) -> Option<Placed> {
     world.ways(claimant).into_iter().find(|placed| world.admits(&then, &leaving, placed, Sure::Surely))
 }
 
-/// Whether it may surely be placed now, and nobody who has a claim is kept out by it. "A ceiling holds for what is held now
-/// and for what will be held, each on its own, never for both added up." That this holds for a node's room, too, is not
-/// said, so there both are added up.
+/// Whether it may surely be placed now, and nobody who has a claim is kept out by it. "A ceiling holds for what is
+/// held now and for what will be held, each on its own, never for both added up." That this holds for a node's room,
+/// too, is not said, so there both are added up.
 pub fn room_now(world: &World, claimant: &Claimant) -> Option<Placed> {
     let (now, then) = (world.held_now(), world.held_then(&claimant.pods));
     let mut both = now.clone();
@@ -99,7 +99,8 @@ fn rank_of_taken(rights: &Rights<'_>, taken: &[usize]) -> usize {
     usize::from(no_choice || !rights.permits(taken, &from_others, Sure::Perhaps))
 }
 
-/// All sets of candidates. Where they are too many, those of one and of two, and those that are nearly what was taken.
+/// All sets of candidates. Where they are too many, those of one and of two, and those that are nearly what was
+/// taken.
 fn sets_of(candidates: &[usize], taken: &[usize]) -> Vec<Vec<usize>> {
     if candidates.len() <= CANDIDATES_MAX {
         let chosen = |mask: usize| {
@@ -149,8 +150,8 @@ fn first_set(
     None
 }
 
-/// Whether a victim, made anew, could perhaps take the claimant's place in turn, itself or by way of others: "Where the
-/// cheapest set could come back, the next set is tried."
+/// Whether a victim, made anew, could perhaps take the claimant's place in turn, itself or by way of others: "Where
+/// the cheapest set could come back, the next set is tried."
 pub fn may_come_back(world: &World, claimant: &Claimant, placed: &[(usize, usize)], victims: &[usize]) -> bool {
     let mut after = world.clone();
     for victim in victims {

@@ -1,7 +1,8 @@
 //! A cluster as its objects describe it: nodes, pods, quotas, gangs and disruption budgets.
 //!
-//! This reads Kubernetes objects by itself, from the documents of the five systems; it shares nothing with the program
-//! that is compared. What it does not understand it says in `unmodelled`, and nothing is claimed of such a pod.
+//! This reads Kubernetes objects by itself, from the documents of the five systems; it shares nothing with the
+//! program that is compared. What it does not understand it says in `unmodelled`, and nothing is claimed of such a
+//! pod.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -305,7 +306,8 @@ impl World {
         pods.map(|(pod, node)| self.charged(*pod, *node, resource)).sum()
     }
 
-    /// The quotas of a pod that count: "a queue without capability, deserved, guarantee and card quota counts as no quota".
+    /// The quotas of a pod that count: "a queue without capability, deserved, guarantee and card quota counts as no
+    /// quota".
     pub fn counting_quotas(&self, pod: usize) -> Vec<usize> {
         self.pods[pod].quotas.iter().copied().filter(|quota| !self.quotas[*quota].says_nothing()).collect()
     }

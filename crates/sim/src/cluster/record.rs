@@ -1,10 +1,11 @@
 //! The rounds of a cluster as they were: what the objects said, and what was decided from them, in order.
 //!
-//! A report lists what happened by name. Whoever checks decisions from outside needs to know from what each one was made.
+//! A report lists what happened by name. Whoever checks decisions from outside needs to know from what each one was
+//! made.
 
 use std::sync::Arc;
 
-use quotient_engine::Decision;
+use quotient_host::Happened as Done;
 use serde_json::Value;
 
 use super::Cluster;
@@ -56,11 +57,11 @@ impl Cluster {
         self.store().iter().filter(|(key, _)| key.kind != EVENT).map(|(_, object)| object.clone()).collect()
     }
 
-    pub(super) fn record_round(&mut self, decisions: &[Decision]) {
+    pub(super) fn record_round(&mut self, done: &[Done]) {
         if self.record.is_none() {
             return;
         }
-        let decided: Vec<Decided> = decisions.iter().filter_map(decided).collect();
+        let decided: Vec<Decided> = done.iter().filter_map(decided).collect();
         if decided.is_empty() {
             return;
         }
@@ -69,21 +70,21 @@ impl Cluster {
     }
 }
 
-fn decided(decision: &Decision) -> Option<Decided> {
+fn decided(done: &Done) -> Option<Decided> {
     let names = |pod: &quotient_engine::fact::PodKey| (pod.namespace.to_string(), pod.name.to_string());
-    match decision {
-        Decision::Bind { pod, node, .. } => {
+    match done {
+        Done::Bound { pod, node } => {
             let (namespace, name) = names(pod);
             Some(Decided::Bind { namespace, name, node: node.to_string() })
         }
-        Decision::Evict { pod, claimant, .. } => {
+        Done::Evicted { pod, claimant, .. } => {
             let (namespace, name) = names(pod);
             Some(Decided::Evict { namespace, name, claimant: claimant.as_ref().map(ToString::to_string) })
         }
-        Decision::Nominate { pod, node, .. } => {
+        Done::Nominated { pod, node } => {
             let (namespace, name) = names(pod);
             Some(Decided::Nominate { namespace, name, node: node.as_ref().map(ToString::to_string) })
         }
-        Decision::Mark { .. } | Decision::Admit { .. } | Decision::Hold { .. } => None,
+        Done::Held { .. } | Done::Problem(_) => None,
     }
 }
