@@ -25,6 +25,7 @@ help:
 	@echo 'make image    static binaries, and an OCI image of them in dist/quotient.oci'
 	@echo 'make release  everything that a release has, in dist/'
 	@echo 'make explore  the properties of the engine on random histories, for an hour or so'
+	@echo 'make storm    the scheduler on the virtual API server while everything goes wrong (SEEDS=20000)'
 	@echo 'make model    every decision on random small clusters compared with a model written apart from the engine'
 	@echo 'make fuzz     one minute of random bytes for each parser (installs cargo-fuzz)'
 
@@ -69,6 +70,12 @@ explore:
 	  PROPTEST_RNG_SEED=$$seed $(CARGO) test --quiet --locked --package quotient-engine; \
 	  $(CARGO) run --quiet --locked --package quotient-model -- $(PROPTEST_CASES) $$seed $(FOUND); \
 	done
+
+# A failure names its seed: STORM_SEED=<seed> make storm brings it back.
+storm: export CARGO_PROFILE_DEV_OPT_LEVEL = 2
+storm: export SEEDS ?= 20000
+storm:
+	$(CARGO) test --quiet --locked --package quotient-sim --test storm -- --nocapture
 
 # Only the model, for CASES cases from SEED on.
 model:

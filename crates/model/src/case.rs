@@ -229,7 +229,8 @@ impl Maker {
         if self.random.chance(30) {
             spec["max"] = self.amounts(4, 6);
         }
-        json!({"apiVersion": api, "kind": "ElasticQuota", "metadata": {"namespace": namespace, "name": "eq"}, "spec": spec})
+        let metadata = json!({"namespace": namespace, "name": "eq"});
+        json!({"apiVersion": api, "kind": "ElasticQuota", "metadata": metadata, "spec": spec})
     }
 
     fn tree(&mut self) -> Vec<Value> {
@@ -299,7 +300,8 @@ impl Maker {
                     format!("{{\"A100\": {}, \"V100\": {}}}", self.random.within(0, 3), self.random.within(0, 3));
                 metadata["annotations"] = json!({"volcano.sh/card.quota": quota});
             }
-            queues.push(json!({"apiVersion": "scheduling.volcano.sh/v1beta1", "kind": "Queue", "metadata": metadata, "spec": spec}));
+            let api = "scheduling.volcano.sh/v1beta1";
+            queues.push(json!({"apiVersion": api, "kind": "Queue", "metadata": metadata, "spec": spec}));
         }
         queues
     }
