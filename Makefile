@@ -1,7 +1,7 @@
 # The few things there are to do here. `make` alone lists them.
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test testenv cluster bench counts explore fuzz chart docs book binaries image image-twice release
+.PHONY: help demo test testenv helm cluster bench counts explore fuzz chart docs book binaries image image-twice release
 
 CARGO ?= cargo
 TARGET := $(or $(CARGO_TARGET_DIR),target)
@@ -34,7 +34,7 @@ demo:
 	@$(TARGET)/release/quotient simulate examples/two-teams
 
 # The tests run on a real API server. Where it is neither there nor can be built, this fails and says so.
-test: testenv
+test: testenv helm
 	$(CARGO) fmt --all --check
 	$(CARGO) clippy --quiet --workspace --all-targets --locked -- -D warnings
 	RUSTDOCFLAGS='-D warnings -A rustdoc::private_intra_doc_links' $(CARGO) doc --quiet --workspace --no-deps --locked
@@ -44,6 +44,10 @@ test: testenv
 
 testenv:
 	@testenv/build.sh >&2
+
+# Both versions of Helm, which the chart is tested with; built once.
+helm:
+	@charts/testing/build.sh >&2
 
 NODES ?= 3
 cluster: testenv
