@@ -302,7 +302,7 @@ impl World {
             let is_it = |(quota, resource, _): &&Granted| (*quota, *resource) == (refusal.quota, refusal.resource);
             let granted = pod.granted.iter().find(is_it).filter(|_| refusal.code == Code::RuntimeExceeded);
             let (used, requested) = (refusal.numbers.used, refusal.numbers.requested);
-            !granted.is_some_and(|(_, _, limit)| used + requested <= *limit)
+            granted.is_none_or(|(_, _, limit)| used + requested > *limit)
         });
         refusals
     }

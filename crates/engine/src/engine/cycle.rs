@@ -322,8 +322,8 @@ impl Engine {
         }
         match self.cheapest_way(id, claim, tried) {
             Some(Outcome::Plan(plan)) => {
-                self.carry_out(plan, decisions);
-                return Turn::Claimed;
+                self.carry_out(*plan, decisions);
+                Turn::Claimed
             }
             Some(Outcome::Wait(places)) => {
                 self.counts_on_leaving = true;
@@ -347,7 +347,7 @@ impl Engine {
         }
         // Who may be evicted depends on what all others may hold.
         self.take_in_all_quotas();
-        let mut best: Option<Plan> = None;
+        let mut best: Option<Box<Plan>> = None;
         for look in self.world.looks_for_claims(id) {
             self.look_at(id, &look);
             let question = self.world.question(id);

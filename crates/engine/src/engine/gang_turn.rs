@@ -177,7 +177,7 @@ impl Engine {
         {
             return Turn::Rests(incomplete, Vec::new());
         }
-        let mut best: Option<Plan> = None;
+        let mut best: Option<Box<Plan>> = None;
         for choice in &self.card_choices_for_claims(choices, members) {
             match self.plan_gang(id, members, *choice) {
                 Outcome::Plan(plan) if best.as_ref().is_none_or(|best| plan.cost < best.cost) => best = Some(plan),
@@ -187,7 +187,7 @@ impl Engine {
         }
         if let Some(plan) = best {
             self.leave_out(members, &plan.places, decisions);
-            self.carry_out(plan, decisions);
+            self.carry_out(*plan, decisions);
             return Turn::Claimed;
         }
         self.looked_past_assumed |= self.world.pods.has_assumed();

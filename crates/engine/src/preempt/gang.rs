@@ -80,7 +80,7 @@ impl World {
         self.put_back(lifted);
         match best {
             Some((best, places)) if best.going.is_empty() => Outcome::Wait(places),
-            Some((best, places)) => Outcome::Plan(self.plan(places, hunt.rights, best)),
+            Some((best, places)) => Outcome::Plan(Box::new(self.plan(places, hunt.rights, best))),
             None => Outcome::Hopeless,
         }
     }

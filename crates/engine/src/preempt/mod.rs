@@ -42,7 +42,7 @@ use crate::world::World;
 #[derive(Debug, Clone)]
 pub(crate) enum Outcome {
     /// These go, and the claimant gets the nodes.
-    Plan(Plan),
+    Plan(Box<Plan>),
     /// Pods that leave already make room there: nobody need go.
     Wait(Vec<(PodId, NodeId)>),
     /// No set of victims would do.
@@ -166,7 +166,7 @@ impl World {
         let node = best.node.filter(|_| !hunt.is_related);
         let node = node.or_else(|| self.best_node_without(claimant, &best.going));
         let Some(node) = node else { return Outcome::Hopeless };
-        Outcome::Plan(self.plan(vec![(claimant, node)], hunt.rights, best))
+        Outcome::Plan(Box::new(self.plan(vec![(claimant, node)], hunt.rights, best)))
     }
 
     pub(crate) fn plan(&self, places: Vec<(PodId, NodeId)>, rights: Rights, best: Best) -> Plan {
@@ -189,7 +189,7 @@ impl World {
     fn serves(&self, hunt: &Hunt<'_>, node: NodeId) -> bool {
         let demand = &self.shapes.get(hunt.question.shape).demand;
         self.could_serve(&hunt.question, node)
-            && !(hunt.is_without_cards && !self.nodes.cards_for(node, demand).is_empty())
+            && (!hunt.is_without_cards || self.nodes.cards_for(node, demand).is_empty())
     }
 
     /// Whether a node takes the claimant once all who leave are gone, as far as the node is concerned.
