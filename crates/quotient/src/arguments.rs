@@ -12,8 +12,34 @@ use clap::{Args, CommandFactory, FromArgMatches, Parser, Subcommand, ValueEnum};
 #[command(name = "quotient", version, propagate_version = true, arg_required_else_help = true)]
 #[command(after_help = "Exit codes: 0 fine, 1 the answer is no, 2 a mistake in the input, 70 a bug.")]
 pub struct Arguments {
+    #[command(flatten)]
+    pub looks: LooksArguments,
     #[command(subcommand)]
     pub command: Command,
+}
+
+/// How everything looks.
+#[derive(Debug, Clone, Copy, Default, Args)]
+pub struct LooksArguments {
+    /// Whether to use colour
+    #[arg(long, global = true, value_enum, value_name = "WHEN", default_value = "auto")]
+    pub color: Colour,
+    /// Print nothing but the answer and errors
+    #[arg(short, long, global = true)]
+    pub quiet: bool,
+    /// Say more: every object that was left out, with its reason
+    #[arg(short, long, global = true, conflicts_with = "quiet")]
+    pub verbose: bool,
+}
+
+/// When to use colour.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, ValueEnum)]
+pub enum Colour {
+    /// On a terminal, unless NO_COLOR is set
+    #[default]
+    Auto,
+    Always,
+    Never,
 }
 
 /// The commands.

@@ -1,12 +1,17 @@
 //! All there is to say about one pod: why it waits, where it runs, why it had to go.
 
+pub mod obstacles;
 pub mod words;
 
+use obstacles::{Obstacle, obstacles};
+use quotient_api::ObjectKey;
 use quotient_engine::quantity::canonical;
 use quotient_engine::{Filter, NodeVerdict, Numbers, Reason};
 use quotient_sim::report::{Evicted, PodPhase, PodReport, Quantities, QuotaReport, ReasonReport};
 use serde::Serialize;
+use serde_json::Value;
 
+use crate::remedies::{Remedy, remedies};
 use crate::state::{PodObject, State};
 
 /// How a pod stands, and why. Field names are a contract with whoever reads the JSON.
@@ -32,6 +37,8 @@ pub struct Explanation {
     pub quotas: Vec<QuotaReport>,
     /// Why it waits.
     pub reason: Option<ReasonExplained>,
+    /// What would let it run; each was tried by itself, on a copy of the cluster.
+    pub remedies: Vec<Remedy>,
     /// What the nodes say to it, if it waits.
     pub nodes: Option<NodesExplained>,
     /// How often it had to go, and why; the last is the latest.
@@ -84,6 +91,8 @@ pub struct NodesExplained {
     pub open: Vec<String>,
     /// How many nodes each filter closes; a node is counted under the first that does.
     pub filters: Vec<FilterCount>,
+    /// What exactly closes nodes: taints, selectors, claims, labels; with the nodes that each closes.
+    pub obstacles: Vec<Obstacle>,
     /// The nodes that are closed, those that only their cap closes first; of each filter's the nearest first.
     pub closed: Vec<ClosedNode>,
 }
@@ -158,6 +167,14 @@ impl Explanation {
         let waits = phase == PodPhase::Pending;
         let reason = state.reason(&namespace, &name).filter(|_| waits);
         let verdicts = if waits { state.verdicts(&namespace, &name) } else { Vec::new() };
+        let object = state.object(&ObjectKey::pod(&namespace, &name)).unwrap_or(&Value::Null);
+        let obstacles = obstacles(state, object, &verdicts);
+        let remedies = if reason.is_some() { remedies(state, &namespace, &name, &obstacles) } else { Vec::new() };
+        let mut reason = reason.map(ReasonExplained::from);
+        if let Some(ReasonExplained { reason, .. }) = &mut reason {
+            // What was not tried is not said.
+            reason.remedies = remedies.iter().map(|remedy| remedy.message.clone()).collect();
+        }
         Some(Explanation {
             node,
             nominated_node,
@@ -168,8 +185,9 @@ impl Explanation {
             requests: state.requests(&namespace, &name),
             capacity,
             quotas,
-            reason: reason.map(ReasonExplained::from),
-            nodes: (!verdicts.is_empty()).then(|| NodesExplained::of(&verdicts)),
+            reason,
+            remedies,
+            nodes: (!verdicts.is_empty()).then(|| NodesExplained::of(&verdicts, obstacles)),
             evicted,
             victims,
             namespace,
@@ -209,7 +227,7 @@ fn gone(namespace: &str, name: &str) -> PodReport {
 }
 
 impl NodesExplained {
-    fn of(verdicts: &[NodeVerdict]) -> Self {
+    fn of(verdicts: &[NodeVerdict], obstacles: Vec<Obstacle>) -> Self {
         let open = verdicts.iter().filter(|verdict| verdict.closed_by.is_none());
         let count = |filter: Filter| verdicts.iter().filter(|verdict| verdict.closed_by == Some(filter)).count();
         let filters = Filter::ALL.into_iter().map(|filter| FilterCount::new(filter, count(filter)));
@@ -227,6 +245,7 @@ impl NodesExplained {
             total: verdicts.len(),
             open: open.map(|verdict| verdict.node.to_string()).collect(),
             filters: filters.filter(|filter| filter.nodes > 0).collect(),
+            obstacles,
             closed: closed.collect(),
         }
     }

@@ -4,14 +4,16 @@ mod arguments;
 mod bench;
 mod commands;
 mod crash;
+mod escape;
 mod exit;
 mod explanation;
 mod fullness;
-mod near_names;
+mod kin;
 mod plan;
 mod printer;
 mod quota_tree;
 mod rehearsal;
+mod remedies;
 mod standing;
 mod state;
 mod story;
@@ -22,5 +24,7 @@ use std::process::ExitCode;
 
 fn main() -> ExitCode {
     crash::report_bugs();
-    commands::run(arguments::parse()).into()
+    let arguments = arguments::parse();
+    printer::set_looks(arguments.looks);
+    commands::run(arguments).into()
 }

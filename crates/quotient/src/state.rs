@@ -14,7 +14,8 @@ use quotient_engine::quantity::canonical;
 use quotient_engine::{NodeVerdict, Reason};
 use quotient_sim::report::{Evicted, NodeState, ObjectProblem, PodReport, Quantities, QuotaReport, RejectedObject};
 use quotient_sim::report::{ReasonReport, StepReport};
-use quotient_sim::{Input, Setup, Simulation, Stuck};
+use quotient_sim::cluster::is_bound;
+use quotient_sim::{Cluster, Input, Setup, Simulation, Stuck};
 use serde_json::Value;
 
 use crate::arguments::{SetupArguments, StateArguments};
@@ -24,6 +25,9 @@ use crate::printer::Printer;
 
 /// The most objects that a note names each in a line of its own.
 const NOTES_MAX: usize = 5;
+
+/// The most names that a note lists.
+const NAMES_MAX: usize = 3;
 
 /// A cluster that has settled.
 #[derive(Debug, Clone)]
@@ -79,7 +83,9 @@ impl State {
         let settled = Simulation::of(setup, inputs, &mut |progress| {
             printer.progress(format_args!("{} of {}: {}", progress.done, progress.total, progress.step));
         });
-        settled.map_err(|stuck| printer.bug(&stuck))
+        let simulation = settled.map_err(|stuck| printer.bug(&stuck))?;
+        note_missing_nodes(printer, &simulation);
+        Ok(simulation)
     }
 
     /// What would become of it if these were applied, and time passed; and what would happen on the way.
@@ -108,8 +114,11 @@ impl State {
         for note in notes.iter().take(NOTES_MAX) {
             printer.note(format_args!("note: {note}"));
         }
+        for note in notes.iter().skip(NOTES_MAX) {
+            printer.detail(format_args!("note: {note}"));
+        }
         if notes.len() > NOTES_MAX {
-            printer.note(format_args!("note: and {} more, which `simulate` shows", notes.len() - NOTES_MAX));
+            printer.note(format_args!("note: and {} more, which -v shows", notes.len() - NOTES_MAX));
         }
     }
 
@@ -152,6 +161,46 @@ impl State {
         requests.into_iter().map(show).collect()
     }
 
+    /// The cluster itself, to be copied.
+    pub fn cluster(&self) -> &Cluster {
+        self.simulation.cluster()
+    }
+
+    /// The object of that key.
+    pub fn object(&self, key: &ObjectKey) -> Option<&Value> {
+        self.simulation.cluster().store().get(key).map(AsRef::as_ref)
+    }
+
+    /// The pods on a node that have not ended.
+    pub fn pods_on(&self, node: &str) -> Vec<(&ObjectKey, &Value)> {
+        let store = self.simulation.cluster().store();
+        let pods = store.pods_on(node);
+        let known = pods.iter().filter_map(|key| store.get_key_value(key));
+        known.map(|(key, pod)| (key, pod.as_ref())).filter(|(_, pod)| is_bound(pod)).collect()
+    }
+
+    /// All pods that are on nodes, by namespace and name.
+    pub fn running_pods(&self) -> impl Iterator<Item = (&ObjectKey, &Value)> {
+        let pods = self.simulation.cluster().store().pods().map(|(key, pod)| (key, pod.as_ref()));
+        pods.filter(|(_, pod)| is_bound(pod))
+    }
+
+    /// A quota and all below it, by the names that reports give them.
+    pub fn quotas_below(&self, quota: &str) -> BTreeSet<String> {
+        let all = self.quotas();
+        let mut below = BTreeSet::from([quota.to_owned()]);
+        loop {
+            let known = below.len();
+            let is_below = |report: &&QuotaReport| report.parent.as_ref().is_some_and(|parent| below.contains(parent));
+            let found: Vec<String> =
+                all.iter().map(|(_, report)| report).filter(is_below).map(|report| report.object.clone()).collect();
+            below.extend(found);
+            if below.len() == known {
+                return below;
+            }
+        }
+    }
+
     /// The pods among these objects, and those that they made, as namespace and name.
     pub fn pods_of(&self, objects: &[ObjectKey]) -> Vec<(String, String)> {
         let store = self.simulation.cluster().store();
@@ -179,6 +228,23 @@ impl State {
             is_leaving: text("/metadata/deletionTimestamp").is_some(),
         }
     }
+}
+
+/// Pods on nodes that are not given hold nothing of any node, which changes every answer about room.
+fn note_missing_nodes(printer: &mut Printer, simulation: &Simulation) {
+    let missing = simulation.missing_nodes();
+    if missing.is_empty() {
+        return;
+    }
+    let pods: usize = missing.values().sum();
+    let names: Vec<&str> = missing.keys().map(String::as_str).take(NAMES_MAX).collect();
+    let more = missing.len().saturating_sub(NAMES_MAX);
+    let more = if more > 0 { format!(" and {more} more") } else { String::new() };
+    let (noun, verb) = if pods == 1 { ("pod", "runs") } else { ("pods", "run") };
+    printer.note(format_args!(
+        "note: {pods} {noun} {verb} on nodes that are not given ({}{more}): counted against quotas, on no node",
+        names.join(", ")
+    ));
 }
 
 fn pod_key(namespace: &str, name: &str) -> PodKey {

@@ -4,6 +4,7 @@
 //! queue, and each is then compared with how it should be, whatever happened before. They see
 //! objects only, never the engine.
 
+mod adoption;
 mod composite_quota;
 mod daemonset;
 mod deployment;
@@ -40,6 +41,8 @@ pub struct Controllers {
     refused: BTreeSet<ObjectKey>,
     /// How many objects each owner has made, so that each has a name of its own.
     made: BTreeMap<ObjectKey, u64>,
+    /// What is known of owners that came with pods of another cluster.
+    adoption: adoption::Adoption,
     /// Pods of jobs of several tasks that went by themselves, by job, since the job was last looked at.
     gone: BTreeMap<ObjectKey, Vec<Arc<Value>>>,
     /// The uids of pods that were deleted on behalf of such a job.
@@ -65,6 +68,7 @@ impl Default for Controllers {
             queue: BTreeSet::new(),
             refused: BTreeSet::new(),
             made: BTreeMap::new(),
+            adoption: adoption::Adoption::default(),
             gone: BTreeMap::new(),
             deleted: BTreeSet::new(),
             runs_volcano_jobs: true,

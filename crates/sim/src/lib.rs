@@ -7,6 +7,7 @@
 //! same bytes.
 
 pub mod ages;
+pub mod bounds;
 pub mod clock;
 pub mod cluster;
 mod controllers;

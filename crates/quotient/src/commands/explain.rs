@@ -1,13 +1,13 @@
 //! `quotient explain`: one pod, or what a file would bring.
 
 use anyhow::Result;
+use quotient_api::near_names::near_names;
 use quotient_api::{ObjectKey, Problem};
 
 use crate::arguments::{ExplainArguments, OutputArguments};
 use crate::commands::manifests;
 use crate::exit::Exit;
 use crate::explanation::{Explanation, words};
-use crate::near_names::near_names;
 use crate::printer::Printer;
 use crate::state::State;
 use crate::trial::{self, Trial};

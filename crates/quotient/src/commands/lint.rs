@@ -6,10 +6,11 @@ use anyhow::Result;
 use quotient_api::elastic::takeover::takeover;
 use quotient_api::elastic::traps::traps;
 use quotient_api::tree::roots::plan;
+use quotient_api::unknown_fields::unknown_fields;
 use quotient_api::volcano;
 use quotient_api::{
     Configuration, Document, ObjectKey, Operation, Place, Problem, Request, Translator, TranslatorSettings, View,
-    admit, key_of, tree,
+    admit, key_of, order, tree,
 };
 use quotient_engine::Fact;
 use quotient_sim::store::Store;
@@ -80,15 +81,23 @@ pub fn run(arguments: LintArguments) -> Result<Exit> {
         Ok(inputs) => inputs,
         Err(problems) => return Ok(printer.refuse(&problems)),
     };
+    if let Err(exit) = manifests::refuse_joined(&mut printer, &inputs) {
+        return Ok(exit);
+    }
+    manifests::note_ignored(&mut printer, &inputs);
     let mut unreadable = Vec::new();
     let nodes = inputs.iter().flat_map(|input| &input.read.documents).filter(|document| document.key.kind == "Node");
     let nodes = nodes.map(|document| (document.key.clone(), document.value.clone())).collect();
     let mut linter = Linter::new(&configuration, nodes);
+    let is_something = inputs.iter().any(|input| !input.read.ignored.is_empty());
+    let mut documents = Vec::new();
     for input in inputs {
         unreadable.extend(input.read.problems);
-        input.read.documents.into_iter().for_each(|document| linter.look_at(document));
+        documents.extend(input.read.documents);
     }
-    if linter.objects == 0 && unreadable.is_empty() {
+    // What others refer to may stand after them, in the same file or in another.
+    order::applicable(documents).into_iter().for_each(|document| linter.look_at(document));
+    if linter.objects == 0 && unreadable.is_empty() && !is_something {
         unreadable.push(manifests::no_object());
     }
     let answer = linter.finish();
@@ -201,6 +210,9 @@ impl Linter {
         if key.group == "quotient.dev" {
             let problem = Problem::new(format!("a {} is not an object of a cluster", key.kind));
             return self.find(Severity::Warning, problem, &key, &place);
+        }
+        for problem in unknown_fields(&key, &value) {
+            self.find(Severity::Warning, problem, &key, &place);
         }
         let old = self.store.get(&key).cloned();
         let operation = if old.is_some() { Operation::Update } else { Operation::Create };

@@ -3,7 +3,7 @@
 use std::io::Read as _;
 use std::path::{Path, PathBuf};
 
-use quotient_api::{Configuration, Problem, read};
+use quotient_api::{Configuration, Ignored, Problem, read};
 use quotient_sim::Input;
 
 use crate::exit::Exit;
@@ -31,9 +31,25 @@ pub fn standard_input_once<'a>(paths: impl IntoIterator<Item = &'a PathBuf>) -> 
     }
 }
 
+/// Says what was left out because it has no bearing on scheduling: a line for each kind.
+pub fn note_ignored(printer: &mut Printer, inputs: &[Input]) {
+    let all = Ignored::sum(inputs.iter().flat_map(|input| input.read.ignored.iter().cloned()));
+    for ignored in all {
+        printer.note(format_args!("note: {ignored}"));
+    }
+}
+
+/// Documents that are two joined: what is lost with them is no one object, so that no answer would be true.
+pub fn refuse_joined(printer: &mut Printer, inputs: &[Input]) -> Result<(), Exit> {
+    let joined: Vec<&Problem> = inputs.iter().flat_map(|input| &input.read.joined).collect();
+    if joined.is_empty() { Ok(()) } else { Err(printer.refuse(&joined)) }
+}
+
 /// Reads everything that is to be applied, and is content with nothing less than an object.
 pub fn objects(printer: &mut Printer, paths: &[PathBuf]) -> Result<Vec<Input>, Exit> {
     let inputs = inputs(paths).map_err(|problems| printer.refuse(&problems))?;
+    refuse_joined(printer, &inputs)?;
+    note_ignored(printer, &inputs);
     if inputs.iter().any(|input| !input.read.documents.is_empty()) {
         return Ok(inputs);
     }

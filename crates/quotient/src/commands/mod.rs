@@ -15,20 +15,21 @@ mod tree;
 pub use install::{namespace, webhook_url};
 pub use run::lease_duration;
 
+use std::io::{self, Write};
+
 use anyhow::Result;
 
 use crate::arguments::{Arguments, Command};
+use crate::escape::escaped;
 use crate::exit::Exit;
-use crate::printer;
 
 /// Runs the command and says on stderr what went wrong, in one line.
 pub fn run(arguments: Arguments) -> Exit {
     let outcome = dispatch(arguments.command);
     match outcome {
         Ok(exit) => exit,
-        Err(error) if printer::is_closed_pipe(&error) => Exit::Fine,
         Err(error) => {
-            eprintln!("error: {error:#}");
+            drop(writeln!(io::stderr(), "error: {}", escaped(&format!("{error:#}"))));
             Exit::BadInput
         }
     }

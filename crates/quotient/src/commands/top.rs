@@ -2,11 +2,11 @@
 
 use anyhow::Result;
 use quotient_api::Problem;
+use quotient_api::near_names::near_names;
 
 use crate::arguments::{OutputArguments, TopArguments};
 use crate::exit::Exit;
 use crate::fullness::{self, Fullness};
-use crate::near_names::near_names;
 use crate::printer::Printer;
 use crate::state::State;
 

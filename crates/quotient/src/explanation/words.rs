@@ -3,7 +3,8 @@
 use anyhow::Result;
 use quotient_sim::report::{Evicted, PodPhase, Quantities, QuotaReport};
 
-use crate::explanation::{ClosedNode, Eviction, Explanation, FilterCount, NodesExplained, ReasonExplained, Shortage};
+use crate::explanation::obstacles::Obstacle;
+use crate::explanation::{ClosedNode, Eviction, Explanation, NodesExplained, ReasonExplained, Shortage};
 use crate::printer::{Printer, Tone};
 use crate::standing::{amount, in_order, quota_table};
 use crate::story::tell_evicted;
@@ -27,7 +28,7 @@ pub fn tell(printer: &mut Printer, pod: &Explanation) -> Result<()> {
     }
     if !pod.quotas.is_empty() {
         heading(printer, "Its quotas")?;
-        printer.table("  ", &quota_table(&pod.quotas))?;
+        printer.table("  ", &quota_table(&pod.quotas, printer.units()))?;
     }
     if !pod.victims.is_empty() {
         heading(printer, "Who had to go for it")?;
@@ -121,11 +122,12 @@ fn tell_reason(printer: &mut Printer, explained: &ReasonExplained) -> Result<()>
         table.row([place.as_str(), resource, used, requested, limit, short_by, ""].to_vec());
         printer.table("  ", &table)?;
     }
-    if !reason.remedies.is_empty() {
-        heading(printer, "What would help")?;
-        for remedy in &reason.remedies {
-            printer.line(format_args!("  - {remedy}"))?;
-        }
+    heading(printer, "What would help, each by itself")?;
+    for remedy in &reason.remedies {
+        printer.line(format_args!("  - {remedy}"))?;
+    }
+    if reason.remedies.is_empty() {
+        printer.line("  nothing that was tried: see what is in the way below")?;
     }
     // Nodes that caps close are told of one by one, with the other nodes.
     let others: Vec<_> = details.iter().filter(|detail| detail.reason.code != "NodeCapExceeded").collect();
@@ -133,9 +135,6 @@ fn tell_reason(printer: &mut Printer, explained: &ReasonExplained) -> Result<()>
         heading(printer, "What else is in the way")?;
         for ReasonExplained { reason, .. } in others {
             printer.line(format_args!("  {}: {}", printer.paint(Tone::Bad, &reason.code), reason.message))?;
-            for remedy in &reason.remedies {
-                printer.line(format_args!("    - {remedy}"))?;
-            }
         }
     }
     Ok(())
@@ -155,7 +154,7 @@ fn shortage_table(place: &str, limit: &str) -> Table {
 }
 
 fn tell_nodes(printer: &mut Printer, nodes: &NodesExplained) -> Result<()> {
-    let NodesExplained { total, open, filters, closed } = nodes;
+    let NodesExplained { total, open, filters: _, obstacles, closed } = nodes;
     let would = match (open.len(), *total) {
         (0, 1) => "the one node does not take it".to_owned(),
         (0, total) => format!("none of {} takes it", grouped(total as u64)),
@@ -168,11 +167,14 @@ fn tell_nodes(printer: &mut Printer, nodes: &NodesExplained) -> Result<()> {
         printer.line(format_args!("  open: {}", open[..shown].join(", ")))?;
         printer.left_out(open.len(), shown)?;
     }
-    let count = |filter: &FilterCount| grouped(filter.nodes as u64);
-    let width = filters.iter().map(|filter| count(filter).len()).max().unwrap_or(0);
-    for filter in filters {
-        let name = printer.paint(Tone::Weak, &format!("({})", filter.filter));
-        printer.line(format_args!("  {:>width$} {} {name}", count(filter), filter.message))?;
+    let count = |obstacle: &Obstacle| grouped(obstacle.nodes.len() as u64);
+    let width = obstacles.iter().map(|obstacle| count(obstacle).len()).max().unwrap_or(0);
+    for obstacle in obstacles {
+        let shown = printer.shown_of(obstacle.nodes.len(), NAMES_MAX);
+        let more = obstacle.nodes.len() - shown;
+        let more = if more > 0 { format!(" and {} more", grouped(more as u64)) } else { String::new() };
+        let names = printer.paint(Tone::Weak, &format!("({}{more})", obstacle.nodes[..shown].join(", ")));
+        printer.line(format_args!("  {:>width$} {} {names}", count(obstacle), obstacle.what))?;
     }
     let of_all = grouped(*total as u64);
     let capped: Vec<&ClosedNode> = closed.iter().filter(|node| !node.cap.is_empty()).collect();
@@ -194,15 +196,6 @@ fn tell_nodes(printer: &mut Printer, nodes: &NodesExplained) -> Result<()> {
         let title = printer.paint(Tone::Strong, "Nodes without enough room");
         printer.line(format_args!("{title}: {} of {of_all}, the nearest first", grouped(short.len() as u64)))?;
         tell_shortages(printer, "HAS", &short, |node| &node.short, |_| None)?;
-    }
-    let others: Vec<&ClosedNode> =
-        closed.iter().filter(|node| !matches!(node.filter, "NodeResourcesFit" | "NodeCap")).collect();
-    if printer.shown_of(1, 0) > 0 && !others.is_empty() {
-        printer.line("")?;
-        printer.line(printer.paint(Tone::Strong, "Nodes closed by other filters"))?;
-        let mut table = Table::new([("NODE", Align::Left), ("FILTER", Align::Left)]);
-        others.iter().for_each(|node| table.row(vec![node.node.as_str(), node.filter]));
-        printer.table("  ", &table)?;
     }
     Ok(())
 }

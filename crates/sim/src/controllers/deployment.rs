@@ -3,6 +3,7 @@
 use quotient_api::{ObjectKey, kinds};
 use serde_json::{Value, json};
 
+use super::adoption::restore_sets;
 use super::template::created;
 use super::{Controllers, Rounding, int_or_percent, observed, write_status};
 use crate::field;
@@ -23,6 +24,7 @@ struct Generation {
 
 pub(super) fn reconcile(controllers: &mut Controllers, server: &mut Server, key: &ObjectKey, deployment: &Value) {
     let desired = field::integer(deployment, "/spec/replicas").unwrap_or(1).max(0);
+    restore_sets(controllers, server, key, deployment, HASH_LABEL);
     let sets = sets(server, key);
     let current = sets.iter().position(|(_, set)| is_of_template(set, &deployment["spec"]["template"]));
     let current = match current {
