@@ -84,7 +84,7 @@ fn reclaim() {
     let nodes = 100;
     let mut engine = cluster(nodes);
     for (team, min) in [("lender", nodes * NODE_GPUS), ("borrower", 0)] {
-        engine.observe(NOW, Fact::ElasticQuota(quota(team, min)));
+        engine.observe(NOW, Fact::from(quota(team, min)));
     }
     for i in 0..nodes * NODE_GPUS {
         let pod = PodFact { namespace: "borrower".into(), ..pod(i, asks(1000, GIBIBYTE, 1)) };
