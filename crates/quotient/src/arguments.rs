@@ -222,10 +222,11 @@ pub struct TopArguments {
 Examples:
   quotient plan -f new-quotas.yaml --on cluster.yaml
   quotient plan -f new-quotas.yaml --on cluster.yaml --wait 10m    also what time brings
+  quotient plan -f new-quotas.yaml --on cluster.yaml --allow-evictions 0   for a CI system
   kubectl get nodes,pods,elasticquotas -A -o yaml | quotient plan -f new-quotas.yaml --on -
 
-Exit code 1 means that admission refuses an object of the change, 2 that a file cannot be
-opened, or that the change cannot be read.")]
+Exit code 1 means that admission refuses an object of the change, or that more pods would be
+evicted than --allow-evictions says; 2 that a file cannot be opened, or the change not be read.")]
 pub struct PlanArguments {
     /// The change: quotas, or any other objects
     #[arg(short = 'f', long = "filename", required = true, num_args = 1.., value_name = "FILE")]
@@ -236,6 +237,9 @@ pub struct PlanArguments {
     /// Let this much time pass after the change, such as 30s or 10m
     #[arg(long, value_name = "DURATION", value_parser = quotient_api::time::parse_duration)]
     pub wait: Option<Duration>,
+    /// Exit with 1 where more pods than this would be evicted
+    #[arg(long, value_name = "N")]
+    pub allow_evictions: Option<usize>,
     #[command(flatten)]
     pub setup: SetupArguments,
     #[command(flatten)]

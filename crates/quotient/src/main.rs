@@ -9,6 +9,7 @@ mod exit;
 mod explanation;
 mod fullness;
 mod kin;
+mod object_diff;
 mod plan;
 mod printer;
 mod quota_tree;
