@@ -168,6 +168,14 @@ pub fn read(source_name: &str, text: &str) -> Read {
     read_located(source_name, text, Locate::Items).0
 }
 
+/// Takes the objects of a value as if it had been read from a file.
+pub fn read_value(source_name: &str, value: Value) -> Read {
+    let mut reader = Reader { read: Read::default(), seen: HashMap::new(), named: HashMap::new() };
+    reader.take(value, &Place { file: Arc::from(source_name), line: 1 }, &Lines::new(), None);
+    reader.read.ignored = Ignored::sum(reader.read.ignored.drain(..));
+    reader.read
+}
+
 /// Reads the objects of one text, with the lines of all parts of each; for small files of our own.
 pub fn read_with_lines(source_name: &str, text: &str) -> (Read, Vec<Lines>) {
     read_located(source_name, text, Locate::All)

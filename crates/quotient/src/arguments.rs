@@ -7,6 +7,8 @@ use std::time::Duration;
 
 use clap::{Args, CommandFactory, FromArgMatches, Parser, Subcommand, ValueEnum};
 
+use crate::live::Which;
+
 /// Shares a Kubernetes cluster's GPUs, CPUs and memory between teams.
 #[derive(Debug, Parser)]
 #[command(name = "quotient", version, propagate_version = true, arg_required_else_help = true)]
@@ -63,6 +65,10 @@ pub enum Command {
     /// The change is applied to a copy of the cluster as it stands, and the two are compared: who becomes over quota,
     /// who goes, who starts, who waits. Nothing outside the files is touched.
     Plan(PlanArguments),
+    /// Save the state of a live cluster to a file that every other command reads
+    ///
+    /// What bears on scheduling is read with your own rights and kept; secrets, environment and commands are not.
+    Snapshot(SnapshotArguments),
     /// Run scenarios: tests of a scheduling or quota policy
     ///
     /// A scenario builds a cluster step by step and says what must come of it. `docs/scenarios.md` tells how to write
@@ -121,9 +127,14 @@ Pods with spec.nodeName already run. An object that cannot be read is reported a
 the rest goes on; the exit code is 0 then. It is 2 where a file cannot be opened, or where no file
 holds a single object.")]
 pub struct SimulateArguments {
-    /// YAML or JSON files, many documents each; folders in order of names; `-` is standard input
-    #[arg(required = true, value_name = "FILE")]
+    /// YAML or JSON files, many documents each, or snapshots; folders in order of names; `-` is standard input
+    #[arg(required_unless_present_any = ["from", "from_cluster"], value_name = "FILE")]
     pub files: Vec<PathBuf>,
+    /// Start from the live cluster as it is; nothing is written to it
+    #[arg(long)]
+    pub from_cluster: bool,
+    #[command(flatten)]
+    pub cluster: ClusterArguments,
     #[command(flatten)]
     pub setup: SetupArguments,
     #[command(flatten)]
@@ -133,16 +144,62 @@ pub struct SimulateArguments {
 /// Where a command finds the cluster that it looks at.
 #[derive(Debug, Args)]
 pub struct StateArguments {
-    /// YAML or JSON files, many documents each; folders in order of names; `-` is standard input
-    #[arg(short = 'f', long = "filename", required = true, num_args = 1.., value_name = "FILE")]
+    /// YAML or JSON files, many documents each, or snapshots; folders in order of names; `-` is standard input. Without
+    /// files the live cluster is read
+    #[arg(short = 'f', long = "filename", num_args = 1.., value_name = "FILE")]
     pub files: Vec<PathBuf>,
     #[command(flatten)]
+    pub cluster: ClusterArguments,
+    #[command(flatten)]
     pub setup: SetupArguments,
+}
+
+/// Which live cluster.
+#[derive(Debug, Clone, Default, Args)]
+pub struct ClusterArguments {
+    /// The kubeconfig of the live cluster; without it as kubectl finds it
+    #[arg(long, value_name = "FILE")]
+    pub kubeconfig: Option<PathBuf>,
+    /// The context of the kubeconfig
+    #[arg(long, value_name = "NAME")]
+    pub context: Option<String>,
+}
+
+impl ClusterArguments {
+    /// The cluster, with the namespace to look at where others may not be seen.
+    pub fn which(self, namespace: Option<String>) -> Which {
+        let ClusterArguments { kubeconfig, context } = self;
+        Which { kubeconfig, context, namespace }
+    }
+}
+
+/// What `snapshot` is told.
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  quotient snapshot cluster.snapshot                         the cluster that kubectl talks to
+  quotient snapshot --anonymize report.snapshot              for a bug report: names are replaced
+  quotient explain vision/evaluate -f cluster.snapshot       every other command reads it")]
+pub struct SnapshotArguments {
+    /// The file to write; `-` is standard output
+    #[arg(value_name = "FILE")]
+    pub file: PathBuf,
+    /// Replace names of namespaces, objects, labels and their values
+    #[arg(long)]
+    pub anonymize: bool,
+    /// The namespace to look at, where others may not be seen
+    #[arg(short, long, value_name = "NAME")]
+    pub namespace: Option<String>,
+    #[command(flatten)]
+    pub cluster: ClusterArguments,
 }
 
 /// How the cluster is set up.
 #[derive(Debug, Args)]
 pub struct SetupArguments {
+    /// A snapshot to start from
+    #[arg(long, value_name = "SNAPSHOT")]
+    pub from: Option<PathBuf>,
     /// A QuotientConfiguration, or the configuration of a Volcano scheduler
     #[arg(long, value_name = "FILE")]
     pub config: Option<PathBuf>,
@@ -158,16 +215,20 @@ Examples:
   quotient explain vision/evaluate -f cluster.yaml           why it waits, and what would help
   quotient explain evaluate -n vision -f nodes/ pods.yaml    the same, by name and namespace
   quotient explain vision/evaluate -f cluster.yaml -o wide   every node that is closed to it
+  quotient explain job/vision/train -f cluster.yaml          all pods of a Job, Deployment, PodGroup, …
+  quotient explain eviction research/sweep-0 -f cluster.yaml why a pod was evicted, and for whom
   quotient explain --try job.yaml -f cluster.yaml            before submitting: would its pods run?
+  quotient explain vision/evaluate                           on the live cluster that kubectl talks to
 
 The pod stands before -f. Exit code 0 means that there is an answer; with --try, 1 means that
 not all that the file asks for would run. It is 2 where there is no such pod, a file cannot be
 opened, or what is to be tried cannot be read.")]
 pub struct ExplainArguments {
-    /// The pod: NAMESPACE/NAME, or NAME where only one pod is called so. With --try it may be left out: all pods
-    /// that the file brings are told of
-    #[arg(value_name = "POD")]
-    pub pod: Option<String>,
+    /// A pod: NAMESPACE/NAME, or NAME where only one pod is called so; KIND/NAMESPACE/NAME of a Job, Deployment,
+    /// PodGroup or the like for all its pods; `eviction POD` for why a pod was evicted. With --try it may be left out:
+    /// all pods that the file brings are told of
+    #[arg(value_name = "POD", num_args = 1..=2)]
+    pub target: Vec<String>,
     /// The pod's namespace, where it is not written before its name
     #[arg(short, long, value_name = "NAME")]
     pub namespace: Option<String>,
@@ -231,9 +292,12 @@ pub struct PlanArguments {
     /// The change: quotas, or any other objects
     #[arg(short = 'f', long = "filename", required = true, num_args = 1.., value_name = "FILE")]
     pub change: Vec<PathBuf>,
-    /// The cluster as it stands: YAML or JSON files, folders; `-` is standard input
-    #[arg(long, required = true, num_args = 1.., value_name = "FILE")]
+    /// The cluster as it is: YAML or JSON files, snapshots, folders; `-` is standard input. Without it the live cluster
+    /// is read
+    #[arg(long, num_args = 1.., value_name = "FILE")]
     pub on: Vec<PathBuf>,
+    #[command(flatten)]
+    pub cluster: ClusterArguments,
     /// Let this much time pass after the change, such as 30s or 10m
     #[arg(long, value_name = "DURATION", value_parser = quotient_api::time::parse_duration)]
     pub wait: Option<Duration>,
@@ -460,7 +524,7 @@ pub fn parse() -> Arguments {
     let is_plugin = typed.first().is_some_and(|name| is_kubectl_plugin(name.as_ref()));
     let program = if is_plugin { "kubectl quotient" } else { "quotient" };
     // -f takes many files, so that what is written after them is one of them: usage shows the pod first.
-    let usage = format!("{program} explain POD -f FILE... [OPTIONS]");
+    let usage = format!("{program} explain POD [OPTIONS]");
     let command =
         Arguments::command().bin_name(program).mut_subcommand("explain", |explain| explain.override_usage(usage));
     let matches = command.get_matches_from(typed);

@@ -1,5 +1,6 @@
 //! All there is to say about one pod: why it waits, where it runs, why it had to go.
 
+pub mod eviction;
 pub mod obstacles;
 pub mod words;
 

@@ -8,7 +8,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
-use quotient_api::ObjectKey;
+use quotient_api::{ObjectKey, volcano};
 use quotient_engine::fact::{Name, PodKey};
 use quotient_engine::quantity::canonical;
 use quotient_engine::{NodeVerdict, Reason};
@@ -21,6 +21,7 @@ use serde_json::Value;
 use crate::arguments::{SetupArguments, StateArguments};
 use crate::commands::manifests;
 use crate::exit::Exit;
+use crate::live::Which;
 use crate::printer::Printer;
 
 /// The most objects that a note names each in a line of its own.
@@ -63,22 +64,40 @@ impl State {
 
     /// The state that the arguments name. What had to be left out of it is told in notes.
     pub fn open(printer: &mut Printer, arguments: StateArguments) -> Result<State, Exit> {
-        let StateArguments { files, setup } = arguments;
-        Self::open_files(printer, &files, setup)
+        let StateArguments { files, cluster, setup } = arguments;
+        Self::open_files(printer, &files, cluster.which(None), setup)
     }
 
     /// The state of a cluster to which these files were applied. What had to be left out of it is told in notes.
-    pub fn open_files(printer: &mut Printer, files: &[PathBuf], setup: SetupArguments) -> Result<State, Exit> {
-        let state = State::of(Self::simulate(printer, files, setup)?);
+    pub fn open_files(
+        printer: &mut Printer,
+        files: &[PathBuf],
+        cluster: Which,
+        setup: SetupArguments,
+    ) -> Result<State, Exit> {
+        let cluster = (files.is_empty() && setup.from.is_none()).then_some(cluster);
+        let state = State::of(Self::simulate(printer, files, cluster, setup)?);
         state.note_left_out(printer);
         Ok(state)
     }
 
     /// A cluster to which these files were applied, with all that happened on the way.
-    pub fn simulate(printer: &mut Printer, files: &[PathBuf], setup: SetupArguments) -> Result<Simulation, Exit> {
-        let SetupArguments { config, scheduler_name } = setup;
+    pub fn simulate(
+        printer: &mut Printer,
+        files: &[PathBuf],
+        cluster: Option<Which>,
+        setup: SetupArguments,
+    ) -> Result<Simulation, Exit> {
+        let SetupArguments { from, config, scheduler_name } = setup;
         let configuration = manifests::configuration(printer, config.as_deref())?;
-        let inputs = manifests::objects(printer, files)?;
+        let mut inputs = Vec::new();
+        if let Some(which) = cluster {
+            inputs.push(manifests::live(printer, &which).map_err(|error| printer.refuse(&[format!("{error:#}")]))?);
+        }
+        let files: Vec<PathBuf> = from.into_iter().chain(files.iter().cloned()).collect();
+        if !files.is_empty() {
+            inputs.extend(manifests::objects(printer, &files)?);
+        }
         let setup = Setup { configuration, scheduler_names: scheduler_name.map(|name| vec![name]) };
         let settled = Simulation::of(setup, inputs, &mut |progress| {
             printer.progress(format_args!("{} of {}: {}", progress.done, progress.total, progress.step));
@@ -171,6 +190,11 @@ impl State {
         self.simulation.cluster().store().get(key).map(AsRef::as_ref)
     }
 
+    /// The keys of all objects.
+    pub fn keys(&self) -> impl Iterator<Item = &ObjectKey> {
+        self.simulation.cluster().store().iter().map(|(key, _)| key)
+    }
+
     /// The pods on a node that have not ended.
     pub fn pods_on(&self, node: &str) -> Vec<(&ObjectKey, &Value)> {
         let store = self.simulation.cluster().store();
@@ -210,6 +234,19 @@ impl State {
             if seen.insert(key.clone()) {
                 open.extend(store.dependents(&key));
             }
+        }
+        // A group does not own its pods: they name it.
+        let groups: Vec<&ObjectKey> = objects.iter().filter(|key| key.kind == "PodGroup").collect();
+        if !groups.is_empty() {
+            let names_one = |pod: &Value, key: &ObjectKey| {
+                let annotations = pod.pointer("/metadata/annotations");
+                let named = volcano::GROUP_NAMES.iter().filter_map(|name| annotations?.get(name)?.as_str());
+                let named: Vec<&str> = named.collect();
+                groups.iter().any(|group| group.namespace == key.namespace && named.contains(&&*group.name))
+            };
+            let members = store.pods().filter(|(key, pod)| names_one(pod, key)).map(|(key, _)| key.clone());
+            let members: Vec<ObjectKey> = members.collect();
+            seen.extend(members);
         }
         let pods = seen.iter().filter(|key| (key.group, key.kind) == ("", "Pod"));
         pods.map(|key| (key.namespace.as_deref().unwrap_or_default().to_owned(), key.name.to_string())).collect()

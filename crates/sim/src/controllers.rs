@@ -62,10 +62,14 @@ impl Controllers {
             Change::Seen(key) => store.get(key),
             Change::Gone(_, object) => Some(object),
         };
-        if let Some(object) = object {
-            self.queue.extend(field::controller(object));
-        }
+        let controller = object.and_then(|object| field::controller(object));
         let namespace = key.namespace.as_deref();
+        // A pod of a set that is not there: its Deployment has to look for it.
+        if let Some(set) = controller.as_ref().filter(|set| set.kind == "ReplicaSet" && !store.contains(set)) {
+            let deployments = store.of_kind("apps", "Deployment", set.namespace.as_deref());
+            self.queue.extend(deployments.map(|(key, _)| key.clone()));
+        }
+        self.queue.extend(controller);
         let mut concerns = |group: &'static str, kind: &'static str, namespace: Option<&str>| {
             self.queue.extend(store.of_kind(group, kind, namespace).map(|(key, _)| key.clone()));
         };

@@ -221,7 +221,8 @@ fn what_is_new_is_younger_than_what_was_written_down() {
         let key = quotient_api::ObjectKey::pod("a", name);
         simulation.cluster().store().get(&key).expect("it is there")["metadata"]["creationTimestamp"].clone()
     };
-    assert!(created("new").as_str() >= created("old").as_str(), "{} {}", created("new"), created("old"));
+    let moment = |name: &str| quotient_api::time::parse_timestamp(created(name).as_str().expect("a text"));
+    assert!(moment("new") > moment("old"), "{} {}", created("new"), created("old"));
 }
 
 #[test]

@@ -8,6 +8,7 @@ pub mod manifests;
 mod plan;
 mod run;
 mod simulate;
+mod snapshot;
 mod test;
 mod top;
 mod tree;
@@ -44,6 +45,7 @@ fn dispatch(command: Command) -> Result<Exit> {
         Command::Plan(arguments) => plan::run(arguments),
         Command::Run(arguments) => run::run(arguments),
         Command::Simulate(arguments) => simulate::run(arguments),
+        Command::Snapshot(arguments) => snapshot::run(arguments),
         Command::Test(arguments) => test::run(arguments),
         Command::Top(arguments) => top::run(arguments),
         Command::Tree(arguments) => tree::run(arguments),
