@@ -1,5 +1,7 @@
 //! Pods that belong together by their names: those of one owner are told of once.
 
+use std::collections::BTreeMap;
+
 /// The part of a pod's name that its siblings share: `web` of `web-5d8f9c7b6d-x7kq2`, `train` of `train-0`. A name of
 /// which nothing was made up is its own.
 pub fn stem(name: &str) -> &str {
@@ -28,11 +30,8 @@ fn is_made_up(part: &str) -> bool {
 }
 
 /// Items by a key that they share, in the order in which the keys first come.
-pub fn grouped_by<'a, T, K: PartialEq>(items: &'a [T], key: impl Fn(&'a T) -> K) -> Vec<(K, Vec<&'a T>)>
-where
-    K: Ord + Clone,
-{
-    let mut places: std::collections::BTreeMap<K, usize> = std::collections::BTreeMap::new();
+pub fn grouped_by<'a, T, K: Ord + Clone>(items: &'a [T], key: impl Fn(&'a T) -> K) -> Vec<(K, Vec<&'a T>)> {
+    let mut places: BTreeMap<K, usize> = BTreeMap::new();
     let mut groups: Vec<(K, Vec<&'a T>)> = Vec::new();
     for item in items {
         let key = key(item);

@@ -146,7 +146,7 @@ fn candidate_sets(trial: &Trial<'_>) -> Vec<Vec<ObjectKey>> {
     let Some(reason) = trial.reason() else { return Vec::new() };
     let running = trial.state.pods().iter().filter(|pod| pod.phase == PodPhase::Running);
     if let (Some(quota), Some(numbers)) = (&reason.quota, &reason.numbers) {
-        let below = trial.state.quotas_below(quota);
+        let below = trial.state.quotas_below(&quota.to_string());
         let under = running.filter(|pod| pod.quotas.iter().any(|of| below.contains(of)));
         let pods: Vec<ObjectKey> = under.map(|pod| ObjectKey::pod(&pod.namespace, &pod.name)).collect();
         return covering(trial, &pods, std::slice::from_ref(numbers)).into_iter().collect();

@@ -167,7 +167,7 @@ pub(super) fn raise(trial: &Trial<'_>) -> Option<Remedy> {
     for _ in 0..RAISES_MAX {
         let refusal = reason.as_ref()?;
         let (quota, numbers) = (refusal.quota.as_ref()?, refusal.numbers.as_ref()?);
-        let limit = limit_of(trial, refusal.code, quota, numbers)?;
+        let limit = limit_of(trial, refusal.code, &quota.to_string(), numbers)?;
         let known = raised.0.get(&limit).map(|(_, to)| *to);
         let of_object = trial.state.object(&limit.quota).and_then(|object| {
             amount(&limit.resource, limit.field.read(object).get(&limit.resource))
