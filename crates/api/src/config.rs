@@ -32,6 +32,8 @@ pub struct Configuration {
     pub runs_pod_groups: bool,
     /// Whether the roots of quota trees follow the nodes that their profiles select.
     pub runs_profiles: bool,
+    /// What is logged, such as `debug`; the environment's where it is not given.
+    pub log: Option<String>,
     /// What was read and has no effect: no mistake, but worth telling.
     pub idle: Vec<Problem>,
 }
@@ -66,12 +68,19 @@ impl Default for Configuration {
             runs_volcano_jobs: true,
             runs_pod_groups: true,
             runs_profiles: true,
+            log: None,
             idle: Vec::new(),
         }
     }
 }
 
 impl Configuration {
+    /// Whether the two decide alike: all but what is logged is equal.
+    pub fn decides_like(&self, other: &Configuration) -> bool {
+        let silent = |configuration: &Configuration| Configuration { log: None, ..configuration.clone() };
+        silent(self) == silent(other)
+    }
+
     /// What of it the engine is told.
     pub fn engine_settings(&self) -> quotient_engine::Settings {
         let millis = |duration: Duration| u64::try_from(duration.as_millis()).unwrap_or(u64::MAX);
@@ -94,7 +103,7 @@ impl Configuration {
 }
 
 /// The keys of a configuration.
-const KEYS: [&str; 9] = [
+const KEYS: [&str; 10] = [
     "schedulerNames",
     "reserveAfter",
     "nvidiaGPUResourceMemoryGB",
@@ -104,6 +113,7 @@ const KEYS: [&str; 9] = [
     "volcanoJobController",
     "podGroupController",
     "profileController",
+    "log",
 ];
 
 /// The keys that every object has.
@@ -189,6 +199,7 @@ impl Configuration {
             runs_volcano_jobs: root.field("volcanoJobController").bool().unwrap_or(defaults.runs_volcano_jobs),
             runs_pod_groups: root.field("podGroupController").bool().unwrap_or(defaults.runs_pod_groups),
             runs_profiles: root.field("profileController").bool().unwrap_or(defaults.runs_profiles),
+            log: root.field("log").str().map(str::to_string),
             idle,
         }
     }
@@ -252,6 +263,7 @@ mod tests {
             "volcanoJobController": false,
             "podGroupController": false,
             "profileController": false,
+            "log": "debug",
         });
         let expected = Configuration {
             scheduler_names: vec!["a".into(), "b".into()],
@@ -266,6 +278,7 @@ mod tests {
             runs_volcano_jobs: false,
             runs_pod_groups: false,
             runs_profiles: false,
+            log: Some("debug".into()),
             idle: vec![Problem::new("crossquota has no effect without gpu-resource-names")],
         };
         assert_eq!(Configuration::from_value(&value), Ok(expected));
@@ -370,7 +383,7 @@ tiers:
             "crossQuota": "none",
         });
         let expected = [
-            r#"reserveAfer: "5m": is not a key that is known: expected one of schedulerNames, reserveAfter, nvidiaGPUResourceMemoryGB, tree, cards, crossQuota, volcanoJobController, podGroupController, profileController"#,
+            r#"reserveAfer: "5m": is not a key that is known: expected one of schedulerNames, reserveAfter, nvidiaGPUResourceMemoryGB, tree, cards, crossQuota, volcanoJobController, podGroupController, profileController, log"#,
             r#"kind: "Pod": expected QuotientConfiguration"#,
             r#"schedulerNames: []: expected at least one name, and none that is empty"#,
             r#"crossQuota: "none": expected a map"#,
