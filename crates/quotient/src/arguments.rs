@@ -69,6 +69,10 @@ pub enum Command {
     ///
     /// What bears on scheduling is read with your own rights and kept; secrets, environment and commands are not.
     Snapshot(SnapshotArguments),
+    /// Answer programs and agents over the Model Context Protocol, on standard input and output
+    ///
+    /// The tools are explain, tree, top, plan, simulate and lint. Nothing is written to a cluster.
+    Mcp(McpArguments),
     /// Run scenarios: tests of a scheduling or quota policy
     ///
     /// A scenario builds a cluster step by step and states the expected result. `docs/scenarios.md` says how to write
@@ -163,7 +167,7 @@ pub struct SimulateArguments {
 }
 
 /// Where a command finds the cluster that it looks at.
-#[derive(Debug, Args)]
+#[derive(Debug, Clone, Args)]
 pub struct StateArguments {
     /// YAML or JSON files, many documents each, or snapshots; folders in order of names; `-` is standard input. Without
     /// files the live cluster is read
@@ -173,6 +177,14 @@ pub struct StateArguments {
     pub cluster: ClusterArguments,
     #[command(flatten)]
     pub setup: SetupArguments,
+}
+
+/// Whether to look again and again.
+#[derive(Debug, Clone, Copy, Args)]
+pub struct WatchArguments {
+    /// Read the cluster again and again, this far apart, until interrupted
+    #[arg(short, long, value_name = "DURATION", num_args = 0..=1, default_missing_value = "5s", value_parser = quotient_api::time::parse_duration)]
+    pub watch: Option<Duration>,
 }
 
 /// Which live cluster.
@@ -192,6 +204,17 @@ impl ClusterArguments {
         let ClusterArguments { kubeconfig, context } = self;
         Which { kubeconfig, context, namespace }
     }
+}
+
+/// What `mcp` is told.
+#[derive(Debug, Default, Args)]
+#[command(after_help = "\
+Examples:
+  quotient mcp                                       a client starts this and talks to it
+  quotient mcp --context production                  questions without files are about this cluster")]
+pub struct McpArguments {
+    #[command(flatten)]
+    pub cluster: ClusterArguments,
 }
 
 /// What `snapshot` is told.
@@ -216,7 +239,7 @@ pub struct SnapshotArguments {
 }
 
 /// How the cluster is set up.
-#[derive(Debug, Args)]
+#[derive(Debug, Clone, Args)]
 pub struct SetupArguments {
     /// A snapshot to start from
     #[arg(long, value_name = "SNAPSHOT")]
@@ -274,6 +297,8 @@ GUARANTEED is the min. RECLAIMABLE is what other quotas may reclaim from a quota
 pods without GPUs may use on a GPU node; exceeded caps come first.")]
 pub struct TreeArguments {
     #[command(flatten)]
+    pub watch: WatchArguments,
+    #[command(flatten)]
     pub state: StateArguments,
     #[command(flatten)]
     pub output: OutputArguments,
@@ -289,6 +314,8 @@ Examples:
 A node is as full as its scarcest resource; a quota is as full as used divided by entitlement, or by
 max where it is entitled to nothing.")]
 pub struct TopArguments {
+    #[command(flatten)]
+    pub watch: WatchArguments,
     /// Sort by this resource; without it by the scarcest of each node and quota
     #[arg(long, value_name = "RESOURCE")]
     pub by: Option<String>,

@@ -23,6 +23,7 @@ mod state;
 mod story;
 mod table;
 mod trial;
+mod watching;
 
 use std::process::ExitCode;
 

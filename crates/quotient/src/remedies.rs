@@ -7,6 +7,8 @@
 mod demand;
 mod node;
 mod quota;
+#[cfg(test)]
+mod tests;
 mod trial;
 
 use quotient_sim::report::PodPhase;

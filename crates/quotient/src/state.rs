@@ -53,13 +53,18 @@ pub struct PodObject {
 impl State {
     /// Everything is looked at anew: the engine says why a pod waits when it has looked at it, and what came later has
     /// changed the numbers.
-    fn of(simulation: Simulation) -> State {
+    pub fn of(simulation: Simulation) -> State {
         let reasons = simulation.cluster().engine().reasons_now();
         let mut pods = simulation.cluster().pods();
         for pod in pods.iter_mut().filter(|pod| pod.reason.is_some()) {
             pod.reason = reasons.get(&pod_key(&pod.namespace, &pod.name)).map(|reason| ReasonReport::from(&**reason));
         }
         State { simulation, pods, reasons }
+    }
+
+    /// A cluster to which these inputs were applied in order.
+    pub fn of_inputs(setup: Setup, inputs: Vec<Input>) -> Result<State, Stuck> {
+        Ok(State::of(Simulation::of(setup, inputs, &mut |_| {})?))
     }
 
     /// The state that the arguments name. What had to be left out of it is told in notes.

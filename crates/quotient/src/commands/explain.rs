@@ -2,10 +2,11 @@
 
 use std::path::PathBuf;
 
-use anyhow::Result;
+use anyhow::{Result, anyhow};
 use quotient_api::kinds::{KINDS, Kind};
 use quotient_api::near_names::near_names;
 use quotient_api::{ObjectKey, Problem};
+use quotient_sim::Input;
 
 use crate::arguments::{ExplainArguments, OutputArguments};
 use crate::commands::manifests;
@@ -45,6 +46,24 @@ pub fn run(arguments: ExplainArguments) -> Result<Exit> {
     };
     printer.finish()?;
     Ok(outcome.unwrap_or_else(|problem| printer.refuse(&[problem])))
+}
+
+/// What `explain` has to say, as programs get it: of a pod, or of what a file would bring.
+pub fn explained(state: &State, pod: Option<&str>, trial: Option<Input>) -> Result<serde_json::Value> {
+    let problem = |problem: Problem| anyhow!("{problem}");
+    let Some(input) = trial else {
+        let pod = pod.ok_or_else(|| anyhow!("pod: missing: expected namespace/name, or manifests to try"))?;
+        let (namespace, name) = find(state, pod, None).map_err(problem)?;
+        let explanation = Explanation::of(state, &namespace, &name).ok_or_else(|| anyhow!("no pod {namespace}/{name}"))?;
+        return Ok(serde_json::to_value(explanation)?);
+    };
+    let objects: Vec<ObjectKey> = input.read.documents.iter().map(|document| document.key.clone()).collect();
+    let (after, happened) = state.with(vec![input], None).map_err(|stuck| anyhow!("{stuck}"))?;
+    let pods = match pod {
+        Some(pod) => vec![find(&after, pod, None).map_err(problem)?],
+        None => after.pods_of(&objects),
+    };
+    Ok(serde_json::to_value(Trial::of(&after, &pods, happened))?)
 }
 
 /// What is to be explained.

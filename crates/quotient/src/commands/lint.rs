@@ -13,6 +13,7 @@ use quotient_api::{
     admit, key_of, order, tree,
 };
 use quotient_engine::Fact;
+use quotient_sim::Input;
 use quotient_sim::store::Store;
 use serde::Serialize;
 use serde_json::Value;
@@ -25,7 +26,7 @@ use crate::printer::{Printer, Tone};
 /// How bad it is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
-enum Severity {
+pub enum Severity {
     /// The object would be refused.
     Error,
     /// It would be let in, and not do all that it says.
@@ -34,7 +35,7 @@ enum Severity {
 
 /// One thing that was found.
 #[derive(Debug, Serialize)]
-struct Finding {
+pub struct Finding {
     severity: Severity,
     file: Option<String>,
     object: Option<String>,
@@ -63,7 +64,7 @@ impl Finding {
 
 /// What programs get.
 #[derive(Debug, Serialize)]
-struct Answer {
+pub struct Answer {
     /// How many objects were looked at.
     objects: usize,
     findings: Vec<Finding>,
@@ -85,22 +86,7 @@ pub fn run(arguments: LintArguments) -> Result<Exit> {
         return Ok(exit);
     }
     manifests::note_ignored(&mut printer, &inputs);
-    let mut unreadable = Vec::new();
-    let nodes = inputs.iter().flat_map(|input| &input.read.documents).filter(|document| document.key.kind == "Node");
-    let nodes = nodes.map(|document| (document.key.clone(), document.value.clone())).collect();
-    let mut linter = Linter::new(&configuration, nodes);
-    let is_something = inputs.iter().any(|input| !input.read.ignored.is_empty());
-    let mut documents = Vec::new();
-    for input in inputs {
-        unreadable.extend(input.read.problems);
-        documents.extend(input.read.documents);
-    }
-    // What others refer to may stand after them, in the same file or in another.
-    order::applicable(documents).into_iter().for_each(|document| linter.look_at(document));
-    if linter.objects == 0 && unreadable.is_empty() && !is_something {
-        unreadable.push(manifests::no_object());
-    }
-    let answer = linter.finish();
+    let (answer, unreadable) = answer(inputs, &configuration);
     if printer.is_for_people() {
         tell(&mut printer, &answer)?;
     } else {
@@ -112,6 +98,26 @@ pub fn run(arguments: LintArguments) -> Result<Exit> {
         (true, false) => Ok(Exit::No),
         (true, true) => Ok(Exit::Fine),
     }
+}
+
+/// What is found in manifests, and what of them cannot be read.
+pub fn answer(inputs: Vec<Input>, configuration: &Configuration) -> (Answer, Vec<Problem>) {
+    let mut unreadable = Vec::new();
+    let nodes = inputs.iter().flat_map(|input| &input.read.documents).filter(|document| document.key.kind == "Node");
+    let nodes = nodes.map(|document| (document.key.clone(), document.value.clone())).collect();
+    let mut linter = Linter::new(configuration, nodes);
+    let is_something = inputs.iter().any(|input| !input.read.ignored.is_empty());
+    let mut documents = Vec::new();
+    for input in inputs {
+        unreadable.extend(input.read.problems);
+        documents.extend(input.read.documents);
+    }
+    // What others refer to may stand after them, in the same file or in another.
+    order::applicable(documents).into_iter().for_each(|document| linter.look_at(document));
+    if linter.objects == 0 && unreadable.is_empty() && !is_something {
+        unreadable.push(manifests::no_object());
+    }
+    (linter.finish(), unreadable)
 }
 
 fn tell(printer: &mut Printer, answer: &Answer) -> Result<()> {

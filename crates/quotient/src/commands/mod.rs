@@ -4,11 +4,12 @@ mod bench;
 mod check;
 mod configuration_file;
 mod describe;
-mod explain;
+pub mod explain;
 mod install;
 mod lint;
 mod log;
 pub mod manifests;
+mod mcp;
 mod plan;
 mod run;
 mod simulate;
@@ -49,6 +50,7 @@ fn dispatch(command: Command) -> Result<Exit> {
         Command::Install(arguments) => install::run(arguments),
         Command::Lint(arguments) => lint::run(arguments),
         Command::Man { folder } => describe::manual(&folder),
+        Command::Mcp(arguments) => mcp::run(arguments),
         Command::Plan(arguments) => plan::run(arguments),
         Command::Run(arguments) => run::run(arguments),
         Command::Simulate(arguments) => simulate::run(arguments),
