@@ -28,6 +28,9 @@ pub struct Explanation {
     pub created: Option<String>,
     /// Since when it runs.
     pub started: Option<String>,
+    /// Its times are those of the cluster that it is from, and not of a virtual one.
+    #[serde(skip)]
+    pub is_dated: bool,
     /// It still counts where it is, and is on its way out.
     pub leaving: bool,
     pub priority: Option<i64>,
@@ -163,7 +166,7 @@ impl Explanation {
         }
         let PodReport { namespace, name, phase, node, capacity, quotas, reason: _ } =
             pod.unwrap_or_else(|| gone(namespace, name));
-        let PodObject { created, started, nominated_node, priority, is_leaving } = state.pod_object(&namespace, &name);
+        let PodObject { created, started, nominated_node, priority, is_leaving, is_dated } = state.pod_object(&namespace, &name);
         let quotas = with_those_above(quotas, state.quotas().into_iter().map(|(_, quota)| quota).collect());
         let waits = phase == PodPhase::Pending;
         let reason = state.reason(&namespace, &name).filter(|_| waits);
@@ -182,6 +185,7 @@ impl Explanation {
             created,
             started: started.filter(|_| !waits),
             leaving: is_leaving,
+            is_dated,
             priority,
             requests: state.requests(&namespace, &name),
             capacity,

@@ -22,8 +22,10 @@ pub enum Units {
 impl Units {
     /// An amount of a report in these units.
     pub fn show(self, resource: &str, quantity: &str) -> String {
+        // What is not an amount, such as the `-` of one that is not there, is shown as it is.
+        let is_amount = quantity.contains(|c: char| c.is_ascii_digit());
         match (self, quantity.parse::<Quantity>()) {
-            (Units::Rounded, Ok(quantity)) => rounded(resource, quantity.sum(resource)),
+            (Units::Rounded, Ok(quantity)) if is_amount => rounded(resource, quantity.sum(resource)),
             _ => quantity.to_owned(),
         }
     }
@@ -206,6 +208,7 @@ mod tests {
             assert_eq!(rounded(resource, amount), shown, "{amount} {resource}");
         }
         assert_eq!(Units::Rounded.show_two("cpu", "63999m", "64"), ("63999m".to_owned(), "64".to_owned()));
+        assert_eq!(Units::Rounded.show("cpu", "-"), "-");
         assert_eq!(Units::Exact.show("memory", "1160274168Ki"), "1160274168Ki");
     }
 }

@@ -48,6 +48,8 @@ pub struct PodObject {
     pub nominated_node: Option<String>,
     pub priority: Option<i64>,
     pub is_leaving: bool,
+    /// Its times are those of the cluster that it is from.
+    pub is_dated: bool,
 }
 
 impl State {
@@ -268,6 +270,7 @@ impl State {
             nominated_node: text("/status/nominatedNodeName"),
             priority: pod.pointer("/spec/priority").and_then(Value::as_i64),
             is_leaving: text("/metadata/deletionTimestamp").is_some(),
+            is_dated: text("/metadata/uid").is_some_and(|uid| !quotient_sim::is_virtual_uid(&uid)),
         }
     }
 }

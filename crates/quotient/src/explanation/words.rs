@@ -31,11 +31,11 @@ pub fn tell(printer: &mut Printer, pod: &Explanation) -> Result<()> {
         printer.table("  ", &quota_table(&pod.quotas, printer.units()))?;
     }
     if !pod.victims.is_empty() {
-        heading(printer, "Who had to go for it")?;
+        heading(printer, "Pods evicted for it")?;
         tell_evictions(printer, &pod.victims)?;
     }
     if !pod.evicted.is_empty() && pod.phase != PodPhase::Evicted {
-        heading(printer, "A pod of this name had to go before")?;
+        heading(printer, "A pod of this name was evicted before")?;
         tell_evictions(printer, &pod.evicted)?;
     }
     Ok(())
@@ -53,10 +53,10 @@ fn tell_headline(printer: &mut Printer, pod: &Explanation) -> Result<()> {
     match pod.phase {
         PodPhase::Pending => match &pod.reason {
             Some(ReasonExplained { reason, .. }) => {
-                printer.line(format_args!("{name} waits: {}", printer.paint(Tone::Bad, &reason.code)))?;
+                printer.line(format_args!("{name} is pending: {}", printer.paint(Tone::Bad, &reason.code)))?;
                 printer.line(format_args!("  {}", reason.message))
             }
-            None => printer.line(format_args!("{name} waits for a scheduler of another name")),
+            None => printer.line(format_args!("{name} is pending for another scheduler")),
         },
         PodPhase::Running if pod.leaving => printer.line(format_args!("{name} is leaving {node}")),
         PodPhase::Running => {
@@ -82,16 +82,18 @@ fn tell_headline(printer: &mut Printer, pod: &Explanation) -> Result<()> {
 /// What is known of the pod itself, one fact a line.
 fn tell_facts(printer: &mut Printer, pod: &Explanation) -> Result<()> {
     let requests = amounts(&pod.requests);
+    // In a virtual cluster time begins when it is asked, which says nothing.
+    let dated = |moment: &Option<String>| moment.as_deref().filter(|_| pod.is_dated).map(to_the_second);
     let since = match pod.phase {
-        PodPhase::Pending => ("waits since", pod.created.as_deref().map(to_the_second)),
-        PodPhase::Running => ("runs since", pod.started.as_deref().map(to_the_second)),
-        _ => ("ran since", pod.started.as_deref().map(to_the_second)),
+        PodPhase::Pending => ("pending since", dated(&pod.created)),
+        PodPhase::Running => ("running since", dated(&pod.started)),
+        _ => ("ran since", dated(&pod.started)),
     };
     let at_risk = if pod.phase == PodPhase::Running { borrowed(pod) } else { None };
     let facts = [
-        ("asks for", (!requests.is_empty()).then_some(requests)),
+        ("requests", (!requests.is_empty()).then_some(requests)),
         ("priority", pod.priority.filter(|priority| *priority != 0).map(|priority| priority.to_string())),
-        ("room kept on", pod.nominated_node.clone()),
+        ("reserved on", pod.nominated_node.clone()),
         since,
         ("borrowing", at_risk),
     ];
@@ -146,7 +148,7 @@ fn shortage_table(place: &str, limit: &str) -> Table {
         (place, Align::Left),
         ("RESOURCE", Align::Left),
         ("USED", Align::Right),
-        ("ASKED FOR", Align::Right),
+        ("REQUESTED", Align::Right),
         (limit, Align::Right),
         ("SHORT BY", Align::Right),
         ("", Align::Left),
@@ -156,15 +158,13 @@ fn shortage_table(place: &str, limit: &str) -> Table {
 fn tell_nodes(printer: &mut Printer, nodes: &NodesExplained) -> Result<()> {
     let NodesExplained { total, open, filters: _, obstacles, closed } = nodes;
     let would = match (open.len(), *total) {
-        (0, 1) => "the one node does not take it".to_owned(),
-        (0, total) => format!("none of {} takes it", grouped(total as u64)),
-        (open, total) => format!("{} of {} would take it", grouped(open as u64), grouped(total as u64)),
+        (open, total) => format!("{}/{} fit", grouped(open as u64), grouped(total as u64)),
     };
     printer.line("")?;
     printer.line(format_args!("{}: {would}", printer.paint(Tone::Strong, "Nodes")))?;
     if !open.is_empty() {
         let shown = printer.shown_of(open.len(), NAMES_MAX);
-        printer.line(format_args!("  open: {}", open[..shown].join(", ")))?;
+        printer.line(format_args!("  fit: {}", open[..shown].join(", ")))?;
         printer.left_out(open.len(), shown)?;
     }
     let count = |obstacle: &Obstacle| grouped(obstacle.nodes.len() as u64);
@@ -180,13 +180,13 @@ fn tell_nodes(printer: &mut Printer, nodes: &NodesExplained) -> Result<()> {
     let capped: Vec<&ClosedNode> = closed.iter().filter(|node| !node.cap.is_empty()).collect();
     if !capped.is_empty() {
         printer.line("")?;
-        let title = printer.paint(Tone::Strong, "Caps on pods without GPUs that are in the way");
+        let title = printer.paint(Tone::Strong, "Caps on pods without GPUs");
         printer
             .line(format_args!("{title}: on {} of {of_all} nodes, the nearest first", grouped(capped.len() as u64)))?;
         let beside = |node: &ClosedNode| match node {
             ClosedNode { cap_alone: true, .. } => None,
-            ClosedNode { filter: "NodeCap", .. } => Some("closed by other filters too".to_owned()),
-            ClosedNode { filter, .. } => Some(format!("closed by {filter} too")),
+            ClosedNode { filter: "NodeCap", .. } => Some("other filters exclude it too".to_owned()),
+            ClosedNode { filter, .. } => Some(format!("{filter} excludes it too")),
         };
         tell_shortages(printer, "CAP", &capped, |node| &node.cap, beside)?;
     }
@@ -215,7 +215,7 @@ fn tell_shortages<'a>(
             let name = if i == 0 { node.node.clone() } else { String::new() };
             let too_small = amount(resource, requested) > amount(resource, limit);
             let too_small = too_small.then(|| match title {
-                "CAP" => "asks for more than the cap".to_owned(),
+                "CAP" => "requests more than the cap".to_owned(),
                 _ => "too small even if empty".to_owned(),
             });
             let notes = too_small.into_iter().chain(beside(node).filter(|_| i == 0)).collect::<Vec<_>>();
