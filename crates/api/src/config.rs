@@ -32,6 +32,8 @@ pub struct Configuration {
     pub runs_pod_groups: bool,
     /// Whether the roots of quota trees follow the nodes that their profiles select.
     pub runs_profiles: bool,
+    /// Whether queues and quotas of trees may be used only by namespaces that they list (`tenancy: {use: listed}`).
+    pub listed_users_only: bool,
     /// What is logged, such as `debug`; the environment's where it is not given.
     pub log: Option<String>,
     /// What was read and has no effect: no mistake, but worth telling.
@@ -68,6 +70,7 @@ impl Default for Configuration {
             runs_volcano_jobs: true,
             runs_pod_groups: true,
             runs_profiles: true,
+            listed_users_only: false,
             log: None,
             idle: Vec::new(),
         }
@@ -87,6 +90,7 @@ impl Configuration {
         let mut settings = quotient_engine::Settings {
             reserve_after_ms: millis(self.reserve_after),
             caps: self.cross_quota.as_ref().map(CrossQuota::settings).unwrap_or_default(),
+            listed_users_only: self.listed_users_only,
             ..quotient_engine::Settings::default()
         };
         if let Some(tree) = &self.tree {
@@ -103,7 +107,7 @@ impl Configuration {
 }
 
 /// The keys of a configuration.
-const KEYS: [&str; 10] = [
+const KEYS: [&str; 11] = [
     "schedulerNames",
     "reserveAfter",
     "nvidiaGPUResourceMemoryGB",
@@ -113,6 +117,7 @@ const KEYS: [&str; 10] = [
     "volcanoJobController",
     "podGroupController",
     "profileController",
+    "tenancy",
     "log",
 ];
 
@@ -199,8 +204,23 @@ impl Configuration {
             runs_volcano_jobs: root.field("volcanoJobController").bool().unwrap_or(defaults.runs_volcano_jobs),
             runs_pod_groups: root.field("podGroupController").bool().unwrap_or(defaults.runs_pod_groups),
             runs_profiles: root.field("profileController").bool().unwrap_or(defaults.runs_profiles),
+            listed_users_only: lists_users(&root.field("tenancy")),
             log: root.field("log").str().map(str::to_string),
             idle,
+        }
+    }
+}
+
+/// What `tenancy` says of quotas that do not list who may use them.
+fn lists_users(at: &Cursor<'_, '_>) -> bool {
+    known_keys(at, &["use"], &[]);
+    let used = at.field("use");
+    match used.str() {
+        None | Some("all") => false,
+        Some("listed") => true,
+        Some(_) => {
+            used.note("expected all or listed");
+            false
         }
     }
 }
@@ -257,6 +277,7 @@ mod tests {
             "schedulerNames": ["a", "b"],
             "reserveAfter": "1h30m",
             "nvidiaGPUResourceMemoryGB": 8,
+            "tenancy": {"use": "listed"},
             "tree": {"revokeAfter": "2m", "scaleMin": true},
             "cards": {"cardUnlimitedCpuMemory": false, "nodeOrderWeight": 1},
             "crossQuota": {"quota.cpu": "32", "crossQuotaWeight": 10},
@@ -277,6 +298,7 @@ mod tests {
             )),
             runs_volcano_jobs: false,
             runs_pod_groups: false,
+            listed_users_only: true,
             runs_profiles: false,
             log: Some("debug".into()),
             idle: vec![Problem::new("crossquota has no effect without gpu-resource-names")],
@@ -383,7 +405,7 @@ tiers:
             "crossQuota": "none",
         });
         let expected = [
-            r#"reserveAfer: "5m": is not a key that is known: expected one of schedulerNames, reserveAfter, nvidiaGPUResourceMemoryGB, tree, cards, crossQuota, volcanoJobController, podGroupController, profileController, log"#,
+            r#"reserveAfer: "5m": is not a key that is known: expected one of schedulerNames, reserveAfter, nvidiaGPUResourceMemoryGB, tree, cards, crossQuota, volcanoJobController, podGroupController, profileController, tenancy, log"#,
             r#"kind: "Pod": expected QuotientConfiguration"#,
             r#"schedulerNames: []: expected at least one name, and none that is empty"#,
             r#"crossQuota: "none": expected a map"#,
