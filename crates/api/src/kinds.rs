@@ -1,7 +1,8 @@
 //! The kinds of objects that are known, and how they are called.
 //!
-//! A kind that is not in this table and looks like a misspelt one is a problem where it turns up in a file: a policy that
-//! is silently left out silently does not hold. Any other unknown kind has no bearing on scheduling, and is ignored.
+//! A kind that is not in this table and looks like a misspelt one is a problem where it turns up in a file: a policy
+//! that is silently left out silently does not hold. Any other unknown kind has no bearing on scheduling, and is
+//! ignored.
 
 use crate::near_names::nearest_name;
 

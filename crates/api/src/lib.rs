@@ -28,10 +28,10 @@ mod selector;
 pub mod time;
 pub mod translate;
 pub mod tree;
+pub mod unknown_fields;
 pub mod users;
 pub mod volcano;
 mod volcano_conf;
-pub mod unknown_fields;
 mod volume;
 mod yaml;
 

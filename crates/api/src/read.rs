@@ -289,9 +289,9 @@ fn of_no_bearing(value: &Value) -> Option<Ignored> {
 /// Five characters that stand for a text, as an API server ends the names that it makes up.
 fn name_suffix(text: &str) -> String {
     const ALPHABET: &[u8; 27] = b"bcdfghjklmnpqrstvwxz2456789";
-    let hash = text.bytes().fold(0xcbf2_9ce4_8422_2325_u64, |hash, byte| {
-        (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3)
-    });
+    let hash = text
+        .bytes()
+        .fold(0xcbf2_9ce4_8422_2325_u64, |hash, byte| (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3));
     let letter = |place: u32| char::from(ALPHABET[(hash / 27_u64.pow(place) % 27) as usize]);
     (0..5).map(letter).collect()
 }
@@ -450,7 +450,8 @@ items:
     fn kinds_without_bearing_are_counted_and_misspelt_ones_are_problems() {
         let mut text = String::from("{apiVersion: v1, kind: Podd, metadata: {name: p}}\n");
         for i in 0..3 {
-            text += &format!("---\n{{apiVersion: kueue.x-k8s.io/v1beta1, kind: Workload, metadata: {{name: w-{i}}}}}\n");
+            text +=
+                &format!("---\n{{apiVersion: kueue.x-k8s.io/v1beta1, kind: Workload, metadata: {{name: w-{i}}}}}\n");
         }
         text += "---\n{apiVersion: v1, kind: Endpoints, metadata: {name: e}}\n";
         text += "---\n{apiVersion: apps/v1, kind: Pod, metadata: {name: p}}\n";

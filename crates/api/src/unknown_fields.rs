@@ -1,9 +1,9 @@
-//! Fields that nobody reads, most of them misspelt: an API server drops them from some kinds and refuses them in none of
-//! ours, so that `lint` is the only one to say that a `mim` guarantees nothing.
+//! Fields that nobody reads, most of them misspelt: an API server drops them from some kinds and refuses them in none
+//! of ours, so that `lint` is the only one to say that a `mim` guarantees nothing.
 //!
-//! Our own kinds are compared with their definitions, and every unknown field is told. Of Kubernetes' own kinds only the
-//! fields that bear on scheduling are listed here; an unknown field is told where it nearly is one of them, because newer
-//! versions of Kubernetes have fields that this list has not.
+//! Our own kinds are compared with their definitions, and every unknown field is told. Of Kubernetes' own kinds only
+//! the fields that bear on scheduling are listed here; an unknown field is told where it nearly is one of them,
+//! because newer versions of Kubernetes have fields that this list has not.
 
 mod tables;
 
@@ -37,7 +37,8 @@ fn schema(key: &ObjectKey) -> Option<&'static Value> {
     static SCHEMAS: OnceLock<BTreeMap<(String, String), Value>> = OnceLock::new();
     let schemas = SCHEMAS.get_or_init(|| {
         let schema = |definition: &Value| {
-            let text = |pointer: &str| definition.pointer(pointer).and_then(Value::as_str).unwrap_or_default().to_owned();
+            let text =
+                |pointer: &str| definition.pointer(pointer).and_then(Value::as_str).unwrap_or_default().to_owned();
             let schema = definition.pointer("/spec/versions/0/schema/openAPIV3Schema").cloned().unwrap_or_default();
             ((text("/spec/group"), text("/spec/names/kind")), schema)
         };

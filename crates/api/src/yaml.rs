@@ -162,7 +162,8 @@ impl<'a> Builder<'a> {
         path
     }
 
-    /// Notes where a value or a key stands. Of a list of objects only its items are located: a dump has millions of keys.
+    /// Notes where a value or a key stands. Of a list of objects only its items are located: a dump has millions of
+    /// keys.
     fn locate(&mut self, position: Position) {
         let is_item = || match &self.open[..] {
             [Open { values: OpenValues::Map { key, .. }, .. }, Open { values: OpenValues::List(_), .. }] => {
@@ -263,7 +264,8 @@ impl<'a> Builder<'a> {
             // Templating leaves `<<` only where a merge is meant; in quotes it is a key like any other.
             if map.contains_key(&text) && !(plain && text == "<<") {
                 self.joined = is_top && TOP_FIELDS.contains(&text.as_str());
-                let why = if self.joined { ": two documents are joined without a line of \"---\" between them" } else { "" };
+                let why =
+                    if self.joined { ": two documents are joined without a line of \"---\" between them" } else { "" };
                 return Err(format!("the key {text:?} is given twice{why}"));
             }
             *key = Some(text);

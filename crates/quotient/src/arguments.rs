@@ -183,7 +183,8 @@ pub struct StateArguments {
 #[derive(Debug, Clone, Copy, Args)]
 pub struct WatchArguments {
     /// Read the cluster again and again, this far apart, until interrupted
-    #[arg(short, long, value_name = "DURATION", num_args = 0..=1, default_missing_value = "5s", value_parser = quotient_api::time::parse_duration)]
+    #[arg(short, long, value_name = "DURATION", num_args = 0..=1, default_missing_value = "5s")]
+    #[arg(value_parser = quotient_api::time::parse_duration)]
     pub watch: Option<Duration>,
 }
 

@@ -166,7 +166,8 @@ impl Explanation {
         }
         let PodReport { namespace, name, phase, node, capacity, quotas, reason: _ } =
             pod.unwrap_or_else(|| gone(namespace, name));
-        let PodObject { created, started, nominated_node, priority, is_leaving, is_dated } = state.pod_object(&namespace, &name);
+        let PodObject { created, started, nominated_node, priority, is_leaving, is_dated } =
+            state.pod_object(&namespace, &name);
         let quotas = with_those_above(quotas, state.quotas().into_iter().map(|(_, quota)| quota).collect());
         let waits = phase == PodPhase::Pending;
         let reason = state.reason(&namespace, &name).filter(|_| waits);

@@ -98,7 +98,9 @@ async fn list(client: &kube::Client, path: &str) -> Result<Listed> {
         let mut page = match answer {
             Ok(page) => page,
             Err(kube::Error::Api(answer)) if answer.code == 404 => return Ok(Listed::NotServed),
-            Err(kube::Error::Api(answer)) if answer.code == 403 => return Ok(Listed::Forbidden(answer.message.clone())),
+            Err(kube::Error::Api(answer)) if answer.code == 403 => {
+                return Ok(Listed::Forbidden(answer.message.clone()));
+            }
             Err(error) => return Err(error).with_context(|| format!("{path} cannot be listed")),
         };
         if let Value::Array(of_page) = page["items"].take() {

@@ -154,7 +154,12 @@ impl Plan {
 
     fn is_nothing(&self) -> bool {
         let Plan { quotas, capacity, evicted, bound, waiting, diff, .. } = self;
-        diff.is_empty() && quotas.is_empty() && capacity.is_empty() && evicted.is_empty() && bound.is_empty() && waiting.is_empty()
+        diff.is_empty()
+            && quotas.is_empty()
+            && capacity.is_empty()
+            && evicted.is_empty()
+            && bound.is_empty()
+            && waiting.is_empty()
     }
 }
 
@@ -194,7 +199,8 @@ fn overdrawn(change: &QuotaChange) -> Vec<Overdrawn> {
         let limit = quota.max.get(resource).map(|_| amount_of(&quota.max, resource));
         limit.map_or(0, |limit| (amount_of(&quota.used, resource) - limit).max(0))
     };
-    let text = |amounts: &Quantities, resource: &String| amounts.get(resource).cloned().unwrap_or_else(|| "0".to_owned());
+    let text =
+        |amounts: &Quantities, resource: &String| amounts.get(resource).cloned().unwrap_or_else(|| "0".to_owned());
     let more = |resource: &String| {
         let borrows_more = amount_of(&after.borrowed, resource) > amount_of(&before.borrowed, resource);
         let over = beyond(after, resource);
@@ -215,7 +221,8 @@ fn unkept(state: &State) -> Vec<Unkept> {
     let nodes = state.nodes();
     let mut promised: BTreeMap<(&'static str, String), i128> = BTreeMap::new();
     let quotas = state.quotas();
-    let names: BTreeSet<(&str, &str)> = quotas.iter().map(|(key, report)| (key.group, report.object.as_str())).collect();
+    let names: BTreeSet<(&str, &str)> =
+        quotas.iter().map(|(key, report)| (key.group, report.object.as_str())).collect();
     for (key, quota) in &quotas {
         let is_top = quota.parent.as_ref().is_none_or(|parent| !names.contains(&(key.group, parent.as_str())));
         for resource in quota.min.keys().filter(|_| is_top) {

@@ -209,7 +209,8 @@ impl Printer {
         while let Some(at) = rest.find(|c| MARKERS.contains(&c)).filter(|_| self.coloured) {
             shown.push_str(&escaped(&rest[..at]));
             let marker = rest[at..].chars().next().unwrap_or(END);
-            let code = Tone::ALL.into_iter().find(|(_, begins, _)| *begins == marker).map_or("\x1b[0m", |(.., code)| code);
+            let code =
+                Tone::ALL.into_iter().find(|(_, begins, _)| *begins == marker).map_or("\x1b[0m", |(.., code)| code);
             shown.push_str(code);
             rest = &rest[at + marker.len_utf8()..];
         }

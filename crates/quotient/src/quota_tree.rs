@@ -245,9 +245,9 @@ fn tell_caps(printer: &mut Printer, caps: &[NodeCap]) -> Result<()> {
         for (i, resource) in in_order(cap.keys()).iter().enumerate() {
             let name = if i == 0 { node.as_str() } else { "" };
             let of = |amounts: &Quantities| units.show(resource, amounts.get(resource).map_or("0", |it| it));
-            let over = over.get(resource).map(|over| {
-                Cell::toned(Tone::Bad, format!("passed by {}", units.show(resource, over)))
-            });
+            let over = over
+                .get(resource)
+                .map(|over| Cell::toned(Tone::Bad, format!("passed by {}", units.show(resource, over))));
             table.row(vec![
                 name.into(),
                 resource.as_str().into(),

@@ -37,8 +37,8 @@ impl Units {
     }
 }
 
-/// An amount in the unit that reads best: `12.5` cores, `1.1Ti`, `1,200` cards. At most three digits are kept of what is
-/// not whole.
+/// An amount in the unit that reads best: `12.5` cores, `1.1Ti`, `1,200` cards. At most three digits are kept of what
+/// is not whole.
 pub fn rounded(resource: &str, amount: i128) -> String {
     let (sign, size) = (if amount < 0 { "-" } else { "" }, amount.unsigned_abs());
     let shown = match Format::of(resource) {
@@ -115,8 +115,8 @@ pub fn resources_of(quota: &QuotaReport) -> Vec<String> {
     in_order([min, max, entitlement, runtime, borrowed, lent].into_iter().flat_map(|amounts| amounts.keys()))
 }
 
-/// A row for each of the first nodes, with a column for each resource that any node has. Where many resources would make
-/// the table wider than `room`, bars are left out.
+/// A row for each of the first nodes, with a column for each resource that any node has. Where many resources would
+/// make the table wider than `room`, bars are left out.
 pub fn node_table(nodes: &[NodeState], shown: usize, units: Units, room: Option<usize>) -> Table {
     let with_bars = node_rows(nodes, shown, units, true);
     match room {

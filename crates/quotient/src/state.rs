@@ -12,9 +12,9 @@ use quotient_api::{ObjectKey, volcano};
 use quotient_engine::fact::{Name, PodKey};
 use quotient_engine::quantity::canonical;
 use quotient_engine::{NodeVerdict, Reason};
+use quotient_sim::cluster::is_bound;
 use quotient_sim::report::{Evicted, NodeState, ObjectProblem, PodReport, Quantities, QuotaReport, RejectedObject};
 use quotient_sim::report::{ReasonReport, StepReport};
-use quotient_sim::cluster::is_bound;
 use quotient_sim::{Cluster, Input, Setup, Simulation, Stuck};
 use serde_json::Value;
 

@@ -77,8 +77,8 @@ impl Table {
         widths.sum::<usize>() + 2 * self.columns.len().saturating_sub(1)
     }
 
-    /// The lines of the table, heading first, each cell as `paint` shows it. Where the table is wider than `room`, texts
-    /// are shortened in their middle, the longest first; numbers never are.
+    /// The lines of the table, heading first, each cell as `paint` shows it. Where the table is wider than `room`,
+    /// texts are shortened in their middle, the longest first; numbers never are.
     pub fn lines(&self, room: Option<usize>, paint: impl Fn(Tone, &str) -> String) -> Vec<String> {
         if self.rows.is_empty() {
             return Vec::new();

@@ -226,7 +226,9 @@ metadata: {name: p, namespace: a, annotations: {scheduling.volcano.sh/queue-name
 spec: {schedulingGates: [{name: \"g\\e[31m\"}], containers: [{name: c, image: i}]}
 ";
     let folder = Folder::with("forged", &[("f.yaml", &format!("{NODE}---\n{pod}"))]);
-    for arguments in [&["simulate", "f.yaml"][..], &["explain", "a/p", "-f", "f.yaml"], &["simulate", "-o", "wide", "f.yaml"]] {
+    for arguments in
+        [&["simulate", "f.yaml"][..], &["explain", "a/p", "-f", "f.yaml"], &["simulate", "-o", "wide", "f.yaml"]]
+    {
         let shown = folder.run(arguments);
         assert!(!shown.contains('\u{1b}') && !shown.contains("\nforged"), "{arguments:?}: {shown}");
     }

@@ -23,7 +23,8 @@ pub fn beyond(key: &ObjectKey, object: &Value) -> Option<String> {
             ("spec.parallelism", count("/spec/completions").map_or(parallelism, |most| most.min(parallelism)))
         }
         (volcano::BATCH, volcano::JOB) => {
-            let replicas = field::list(object, "/spec/tasks").iter().filter_map(|task| field::integer(task, "/replicas"));
+            let replicas =
+                field::list(object, "/spec/tasks").iter().filter_map(|task| field::integer(task, "/replicas"));
             ("spec.tasks", replicas.fold(0_i64, i64::saturating_add))
         }
         _ => return None,

@@ -197,8 +197,8 @@ impl Cluster {
         self.server.clock.next_second_of_creation();
     }
 
-    /// Makes a pod anew in place of the one of its name, as old as that one is: what of a pod cannot be changed while it
-    /// is there can be changed so. It is how to ask what would happen if it had been made otherwise.
+    /// Makes a pod anew in place of the one of its name, as old as that one is: what of a pod cannot be changed while
+    /// it is there can be changed so. It is how to ask what would happen if it had been made otherwise.
     pub fn replace_pod(&mut self, key: &ObjectKey, pod: Value) -> Result<(), Refusal> {
         self.server.replace_pod(key, pod)
     }

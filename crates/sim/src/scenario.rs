@@ -95,7 +95,8 @@ pub fn parse(file: &str, text: &str, folder: &Path) -> Result<Vec<Scenario>, Vec
             problems.push(Problem::new(message).in_file(place.to_string()).of_object(&key));
             continue;
         }
-        let mut found = Problems { file: file.to_string(), object: Some(key.to_string()), lines, ..Problems::default() };
+        let mut found =
+            Problems { file: file.to_string(), object: Some(key.to_string()), lines, ..Problems::default() };
         scenarios.push(scenario(&value, folder, &mut found));
         problems.append(&mut found.list);
     }

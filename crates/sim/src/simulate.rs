@@ -91,8 +91,8 @@ impl Simulation {
         &self.steps
     }
 
-    /// The nodes that pods run on and that are not there, with how many pods each: these count against quotas, and on no
-    /// node.
+    /// The nodes that pods run on and that are not there, with how many pods each: these count against quotas, and on
+    /// no node.
     pub fn missing_nodes(&self) -> BTreeMap<String, usize> {
         let mut missing = BTreeMap::new();
         for (_, pod) in self.cluster.store().pods().filter(|(_, pod)| is_bound(pod)) {

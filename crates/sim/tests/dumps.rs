@@ -214,7 +214,8 @@ fn pods_on_nodes_that_are_not_given_are_told_of() {
 #[test]
 fn what_is_new_is_younger_than_what_was_written_down() {
     let old = pod("old", "n-0", ("example.com/v1", "Thing", "t"), json!({}));
-    let new = json!({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "new", "namespace": "a"}, "spec": spec("1")});
+    let new =
+        json!({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "new", "namespace": "a"}, "spec": spec("1")});
     let inputs = vec![input("f", &[node("n-0"), old]), input("g", &[new])];
     let simulation = Simulation::of(Setup::default(), inputs, &mut |_| {}).expect("it settles");
     let created = |name: &str| {
@@ -265,7 +266,8 @@ fn limit_ranges_and_resource_quotas_hold_for_new_pods() {
         report.steps[0].rejected.iter().map(|rejected| format!("{}: {}", rejected.object, rejected.message)).collect();
     assert_eq!(rejected.len(), 2, "{rejected:?}");
     assert!(rejected[0].starts_with("Pod/a/large: ") && rejected[0].contains("maximum cpu usage per Container is 50"));
-    let expected = "Pod/a/third: exceeded quota: q, requested: requests.cpu=2, used: requests.cpu=4, limited: requests.cpu=5";
+    let expected =
+        "Pod/a/third: exceeded quota: q, requested: requests.cpu=2, used: requests.cpu=4, limited: requests.cpu=5";
     assert_eq!(rejected[1], expected);
 }
 

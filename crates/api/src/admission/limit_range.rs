@@ -48,7 +48,15 @@ fn items<'v>(context: &Context<'v>) -> Vec<Item<'v>> {
                     default_request.entry(resource).or_insert(amount);
                 });
             }
-            items.push(Item { name, kind, default, default_request, min, max, ratio: amounts(item, "maxLimitRequestRatio") });
+            items.push(Item {
+                name,
+                kind,
+                default,
+                default_request,
+                min,
+                max,
+                ratio: amounts(item, "maxLimitRequestRatio"),
+            });
         }
     }
     items

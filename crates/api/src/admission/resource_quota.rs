@@ -29,7 +29,8 @@ pub(super) fn check(object: &Value, context: &Context<'_>) -> Result<(), Rejecti
             continue;
         }
         let asked = usage_of(context.key.group, context.key.kind, object);
-        let governed: BTreeSet<&str> = hard.keys().map(String::as_str).filter(|name| asked.contains_key(*name)).collect();
+        let governed: BTreeSet<&str> =
+            hard.keys().map(String::as_str).filter(|name| asked.contains_key(*name)).collect();
         if is_pod {
             must_name(name, hard.keys().map(String::as_str), object)?;
         }

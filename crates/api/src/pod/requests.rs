@@ -152,8 +152,7 @@ fn amounts<'v>(at: &Cursor<'v, '_>) -> Sums<'v> {
 pub(crate) fn limits<'v>(spec: &Cursor<'v, '_>) -> BTreeMap<&'v str, i128> {
     let of = |at: &Cursor<'v, '_>| amounts(&at.field("resources").field("limits"));
     let containers: Vec<Sums<'_>> = spec.field("containers").items().map(|c| of(&c)).collect();
-    let init: Vec<(bool, Sums<'_>)> =
-        spec.field("initContainers").items().map(|c| (is_sidecar(&c), of(&c))).collect();
+    let init: Vec<(bool, Sums<'_>)> = spec.field("initContainers").items().map(|c| (is_sidecar(&c), of(&c))).collect();
     let mut total = aggregate(&containers, &init);
     total.extend(of(spec).into_iter().filter(|(resource, _)| is_pod_level(resource)));
     add(&mut total, &amounts(&spec.field("overhead")));

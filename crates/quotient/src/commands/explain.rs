@@ -54,7 +54,8 @@ pub fn explained(state: &State, pod: Option<&str>, trial: Option<Input>) -> Resu
     let Some(input) = trial else {
         let pod = pod.ok_or_else(|| anyhow!("pod: missing: expected namespace/name, or manifests to try"))?;
         let (namespace, name) = find(state, pod, None).map_err(problem)?;
-        let explanation = Explanation::of(state, &namespace, &name).ok_or_else(|| anyhow!("no pod {namespace}/{name}"))?;
+        let explanation =
+            Explanation::of(state, &namespace, &name).ok_or_else(|| anyhow!("no pod {namespace}/{name}"))?;
         return Ok(serde_json::to_value(explanation)?);
     };
     let objects: Vec<ObjectKey> = input.read.documents.iter().map(|document| document.key.clone()).collect();
@@ -87,8 +88,9 @@ impl Target {
         match typed {
             [] => Ok(Target::All),
             [word, pod] if word == "eviction" => Ok(Target::Eviction(pod.clone())),
-            [kind, name] => Target::owner(&format!("{kind}/{name}"))
-                .ok_or_else(|| Problem::new(format!("{kind:?} is not a kind that makes pods: expected {}", OWNERS.join(", ")))),
+            [kind, name] => Target::owner(&format!("{kind}/{name}")).ok_or_else(|| {
+                Problem::new(format!("{kind:?} is not a kind that makes pods: expected {}", OWNERS.join(", ")))
+            }),
             [one, ..] => Ok(Target::owner(one).unwrap_or_else(|| Target::Pod(one.clone()))),
         }
     }
@@ -163,7 +165,12 @@ fn try_out(
 /// An owner with its pods, as namespace and name.
 type OwnersPods = (ObjectKey, Vec<(String, String)>);
 
-fn pods_of_owner(state: &State, kind: &'static Kind, typed: &str, namespace: Option<&str>) -> Result<OwnersPods, Problem> {
+fn pods_of_owner(
+    state: &State,
+    kind: &'static Kind,
+    typed: &str,
+    namespace: Option<&str>,
+) -> Result<OwnersPods, Problem> {
     let (namespace, name) = match typed.split_once('/') {
         Some((of, name)) => (Some(of), name),
         None => (namespace, typed),
@@ -177,7 +184,8 @@ fn pods_of_owner(state: &State, kind: &'static Kind, typed: &str, namespace: Opt
     match meant[..] {
         [key] => Ok(((*key).clone(), state.pods_of(std::slice::from_ref(*key)))),
         [] => {
-            let names: Vec<String> = known.iter().filter(|key| key.kind == kind.kind).map(ToString::to_string).collect();
+            let names: Vec<String> =
+                known.iter().filter(|key| key.kind == kind.kind).map(ToString::to_string).collect();
             let wanted = format!("{}/{typed}", kind.kind);
             let near = near_names(name, names.iter().map(String::as_str));
             let meant = if near.is_empty() { String::new() } else { format!(": did you mean {}?", near.join(" or ")) };

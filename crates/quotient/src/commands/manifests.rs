@@ -117,9 +117,8 @@ fn read_bytes(name: &str, bytes: Vec<u8>) -> Result<Read, Problem> {
         read.problems.extend(unseen.into_iter().map(problem));
         return Ok(read);
     }
-    let text = String::from_utf8(bytes).map_err(|error| {
-        Problem::new(format!("is not UTF-8 text: {}", error.utf8_error())).in_file(name)
-    })?;
+    let text = String::from_utf8(bytes)
+        .map_err(|error| Problem::new(format!("is not UTF-8 text: {}", error.utf8_error())).in_file(name))?;
     Ok(read::read(name, &text))
 }
 

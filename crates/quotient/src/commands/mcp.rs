@@ -146,11 +146,11 @@ mod tests {
     #[test]
     fn tools_answer_and_say_what_is_wrong() {
         let called = |name: &str, arguments: Value| result("tools/call", json!({"name": name, "arguments": arguments}));
-        let answer = called("explain", json!({"manifests": CLUSTER, "pod": "a/big"}));
-        assert_eq!(answer["isError"], false, "{answer}");
-        assert_eq!(answer["structuredContent"]["reason"]["code"], "NoFittingNode");
-        let texts = answer["content"][0]["text"].as_str().expect("a text");
-        assert_eq!(serde_json::from_str::<Value>(texts).ok(), Some(answer["structuredContent"].clone()));
+        let told = called("explain", json!({"manifests": CLUSTER, "pod": "a/big"}));
+        assert_eq!(told["isError"], false, "{told}");
+        assert_eq!(told["structuredContent"]["reason"]["code"], "NoFittingNode");
+        let text = told["content"][0]["text"].as_str().expect("a text");
+        assert_eq!(serde_json::from_str::<Value>(text).ok(), Some(told["structuredContent"].clone()));
         for (tool, part) in [("tree", "groups"), ("top", "nodes"), ("simulate", "steps"), ("lint", "findings")] {
             let answer = called(tool, json!({"manifests": CLUSTER}));
             assert!(answer["structuredContent"].get(part).is_some(), "{tool}: {answer}");
@@ -162,6 +162,7 @@ mod tests {
         assert_eq!(called("explain", json!({"files": ["gone.yaml"], "pod": "a/b"}))["isError"], true);
         let unknown = ask(json!({"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": {"name": "delete"}}));
         assert_eq!(unknown.expect("an answer")["error"]["code"], INVALID_PARAMS);
-        assert_eq!(answer(b"{nonsense", &McpArguments::default(), &mut Printer::new(Format::Json)).expect("one")["error"]["code"], PARSE_ERROR);
+        let nonsense = answer(b"{nonsense", &McpArguments::default(), &mut Printer::new(Format::Json));
+        assert_eq!(nonsense.expect("an answer")["error"]["code"], PARSE_ERROR);
     }
 }

@@ -12,7 +12,8 @@ use crate::state::State;
 
 /// Applies the change to a copy of the cluster and compares. Time passes in both.
 pub fn run(arguments: PlanArguments) -> Result<Exit> {
-    let PlanArguments { change, on, cluster, wait, allow_evictions, setup, output: OutputArguments { output } } = arguments;
+    let PlanArguments { change, on, cluster, wait, allow_evictions, setup, output: OutputArguments { output } } =
+        arguments;
     let mut printer = Printer::new(output);
     if let Err(problem) = manifests::standard_input_once(change.iter().chain(&on)) {
         return Ok(printer.refuse(&[problem]));

@@ -39,7 +39,8 @@ pub fn obstacles(state: &State, pod: &Value, verdicts: &[NodeVerdict]) -> Vec<Ob
         .into_iter()
         .map(|((filter, what), nodes)| (filter, Obstacle { filter: filter.name(), what, nodes }))
         .collect();
-    obstacles.sort_by_key(|(filter, obstacle)| (*filter, std::cmp::Reverse(obstacle.nodes.len()), obstacle.what.clone()));
+    obstacles
+        .sort_by_key(|(filter, obstacle)| (*filter, std::cmp::Reverse(obstacle.nodes.len()), obstacle.what.clone()));
     obstacles.into_iter().map(|(_, obstacle)| obstacle).collect()
 }
 
@@ -104,7 +105,8 @@ fn taints(pod: &Value, node: &Value) -> Option<String> {
 }
 
 fn cards(state: &State, pod: &Value, node: Option<&str>) -> Option<String> {
-    let wanted = pod.pointer("/metadata/annotations").and_then(|all| all.get(volcano::CARD_NAME)).and_then(Value::as_str);
+    let wanted =
+        pod.pointer("/metadata/annotations").and_then(|all| all.get(volcano::CARD_NAME)).and_then(Value::as_str);
     let wanted = wanted.map(|cards| cards.split('|').collect::<Vec<_>>().join(" or "))?;
     let has = state.nodes().into_iter().find(|known| Some(known.name.as_str()) == node)?.cards;
     let has: Vec<String> = has.into_keys().collect();
@@ -121,7 +123,8 @@ fn host_ports(pod: &Value) -> Vec<String> {
     ports
         .filter_map(|port| {
             let number = port.get("hostPort").and_then(Value::as_u64).filter(|port| *port > 0);
-            let number = number.or_else(|| port.get("containerPort").and_then(Value::as_u64).filter(|_| host_network))?;
+            let number =
+                number.or_else(|| port.get("containerPort").and_then(Value::as_u64).filter(|_| host_network))?;
             Some(format!("{number}/{}", port.get("protocol").and_then(Value::as_str).unwrap_or("TCP")))
         })
         .collect()

@@ -17,7 +17,8 @@ const NODES_MAX: usize = 16;
 
 /// The scheduling gates are removed.
 pub(super) fn without_gates(trial: &Trial<'_>) -> Option<Remedy> {
-    let gates = trial.pod.pointer("/spec/schedulingGates").and_then(Value::as_array).filter(|gates| !gates.is_empty())?;
+    let gates =
+        trial.pod.pointer("/spec/schedulingGates").and_then(Value::as_array).filter(|gates| !gates.is_empty())?;
     let names: Vec<&str> = gates.iter().filter_map(|gate| gate.get("name").and_then(Value::as_str)).collect();
     let edit = trial.changed(|pod| {
         if let Some(spec) = pod["spec"].as_object_mut() {
@@ -194,8 +195,7 @@ pub(super) fn higher_priority(trial: &Trial<'_>) -> Option<Remedy> {
     const USER_PRIORITY_MAX: i64 = 1_000_000_000;
     let running = trial.state.running_pods();
     let priorities = running.map(|(_, pod)| pod.pointer("/spec/priority").and_then(Value::as_i64).unwrap_or(0));
-    let above: BTreeSet<i64> =
-        priorities.filter(|priority| *priority >= own).map(|priority| priority + 1).collect();
+    let above: BTreeSet<i64> = priorities.filter(|priority| *priority >= own).map(|priority| priority + 1).collect();
     let candidates: Vec<i64> = above.into_iter().filter(|priority| *priority <= USER_PRIORITY_MAX).collect();
     let with = |priority: i64| {
         trial.changed(|pod| {

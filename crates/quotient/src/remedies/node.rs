@@ -25,7 +25,9 @@ pub(super) fn toleration(trial: &Trial<'_>, obstacles: &[Obstacle]) -> Vec<Remed
         let tolerations: Vec<Value> = taints
             .iter()
             .map(|taint| match taint.get("value").and_then(Value::as_str).filter(|value| !value.is_empty()) {
-                Some(value) => json!({"key": taint["key"], "operator": "Equal", "value": value, "effect": taint["effect"]}),
+                Some(value) => {
+                    json!({"key": taint["key"], "operator": "Equal", "value": value, "effect": taint["effect"]})
+                }
                 None => json!({"key": taint["key"], "operator": "Exists", "effect": taint["effect"]}),
             })
             .collect();

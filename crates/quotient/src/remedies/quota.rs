@@ -111,9 +111,10 @@ impl Raised {
     }
 
     fn raise(&mut self, trial: &Trial<'_>, limit: Limit, to: i128) -> bool {
-        let from = trial.state.object(&limit.quota).and_then(|object| {
-            amount(&limit.resource, limit.field.read(object).get(&limit.resource))
-        });
+        let from = trial
+            .state
+            .object(&limit.quota)
+            .and_then(|object| amount(&limit.resource, limit.field.read(object).get(&limit.resource)));
         match self.0.get_mut(&limit) {
             Some((_, known)) if *known >= to => false,
             Some((_, known)) => {
@@ -169,9 +170,10 @@ pub(super) fn raise(trial: &Trial<'_>) -> Option<Remedy> {
         let (quota, numbers) = (refusal.quota.as_ref()?, refusal.numbers.as_ref()?);
         let limit = limit_of(trial, refusal.code, &quota.to_string(), numbers)?;
         let known = raised.0.get(&limit).map(|(_, to)| *to);
-        let of_object = trial.state.object(&limit.quota).and_then(|object| {
-            amount(&limit.resource, limit.field.read(object).get(&limit.resource))
-        });
+        let of_object = trial
+            .state
+            .object(&limit.quota)
+            .and_then(|object| amount(&limit.resource, limit.field.read(object).get(&limit.resource)));
         let base = known.or(of_object).unwrap_or(0);
         // A pool is short of a sum: the quota's own part of it rises by what is missing.
         let to = match refusal.code {
@@ -190,7 +192,7 @@ pub(super) fn raise(trial: &Trial<'_>) -> Option<Remedy> {
     }
     let evicts = evicts?;
     let evicts = least(trial, &mut raised).unwrap_or(evicts);
-    Some(remedy(&raised, evicts))
+    Some(remedy(trial, raised, evicts))
 }
 
 /// Tries the raises. Where admission refuses one because of the quota above it, that one rises too.
@@ -198,7 +200,8 @@ fn settle_admission(trial: &Trial<'_>, raised: &mut Raised) -> Option<Outcome> {
     for _ in 0..RAISES_MAX {
         let outcome = trial.attempt(&raised.edits(trial));
         let Some((refused, _)) = outcome.rejected.first() else { return Some(outcome) };
-        let parent = parent_of(trial, refused).filter(|parent| tree::is_tree(parent) || parent.kind == volcano::QUEUE)?;
+        let parent =
+            parent_of(trial, refused).filter(|parent| tree::is_tree(parent) || parent.kind == volcano::QUEUE)?;
         let of_refused: Vec<(Limit, (Option<i128>, i128))> =
             raised.0.iter().filter(|(limit, _)| limit.quota == *refused).map(|(l, r)| (l.clone(), *r)).collect();
         let mut any = false;
@@ -241,7 +244,16 @@ fn least(trial: &Trial<'_>, raised: &mut Raised) -> Option<Vec<String>> {
     evicts
 }
 
-fn remedy(raised: &Raised, evicts: Vec<String>) -> Remedy {
+fn remedy(trial: &Trial<'_>, mut raised: Raised, evicts: Vec<String>) -> Remedy {
+    // A max that has to rise with its min is a change like any other.
+    for (limit, (_, to)) in raised.0.clone().into_iter().filter(|(limit, _)| limit.field == Field::Min) {
+        let max = Limit { field: Field::Max, ..limit };
+        let object = trial.state.object(&max.quota);
+        let has = object.and_then(|object| amount(&max.resource, Field::Max.read(object).get(&max.resource)));
+        if has.is_some_and(|has| has < to) && raised.0.get(&max).is_none_or(|(_, known)| *known < to) {
+            raised.0.insert(max, (has, to));
+        }
+    }
     let mut said = Vec::new();
     let mut changes = Vec::new();
     for (Limit { quota, field, resource }, (from, to)) in &raised.0 {

@@ -116,12 +116,15 @@ fn set(object: &mut Value, path: &str, to: Option<&str>) {
 /// Makes the changes in a copy of the cluster, ends the pods, and says whether the pod runs.
 fn runs(state: &State, pod: &ObjectKey, changes: &[FieldChange], ends: &[String]) -> bool {
     let mut cluster: Cluster = state.cluster().clone();
-    let mut parents_first: Vec<&FieldChange> = changes.iter().collect();
-    parents_first.sort_by_key(|change| !change.object.ends_with("/top"));
-    for FieldChange { object, field, to, .. } in parents_first {
+    let mut objects: Vec<&String> = changes.iter().map(|change| &change.object).collect();
+    objects.sort_by_key(|object| (!object.ends_with("/top"), *object));
+    objects.dedup();
+    for object in objects {
         let key = state.keys().find(|key| key.to_string() == *object).expect("it is there").clone();
         let mut value = (**cluster.store().get(&key).expect("it is there")).clone();
-        set(&mut value, field, to.as_deref());
+        for FieldChange { field, to, .. } in changes.iter().filter(|change| change.object == *object) {
+            set(&mut value, field, to.as_deref());
+        }
         let done = if key == *pod { cluster.replace_pod(&key, value) } else { cluster.apply(value).map(drop) };
         if done.is_err() {
             return false;

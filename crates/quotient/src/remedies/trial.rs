@@ -92,7 +92,8 @@ impl<'a> Trial<'a> {
     fn outcome(&self, cluster: &mut Cluster) -> Outcome {
         let happened = cluster.take_happened();
         let pod = cluster.store().get(&self.key);
-        let evicted = happened.evicted.iter().map(|evicted| format!("{}/{}", evicted.namespace, evicted.name)).collect();
+        let evicted =
+            happened.evicted.iter().map(|evicted| format!("{}/{}", evicted.namespace, evicted.name)).collect();
         Outcome {
             runs: pod.is_some_and(|pod| quotient_sim::cluster::is_bound(pod)),
             reason: cluster.reason(&self.key),

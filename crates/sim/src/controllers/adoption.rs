@@ -129,7 +129,8 @@ pub(super) fn restore_sets(
     for set in server.store().missing_owners("apps", "ReplicaSet", namespace) {
         let suffix = set.name.strip_prefix(&prefix).filter(|suffix| !suffix.contains('-'));
         let pods = server.store().controlled(&set, "Pod");
-        let is_of = |pod: &Value| Some(field::text(&pod["metadata"]["labels"], &format!("/{hash_label}"))) == Some(suffix);
+        let is_of =
+            |pod: &Value| Some(field::text(&pod["metadata"]["labels"], &format!("/{hash_label}"))) == Some(suffix);
         if suffix.is_some() && pods.iter().any(|(_, pod)| is_of(pod) && selects(deployment, pod)) {
             let oldest = pods.iter().map(|(_, pod)| created(pod)).min().unwrap_or_default();
             missing.push((oldest, set));

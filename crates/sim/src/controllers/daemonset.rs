@@ -146,14 +146,7 @@ fn replace_ended(server: &mut Server, key: &ObjectKey) {
 
 /// Takes out pods of older templates, so many that no more than `maxUnavailable` are missing; they are
 /// made anew when the set is looked at next.
-fn update(
-    controllers: &Controllers,
-    server: &mut Server,
-    key: &ObjectKey,
-    set: &Value,
-    revision: &str,
-    nodes: usize,
-) {
+fn update(controllers: &Controllers, server: &mut Server, key: &ObjectKey, set: &Value, revision: &str, nodes: usize) {
     if field::text(set, "/spec/updateStrategy/type") == Some("OnDelete") {
         return;
     }

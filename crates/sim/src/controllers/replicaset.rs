@@ -38,8 +38,8 @@ pub(super) fn reconcile(controllers: &mut Controllers, server: &mut Server, key:
     write_status(server, key, &status);
 }
 
-/// The `count` pods that go first: those made here in place of pods that came since, those without a node, those not ready, those of the least deletion
-/// cost, those that share their node with most others of the set, and the youngest.
+/// The `count` pods that go first: those made here in place of pods that came since, those without a node, those not
+/// ready, those of the least deletion cost, those that share their node with most others of the set, and the youngest.
 fn surplus(server: &Server, key: &ObjectKey, count: usize) -> Vec<ObjectKey> {
     let pods = active(server.store(), key);
     let mut neighbours: BTreeMap<Option<&str>, usize> = BTreeMap::new();

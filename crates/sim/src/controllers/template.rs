@@ -20,8 +20,8 @@ pub fn pod(template: &Value, name: &str) -> Value {
     pod
 }
 
-/// The pods of an owner that have not ended and are not leaving, in the order they were made; those that another cluster
-/// made come first.
+/// The pods of an owner that have not ended and are not leaving, in the order they were made; those that another
+/// cluster made come first.
 pub fn active<'a>(store: &'a Store, owner: &ObjectKey) -> Vec<(&'a ObjectKey, &'a Value)> {
     let mut pods: Vec<(&ObjectKey, &Value)> = store
         .controlled(owner, "Pod")

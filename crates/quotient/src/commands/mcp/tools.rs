@@ -30,14 +30,23 @@ const ALL: [Tool; 6] = [
         name: "explain",
         description: "Why a pod is pending, where it runs or why it was evicted; what exactly is in the way, and remedies that were tried. Give `pod` (namespace/name), or `try` (manifests to try out before submitting).",
     },
-    Tool { name: "tree", description: "Quotas as trees: guaranteed, used, borrowed, lent, reclaimable; and caps of nodes." },
+    Tool {
+        name: "tree",
+        description: "Quotas as trees: guaranteed, used, borrowed, lent, reclaimable; and caps of nodes.",
+    },
     Tool { name: "top", description: "Totals by resource and card, and the fullest nodes and quotas first." },
     Tool {
         name: "plan",
         description: "What a change of quotas or other objects (`change`) would do: which pods start, are evicted or become pending.",
     },
-    Tool { name: "simulate", description: "Applies manifests to a virtual cluster and reports what the scheduler does." },
-    Tool { name: "lint", description: "What admission would refuse in manifests, misspelt fields, and guarantees that cannot be kept." },
+    Tool {
+        name: "simulate",
+        description: "Applies manifests to a virtual cluster and reports what the scheduler does.",
+    },
+    Tool {
+        name: "lint",
+        description: "What admission would refuse in manifests, misspelt fields, and guarantees that cannot be kept.",
+    },
 ];
 
 /// All tools, in the order in which they are listed.

@@ -34,7 +34,8 @@ fn unmet_of_term(term: &Value, node: &Value) -> Option<String> {
     let list = |name: &str| term.get(name).and_then(Value::as_array).into_iter().flatten();
     let of_fields = list("matchFields").find(|expression| !matches(expression, text(node, "/metadata/name")));
     let of_labels = || {
-        list("matchExpressions").find(|expression| !matches(expression, label(node, text(expression, "/key").unwrap_or(""))))
+        list("matchExpressions")
+            .find(|expression| !matches(expression, label(node, text(expression, "/key").unwrap_or(""))))
     };
     of_fields.or_else(of_labels).map(show_expression)
 }
@@ -50,7 +51,9 @@ fn matches(expression: &Value, value: Option<&str>) -> bool {
         "Exists" => value.is_some(),
         "DoesNotExist" => value.is_none(),
         "Gt" => value.and_then(number) > values.first().and_then(|value| number(value)),
-        "Lt" => value.and_then(number).is_some_and(|it| values.first().and_then(|value| number(value)).is_some_and(|than| it < than)),
+        "Lt" => value
+            .and_then(number)
+            .is_some_and(|it| values.first().and_then(|value| number(value)).is_some_and(|than| it < than)),
         _ => false,
     }
 }
@@ -76,7 +79,8 @@ pub fn labels_match(selector: &Value, object: &Value) -> bool {
 /// A label selector as people write it: `app=web, tier In [a, b]`.
 pub fn show(selector: &Value) -> String {
     let labels = selector.get("matchLabels").and_then(Value::as_object);
-    let labels = labels.into_iter().flatten().map(|(key, value)| format!("{key}={}", value.as_str().unwrap_or_default()));
+    let labels =
+        labels.into_iter().flatten().map(|(key, value)| format!("{key}={}", value.as_str().unwrap_or_default()));
     let expressions = selector.get("matchExpressions").and_then(Value::as_array);
     labels.chain(expressions.into_iter().flatten().map(show_expression)).collect::<Vec<_>>().join(", ")
 }

@@ -38,7 +38,9 @@ pub fn obstacle(state: &State, pod: &Value, node: &Value, filter: Filter) -> Opt
             return Some(format!("PVC {name} not found"));
         };
         match (filter, text(claim, "/spec/volumeName")) {
-            (Filter::VolumeRestrictions, _) => is_exclusive(claim).then(|| format!("PVC {name} is in use by another pod")),
+            (Filter::VolumeRestrictions, _) => {
+                is_exclusive(claim).then(|| format!("PVC {name} is in use by another pod"))
+            }
             (Filter::NodeVolumeLimits, _) => Some(format!("no room to attach PVC {name}")),
             (_, Some(volume)) => bound(state, name, volume, node, filter),
             (_, None) => unbound(state, name, claim),
