@@ -11,7 +11,7 @@ mod answer;
 pub mod bounds;
 pub mod clock;
 pub mod cluster;
-mod controllers;
+pub mod controllers;
 pub mod expect;
 mod field;
 pub mod junit;
