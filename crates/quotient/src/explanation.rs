@@ -14,6 +14,7 @@ use serde_json::Value;
 
 use crate::remedies::{Remedy, remedies};
 use crate::state::{PodObject, State};
+use crate::when::{When, when};
 
 /// How a pod stands, and why. Field names are a contract with whoever reads the JSON.
 #[derive(Debug, Serialize)]
@@ -43,6 +44,8 @@ pub struct Explanation {
     pub reason: Option<ReasonExplained>,
     /// What would let it run; each was tried by itself, on a copy of the cluster.
     pub remedies: Vec<Remedy>,
+    /// When it may start, if it waits.
+    pub when: Option<When>,
     /// What the nodes say to it, if it waits.
     pub nodes: Option<NodesExplained>,
     /// How often it had to go, and why; the last is the latest.
@@ -175,6 +178,7 @@ impl Explanation {
         let object = state.object(&ObjectKey::pod(&namespace, &name)).unwrap_or(&Value::Null);
         let obstacles = obstacles(state, object, &verdicts);
         let remedies = if reason.is_some() { remedies(state, &namespace, &name, &obstacles) } else { Vec::new() };
+        let when = reason.map(|_| when(state, &ObjectKey::pod(&namespace, &name)));
         let mut reason = reason.map(ReasonExplained::from);
         if let Some(ReasonExplained { reason, .. }) = &mut reason {
             // What was not tried is not said.
@@ -193,6 +197,7 @@ impl Explanation {
             quotas,
             reason,
             remedies,
+            when,
             nodes: (!verdicts.is_empty()).then(|| NodesExplained::of(&verdicts, obstacles)),
             evicted,
             victims,

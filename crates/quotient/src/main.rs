@@ -24,6 +24,7 @@ mod story;
 mod table;
 mod trial;
 mod watching;
+mod when;
 
 use std::process::ExitCode;
 

@@ -216,6 +216,12 @@ impl State {
         pods.filter(|(_, pod)| is_bound(pod))
     }
 
+    /// All pods that have succeeded, by namespace and name.
+    pub fn ended_pods(&self) -> impl Iterator<Item = (&ObjectKey, &Value)> {
+        let pods = self.simulation.cluster().store().pods().map(|(key, pod)| (key, pod.as_ref()));
+        pods.filter(|(_, pod)| pod.pointer("/status/phase").is_some_and(|phase| phase == "Succeeded"))
+    }
+
     /// A quota and all below it, by the names that reports give them.
     pub fn quotas_below(&self, quota: &str) -> BTreeSet<String> {
         let all = self.quotas();

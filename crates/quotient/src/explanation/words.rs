@@ -9,6 +9,7 @@ use crate::printer::{Printer, Tone};
 use crate::standing::{amount, in_order, quota_table};
 use crate::story::tell_evicted;
 use crate::table::{Align, Cell, Table, grouped};
+use crate::when::When;
 
 /// The most nodes of one kind that a table tells of in detail.
 const NODES_MAX: usize = 5;
@@ -89,12 +90,20 @@ fn tell_facts(printer: &mut Printer, pod: &Explanation) -> Result<()> {
         PodPhase::Running => ("running since", dated(&pod.started)),
         _ => ("ran since", dated(&pod.started)),
     };
+    let when = pod.when.as_ref().map(|When { earliest, latest, basis }| match (earliest, latest) {
+        (Some(earliest), Some(latest)) if earliest == latest => format!("{} ({basis})", to_the_second(earliest)),
+        (Some(earliest), Some(latest)) => {
+            format!("{} to {} ({basis})", to_the_second(earliest), to_the_second(latest))
+        }
+        _ => format!("unknown: {basis}"),
+    });
     let at_risk = if pod.phase == PodPhase::Running { borrowed(pod) } else { None };
     let facts = [
         ("requests", (!requests.is_empty()).then_some(requests)),
         ("priority", pod.priority.filter(|priority| *priority != 0).map(|priority| priority.to_string())),
         ("reserved on", pod.nominated_node.clone()),
         since,
+        ("may start", when),
         ("borrowing", at_risk),
     ];
     for (what, value) in facts {

@@ -219,28 +219,53 @@ fn settle_admission(trial: &Trial<'_>, raised: &mut Raised) -> Option<Outcome> {
     None
 }
 
-/// Lowers raised mins as far as the pod still runs: a quota of a tree shares what is above the mins, so that less than
-/// what it is short of may do.
+/// Lowers raised limits as far as the pod still runs. Where one quota alone rises to what it is short of, nothing less
+/// does; a min gives rights beside room, so that less of it, or of what rises with it, may do.
 fn least(trial: &Trial<'_>, raised: &mut Raised) -> Option<Vec<String>> {
-    let mut evicts = None;
-    let mins: Vec<Limit> = raised.0.keys().filter(|limit| limit.field == Field::Min).cloned().collect();
-    for limit in mins {
-        let (from, to) = raised.0[&limit];
-        let (mut fails, mut works) = (from.unwrap_or(0), to);
-        while works - fails > 1 {
-            let middle = fails + (works - fails) / 2;
-            let mut lower = raised.clone();
-            lower.0.insert(limit.clone(), (from, middle));
-            match trial.runs(&lower.edits(trial)) {
-                Some(evicted) => {
-                    works = middle;
-                    evicts = Some(evicted);
-                }
-                None => fails = middle,
-            }
-        }
-        raised.0.insert(limit, (from, works));
+    /// Lowering one may let another be lowered; more often than this it does not.
+    const PASSES_MAX: usize = 3;
+    if raised.0.len() == 1 && raised.0.keys().all(|limit| limit.field != Field::Min) {
+        return None;
     }
+    let mut evicts = None;
+    for _ in 0..PASSES_MAX {
+        let before = raised.clone();
+        for limit in before.0.keys() {
+            evicts = lower(trial, raised, limit).or(evicts);
+        }
+        if raised.0 == before.0 {
+            break;
+        }
+    }
+    evicts
+}
+
+/// Lowers one limit as far as the pod still runs, or leaves it as it was; says who is evicted with the lowest that does.
+fn lower(trial: &Trial<'_>, raised: &mut Raised, limit: &Limit) -> Option<Vec<String>> {
+    let (from, to) = *raised.0.get(limit)?;
+    let mut without = raised.clone();
+    without.0.remove(limit);
+    if !without.0.is_empty()
+        && let Some(evicted) = trial.runs(&without.edits(trial))
+    {
+        *raised = without;
+        return Some(evicted);
+    }
+    let mut evicts = None;
+    let (mut fails, mut works) = (from.unwrap_or(0), to);
+    while works - fails > 1 {
+        let middle = fails + (works - fails) / 2;
+        let mut lower = raised.clone();
+        lower.0.insert(limit.clone(), (from, middle));
+        match trial.runs(&lower.edits(trial)) {
+            Some(evicted) => {
+                works = middle;
+                evicts = Some(evicted);
+            }
+            None => fails = middle,
+        }
+    }
+    raised.0.insert(limit.clone(), (from, works));
     evicts
 }
 

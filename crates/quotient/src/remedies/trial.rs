@@ -11,8 +11,13 @@ use serde_json::Value;
 
 use crate::state::State;
 
-/// The most copies that are tried for one pod. Each costs a copy of the cluster and a cycle.
-const TRIALS_MAX: usize = 120;
+/// The most copies that are tried for one pod. Each costs a copy of the cluster and a cycle, so that fewer are tried of
+/// a large cluster: remedies that are cheap to find come first.
+const TRIALS_MAX: usize = 300;
+const TRIALS_MIN: usize = 8;
+
+/// How many objects are copied for one pod in all, about.
+const COPIED_MAX: usize = 600_000;
 
 /// One pod, and the cluster it waits in.
 pub struct Trial<'a> {
@@ -49,7 +54,8 @@ impl<'a> Trial<'a> {
     pub fn of(state: &'a State, namespace: &str, name: &str) -> Option<Trial<'a>> {
         let key = ObjectKey::pod(namespace, name);
         let pod = state.object(&key)?.clone();
-        Some(Trial { state, key, pod, left: Cell::new(TRIALS_MAX) })
+        let trials = (COPIED_MAX / state.cluster().store().len().max(1)).clamp(TRIALS_MIN, TRIALS_MAX);
+        Some(Trial { state, key, pod, left: Cell::new(trials) })
     }
 
     /// Why the pod waits as things stand.
