@@ -240,7 +240,7 @@ fn least(trial: &Trial<'_>, raised: &mut Raised) -> Option<Vec<String>> {
     evicts
 }
 
-/// Lowers one limit as far as the pod still runs, or leaves it as it was; says who is evicted with the lowest that does.
+/// Lowers one limit as far as the pod still runs, or leaves it as it was; says which pods are evicted then.
 fn lower(trial: &Trial<'_>, raised: &mut Raised, limit: &Limit) -> Option<Vec<String>> {
     let (from, to) = *raised.0.get(limit)?;
     let mut without = raised.clone();
