@@ -166,9 +166,7 @@ fn shortage_table(place: &str, limit: &str) -> Table {
 
 fn tell_nodes(printer: &mut Printer, nodes: &NodesExplained) -> Result<()> {
     let NodesExplained { total, open, filters: _, obstacles, closed } = nodes;
-    let would = match (open.len(), *total) {
-        (open, total) => format!("{}/{} fit", grouped(open as u64), grouped(total as u64)),
-    };
+    let would = format!("{}/{} fit", grouped(open.len() as u64), grouped(*total as u64));
     printer.line("")?;
     printer.line(format_args!("{}: {would}", printer.paint(Tone::Strong, "Nodes")))?;
     if !open.is_empty() {
