@@ -9,6 +9,10 @@
 //! A cluster *settles*: this goes round until nothing changes any more. Time stands still meanwhile;
 //! it passes only by [`Cluster::wait`], which stops at every moment at which something is due.
 
+mod record;
+
+pub use record::{Decided, Round};
+
 use std::cell::OnceCell;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -113,6 +117,8 @@ pub struct Cluster {
     /// Pods that were evicted and that nobody makes anew.
     lost: BTreeSet<ObjectKey>,
     happened: Happened,
+    /// Rounds in which something was decided, for whoever asked to see them.
+    record: Option<Vec<Round>>,
 }
 
 impl Cluster {
@@ -128,6 +134,7 @@ impl Cluster {
             last_changed: BTreeSet::new(),
             lost: BTreeSet::new(),
             happened: Happened::default(),
+            record: None,
         }
     }
 
@@ -195,6 +202,17 @@ impl Cluster {
     /// Where creation times are whole seconds, what is made from now on is younger than what was made before.
     pub fn next_second_of_creation(&mut self) {
         self.server.clock.next_second_of_creation();
+    }
+
+    /// Makes a pod anew in place of the one of its name, as old as that one is: what of a pod cannot be changed while
+    /// it is there can be changed so. It is how to ask what would happen if it had been made otherwise.
+    pub fn replace_pod(&mut self, key: &ObjectKey, pod: Value) -> Result<(), Refusal> {
+        self.server.replace_pod(key, pod)
+    }
+
+    /// Lets virtual time begin at this moment, in microseconds since the Unix epoch, where it has not come so far yet.
+    pub fn begin_at(&mut self, us: i64) {
+        self.server.clock.advance_to(us);
     }
 
     /// Ends a pod.
@@ -361,6 +379,7 @@ impl Cluster {
         if cfg!(debug_assertions) {
             self.replica.engine().check_invariants().map_err(Stuck::Invariant)?;
         }
+        self.record_round(&happened);
         for done in happened {
             if let Done::Evicted { pod, .. } = &done {
                 let key = ObjectKey::pod(&pod.namespace, &pod.name);
