@@ -16,7 +16,7 @@ impl Quotas {
     ) -> Option<&Seniority> {
         let limits = self.within(id);
         let mut sums = vec![0i128; limits.len()];
-        for senior in &self.get(id).pods {
+        for senior in self.get(id).pods.iter() {
             let pod = pods.get(senior.pod);
             if !counts(pod) {
                 continue;

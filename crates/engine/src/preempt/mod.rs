@@ -446,7 +446,7 @@ impl World {
         let own = self.pods.get(rights.claimant).quotas.iter();
         let mut pods: Vec<PodId> = own
             .chain(&rights.drawable)
-            .flat_map(|quota| &self.quotas.get(*quota).pods)
+            .flat_map(|quota| self.quotas.get(*quota).pods.iter())
             .map(|senior| senior.pod)
             .collect();
         pods.sort_unstable();
