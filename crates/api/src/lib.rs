@@ -21,6 +21,7 @@ mod node;
 pub mod object;
 mod pod;
 pub mod problem;
+mod quota_kinds;
 pub mod read;
 mod selector;
 pub mod time;

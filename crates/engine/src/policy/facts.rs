@@ -3,42 +3,6 @@
 use crate::fact::{Labels, Limits, Name, QuotaKey, Selector};
 use crate::select::selects;
 
-/// A quota of some policy.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum QuotaFact {
-    Elastic(ElasticFact),
-    Tree(TreeFact),
-    Queue(QueueFact),
-}
-
-impl QuotaFact {
-    pub fn key(&self) -> &QuotaKey {
-        match self {
-            QuotaFact::Elastic(fact) => &fact.key,
-            QuotaFact::Tree(fact) => &fact.key,
-            QuotaFact::Queue(fact) => &fact.key,
-        }
-    }
-}
-
-impl From<ElasticFact> for QuotaFact {
-    fn from(fact: ElasticFact) -> Self {
-        QuotaFact::Elastic(fact)
-    }
-}
-
-impl From<TreeFact> for QuotaFact {
-    fn from(fact: TreeFact) -> Self {
-        QuotaFact::Tree(fact)
-    }
-}
-
-impl From<QueueFact> for QuotaFact {
-    fn from(fact: QueueFact) -> Self {
-        QuotaFact::Queue(fact)
-    }
-}
-
 /// Which namespaces may use a quota.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub enum Users {
