@@ -25,8 +25,9 @@ use crate::scheduler::{Happened, Now, Scheduler, Seen};
 use crate::subject::Subject;
 use crate::write::{PodRef, Slot, Write};
 
-/// A standby that takes over touches a pod that waits, and decides nothing before it has seen that ([`Session::probe`]).
-/// Where none waits for this long there is nothing to decide that what the last leader wrote could spoil.
+/// A standby that takes over touches a pod that waits, and decides nothing before it has seen that
+/// ([`Session::probe`]). Where none waits for this long there is nothing to decide that what the last leader wrote
+/// could spoil.
 const NONE_WAITS_FOR: Duration = Duration::from_secs(10);
 
 /// Which parts run.
@@ -115,7 +116,8 @@ enum TakingOver {
 }
 
 impl Session {
-    /// A session that knows nothing yet. Pods with one of these names in `spec.schedulerName` are ours; `None`: all are.
+    /// A session that knows nothing yet. Pods with one of these names in `spec.schedulerName` are ours; `None`: all
+    /// are.
     pub fn new(
         configuration: &Configuration,
         names: Option<Vec<String>>,
