@@ -1,6 +1,6 @@
 //! What the engine is told of quotas, by policy.
 
-use crate::fact::{Labels, Limits, Name, QuotaKey, Selector};
+use crate::fact::{Labels, Limits, Name, QuotaKey, Selector, Tick};
 use crate::select::selects;
 
 /// Which namespaces may use a quota.
@@ -65,6 +65,9 @@ pub struct TreeFact {
     pub ignores_default_tree: bool,
     /// Namespaces whose pods it is charged for if they name no quota and have none of their own.
     pub namespaces: Vec<Name>,
+    /// Since when its status says that it holds more than its runtime. The ticks are milliseconds since the Unix epoch
+    /// then.
+    pub overused_since: Option<Tick>,
     /// The namespaces whose pods may answer to it.
     pub users: Users,
 }
