@@ -23,6 +23,7 @@ pub mod object;
 pub mod order;
 mod pod;
 pub mod problem;
+mod quota_kinds;
 pub mod read;
 mod selector;
 pub mod time;

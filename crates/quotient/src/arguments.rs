@@ -499,6 +499,9 @@ pub struct InstallArguments {
     /// The webhooks of a program outside the cluster; no Deployment is printed
     #[arg(long, value_name = "URL", value_parser = crate::commands::webhook_url)]
     pub webhook_url: Option<String>,
+    /// Print policies of the API server that close ways round a quota, for namespaces labelled quotient.dev/tenant=true
+    #[arg(long)]
+    pub tenant_policy: bool,
     /// Output format
     #[arg(short, long, value_enum, value_name = "FORMAT", default_value = "yaml")]
     pub output: ManifestFormat,
