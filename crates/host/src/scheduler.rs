@@ -603,6 +603,29 @@ mod tests {
     }
 
     #[test]
+    fn numbers_that_change_are_written_every_half_a_minute_and_a_new_code_at_once() {
+        let at = |ms: u64| Now { tick: Tick(NOW.tick.0 + ms), ..NOW };
+        let mut scheduler = seeing(&[node(), ("Pod", pod("p", "2"))]);
+        let mut change = |ms: u64, capacity: &str, unschedulable: bool| {
+            let kind = kinds::find("", "Node").expect("it is known");
+            let node = json!({"metadata": {"name": "n"}, "spec": {"unschedulable": unschedulable},
+                "status": {"allocatable": {"cpu": capacity, "pods": "10"}}});
+            scheduler.see(at(ms), Seen::Object(Subject::Kind(kind), node));
+            let round = scheduler.decide(at(ms), Budget::default());
+            let condition = |write: &Write| matches!(write, Write::Condition { .. });
+            (round.writes.iter().filter(|write| condition(write)).count(), round.wake_at)
+        };
+        assert_eq!(change(0, "1", false).0, 1);
+        for step in 1..20 {
+            let (written, wake_at) = change(step * 100, &format!("{}m", 1000 + step), false);
+            assert_eq!(written, 0, "the code is the same");
+            assert_eq!(wake_at, Some(at(30_000).tick));
+        }
+        assert_eq!(change(30_000, "1900m", false).0, 1, "what changed meanwhile, once");
+        assert_eq!(change(30_001, "1800m", false).0, 0);
+    }
+
+    #[test]
     fn an_object_that_cannot_be_read_is_said_once() {
         let mut scheduler = seeing(&[]);
         let broken = json!({"metadata": {"name": "n"}, "status": {"allocatable": {"cpu": "lots"}}});
