@@ -37,8 +37,6 @@ const LONG_FILES: &[(&str, &str)] = &[
     ("crates/engine/tests/purity.rs", "a small tokenizer and the checks on it"),
     ("crates/engine/tests/queues.rs", "a naive model and its generator, to be read side by side"),
     ("crates/engine/tests/tree.rs", "a naive model and its generator, to be read side by side"),
-    ("crates/host/src/objects.rs", "to be split"),
-    ("crates/host/src/scheduler.rs", "to be split"),
     ("crates/model/src/check.rs", "to be split"),
     ("crates/quotient/src/arguments.rs", "the arguments of every command, in the order of the help"),
     ("crates/quotient/src/bench/case.rs", "a list of benchmarks"),
