@@ -13,6 +13,7 @@
 mod budget;
 mod classes;
 mod elastic;
+mod limit_range;
 mod metadata;
 mod pod;
 mod pod_group;
@@ -21,6 +22,7 @@ mod pod_priority;
 mod pod_resources;
 mod pod_update;
 mod queue;
+mod resource_quota;
 mod storage;
 mod tree_pod;
 mod tree_profile;
@@ -153,12 +155,13 @@ static RULES: &[Rules] = &[
         server: Part {
             on_create: &[
                 pod_resources::set_requests,
+                limit_range::set_defaults,
                 pod_priority::set_priority,
                 pod_overhead::set_overhead,
                 pod::add_tolerations,
             ],
             on_update: &[pod_update::keep_what_was_set, pod_resources::set_requests],
-            checks: &[pod::check, pod_update::check],
+            checks: &[pod::check, pod_update::check, limit_range::check],
             on_delete: &[],
         },
         webhook: Part {
@@ -193,6 +196,8 @@ static RULES: &[Rules] = &[
     served("apps", "DaemonSet", &[workload::check, workload::check_selector]),
     served("batch", "Job", &[workload::check, workload::check_job]),
     served("policy", "PodDisruptionBudget", &[budget::check]),
+    served("", "LimitRange", &[limit_range::check_object]),
+    served("", "ResourceQuota", &[resource_quota::check_object]),
     served("scheduling.k8s.io", "PriorityClass", &[classes::check_priority]),
     served("node.k8s.io", "RuntimeClass", &[classes::check_runtime]),
     served("storage.k8s.io", "StorageClass", &[storage::check_class]),
@@ -295,6 +300,8 @@ pub fn admit(request: Request<'_>, view: &dyn View) -> Result<Admitted, Rejectio
     }
     parts().flat_map(|part| part.checks(operation)).for_each(|check| check(&root, &context));
     refuse_if_noted(notes)?;
+    // As on an API server, a quota is asked last: an object that is refused anyway does not count.
+    resource_quota::check(&object, &context)?;
     Ok(Admitted { object, warnings: context.warnings.into_inner() })
 }
 
@@ -338,6 +345,11 @@ pub(crate) fn object_in<'a>(value: &'a mut Value, name: &str) -> Option<&'a mut 
         *entry = Value::Object(serde_json::Map::new());
     }
     entry.as_object_mut()
+}
+
+/// Whether an API server has made the object already: what it was let in with then is not decided anew.
+fn exists_elsewhere(object: &Value) -> bool {
+    object.pointer("/metadata/uid").and_then(Value::as_str).is_some_and(|uid| !uid.is_empty())
 }
 
 /// Whether a field is there and not `null`.
