@@ -7,6 +7,7 @@ use serde_json::Value;
 use crate::crossquota::CrossQuota;
 use crate::crossquota::caps::Caps;
 use crate::cursor::{Cursor, Notes};
+use crate::device;
 use crate::elastic::{self, pools};
 use crate::gpu_memory::WHOLE_GPU_GB;
 use crate::intern::Interner;
@@ -61,6 +62,7 @@ pub struct Translator {
     interner: Interner,
     pools: pools::Pools,
     forest: forest::Forest,
+    devices: device::Book,
     caps: Caps,
 }
 
@@ -88,6 +90,10 @@ impl Translator {
             let declared = tree::quota::fact(&root, &key, &mut self.interner);
             return translation(&key, self.forest.seen(&key, declared, problems(notes, &key)));
         }
+        if device::is_device_kind(key.group, key.kind) {
+            let facts = self.devices.seen(&key, &root, &notes, &mut self.interner);
+            return Translation { facts, problems: problems(notes, &key), ..Translation::default() };
+        }
         let mut facts: Vec<Fact> = self.seen(&key, &root, &notes).into_iter().collect();
         facts.extend(self.queue_of_namespace(&key, Some(&root)));
         Translation { facts, problems: problems(notes, &key), ..Translation::default() }
@@ -100,6 +106,10 @@ impl Translator {
         }
         if tree::is_tree(key) {
             return translation(key, self.forest.gone(key));
+        }
+        if device::is_device_kind(key.group, key.kind) {
+            let facts = self.devices.gone(key, &mut self.interner);
+            return Translation { facts, ..Translation::default() };
         }
         let mut facts: Vec<Fact> = self.gone(key).into_iter().collect();
         facts.extend(self.queue_of_namespace(key, None));
@@ -195,6 +205,7 @@ pub fn told_kinds() -> impl Iterator<Item = &'static Kind> {
                 | ("storage.k8s.io", "StorageClass" | "CSINode")
                 | ("policy", "PodDisruptionBudget")
                 | (volcano::SCHEDULING, volcano::QUEUE | volcano::POD_GROUP)
+                | (device::GROUP, _)
                 | (tree::GROUP, tree::QUOTA)
         );
         elastic || other || selects_pods((kind.group, kind.kind))

@@ -8,6 +8,7 @@
 use std::sync::Arc;
 
 use crate::decision::Capacity;
+use crate::device::{ClaimKey, DeviceClaimFact, DeviceClassFact, PoolFact, PoolKey, VerdictsFact};
 
 /// A name, a label key, a label value: text that is compared and shown, and never parsed here.
 pub type Name = Arc<str>;
@@ -633,6 +634,15 @@ pub enum Fact {
     },
     StorageClass(StorageClassFact),
     StorageClassGone(Name),
+    DevicePool(PoolFact),
+    DevicePoolGone(PoolKey),
+    DeviceVerdicts(VerdictsFact),
+    /// No claim asks for what this matcher stands for any more.
+    DeviceMatcherGone(Name),
+    DeviceClass(DeviceClassFact),
+    DeviceClassGone(Name),
+    DeviceClaim(DeviceClaimFact),
+    DeviceClaimGone(ClaimKey),
     Selector(SelectorFact),
     SelectorGone {
         namespace: Name,

@@ -7,6 +7,7 @@
 //! Amounts are exact integers.
 
 pub mod decision;
+pub mod device;
 pub mod engine;
 pub mod fact;
 pub mod quantity;
@@ -17,6 +18,7 @@ mod candidates;
 mod cap;
 mod cards;
 mod claims;
+mod devices;
 mod explain;
 mod filter;
 mod gangs;

@@ -6,6 +6,7 @@ use std::collections::BTreeMap;
 use crate::budgets::Budgets;
 use crate::candidates::Kept;
 use crate::cards::Variant;
+use crate::devices::Devices;
 use crate::fact::{Amount, Name, PodVolume};
 use crate::gangs::Gangs;
 use crate::implied::Implied;
@@ -30,6 +31,7 @@ pub(crate) struct World {
     pub statics: Statics,
     pub relations: Relations,
     pub volumes: Volumes,
+    pub devices: Devices,
     pub budgets: Budgets,
     pub implied: Implied,
     pub kept: Kept,

@@ -106,6 +106,31 @@ impl Engine {
                 self.world.change_volumes(users, |volumes| volumes.class_gone(&name));
                 true
             }
+            Fact::DevicePool(fact) => {
+                self.world.devices.observe_pool(fact);
+                true
+            }
+            Fact::DevicePoolGone(key) => {
+                self.world.devices.pool_gone(&key);
+                true
+            }
+            Fact::DeviceVerdicts(fact) => {
+                self.world.devices.observe_verdicts(fact);
+                true
+            }
+            Fact::DeviceMatcherGone(matcher) => {
+                self.world.devices.matcher_gone(&matcher);
+                false
+            }
+            Fact::DeviceClass(fact) => {
+                self.world.devices.observe_class(fact);
+                true
+            }
+            Fact::DeviceClassGone(name) => {
+                self.world.devices.class_gone(&name);
+                true
+            }
+            Fact::DeviceClaim(_) | Fact::DeviceClaimGone(_) => false,
             Fact::Selector(fact) => {
                 let namespace = fact.namespace.clone();
                 self.world.implied.observe(fact) && self.reshape_waiting(&namespace)
