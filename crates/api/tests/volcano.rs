@@ -7,7 +7,7 @@ use quotient_api::volcano::status::{Ended, group_status, queue_status};
 use quotient_api::volcano::traps::traps;
 use quotient_api::volcano::{events, queue};
 use quotient_api::{ObjectKey, Operation, Request, Translator, View, admit, key_of};
-use quotient_engine::fact::{GroupFact, PodFact, QueueFact};
+use quotient_engine::fact::{GroupFact, PodFact, QueueFact, QuotaFact};
 use quotient_engine::{Code, Fact, GroupReport, Numbers, QuotaReport, Reason};
 use serde_json::{Value, json};
 
@@ -47,7 +47,7 @@ fn told(object: &Value) -> (Vec<Fact>, Vec<String>) {
 fn queue_told(object: &Value) -> (QueueFact, Vec<String>) {
     let (facts, problems) = told(object);
     match &facts[..] {
-        [Fact::Queue(fact)] => (fact.clone(), problems),
+        [Fact::Quota(QuotaFact::Queue(fact))] => (fact.clone(), problems),
         other => panic!("{other:?}"),
     }
 }

@@ -14,11 +14,11 @@ use std::collections::{BTreeMap, BTreeSet};
 use crate::claims::Claim;
 use crate::fact::{Amount, Name, PodKey, QuotaKey, Tick};
 use crate::gangs::GangId;
+use crate::ledger::pool::PoolId;
 use crate::lookup::LookupMap;
 use crate::pods::{Place, PodId};
+use crate::policy::{QuotaId, Quotas};
 use crate::queue::{Queue, group_key};
-use crate::quota::QuotaId;
-use crate::quota::elastic::PoolId;
 use crate::relations::Effects;
 use crate::score::node_cap::CapWeights;
 use crate::shape::ShapeId;
@@ -182,7 +182,9 @@ pub struct Engine {
     keys_epoch: u64,
     /// Pods that may have to lose a mark: they answer to other quotas than before.
     remark: BTreeSet<PodId>,
-    /// Pools in which somebody was given something since those who rest were last looked at.
+    /// Quotas that may hold more, and pools in which somebody holds what others may claim, since those who rest were
+    /// last looked at.
+    risen: Vec<QuotaId>,
     moved_pools: BTreeSet<PoolId>,
     /// Since when quotas of trees hold more than their runtime.
     overused_since: BTreeMap<QuotaId, Tick>,
@@ -198,9 +200,8 @@ impl Engine {
     pub fn new(settings: Settings) -> Self {
         let mut world = World::default();
         world.cap_weights = CapWeights::new(&settings.caps, &mut world.names);
-        world.quotas.trees.scale_min = settings.tree.scale_min;
         world.card_weight = settings.cards.node_order_weight.clamp(0, 1_000_000);
-        world.quotas.queues.unlimited_cpu_memory = settings.cards.unlimited_cpu_memory;
+        world.quotas = Quotas::new(&settings);
         Engine { settings, world, ..Engine::default() }
     }
 

@@ -9,9 +9,9 @@ use crate::filter::{Filter, node_cap as cap_filter, resources_fit};
 use crate::nodes::NodeId;
 use crate::place::{ClosedCounts, Question};
 use crate::pods::{Pod, PodId};
+use crate::policy::{QuotaId, Refusal};
 use crate::preempt::Plan;
 use crate::quantity::canonical;
-use crate::quota::{QuotaId, Refusal};
 use crate::reason::{Code, Numbers, Reason};
 use crate::resources::{Demand, ResourceId};
 use crate::score::FULL;
@@ -196,7 +196,7 @@ impl World {
         let for_whom = format!("evicted to make room on {node} for {}", gets.key());
         let (mine, theirs) = (goes.priority, gets.priority);
         let holdings = |pod: &Pod| {
-            let binding = pod.quotas.iter().filter(|quota| !self.quotas.get(**quota).is_plain());
+            let binding = pod.quotas.iter().filter(|quota| !self.quotas.is_plain(**quota));
             let holdings = binding.map(|quota| self.holdings(*quota, claimant, plan));
             holdings.collect::<Vec<_>>().join("; ")
         };

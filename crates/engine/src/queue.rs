@@ -13,10 +13,10 @@ use std::sync::Arc;
 
 use crate::fact::{Created, Name};
 use crate::gangs::GangId;
+use crate::ledger::share::Share;
 use crate::lookup::LookupMap;
 use crate::pods::{Pod, PodId};
-use crate::quota::QuotaId;
-use crate::quota::share::Share;
+use crate::policy::QuotaId;
 use crate::reason::{Code, Reason};
 use crate::shape::ShapeId;
 

@@ -12,7 +12,7 @@ use crate::gangs::Gangs;
 use crate::implied::Implied;
 use crate::nodes::{NodeId, Nodes};
 use crate::pods::{Place, Pod, PodId, Pods};
-use crate::quota::Quotas;
+use crate::policy::{Ask, Quotas, Refusal};
 use crate::relations::{Around, Effects, Relations};
 use crate::resources::{ResourceId, ResourceNames};
 use crate::score::node_cap::CapWeights;
@@ -41,8 +41,6 @@ pub(crate) struct World {
     pub card_kinds: BTreeMap<ResourceId, BTreeMap<ResourceId, u32>>,
     /// The shapes that shapes have when their pods may take some cards only.
     pub variants: BTreeMap<ShapeId, Vec<Variant>>,
-    /// The queues of namespaces.
-    pub queue_of_namespace: BTreeMap<Name, Name>,
     pub cap_weights: CapWeights,
     /// What the order of preference among cards weighs.
     pub card_weight: i64,
@@ -212,12 +210,13 @@ impl World {
     }
 
     /// Why the pod's quotas refuse it; the first is the one that counts.
-    pub fn refusals(&self, id: PodId) -> Vec<crate::quota::Refusal> {
+    pub fn refusals(&self, id: PodId) -> Vec<Refusal> {
         let pod = self.pods.get(id);
         if pod.quotas.is_empty() {
             return Vec::new();
         }
-        self.quotas.refusals(&pod.quotas, &self.asked_charge(id), pod.non_preemptible, &self.names)
+        let ask = Ask { charge: &self.asked_charge(id), non_preemptible: pod.non_preemptible };
+        self.quotas.refusals(&pod.quotas, &ask, &self.names)
     }
 
     /// What a pod is charged to its quotas where it is: what it asks for, what follows from it, and the cards there.
@@ -307,7 +306,7 @@ impl World {
     /// Counts the kinds of card of a node (or no longer).
     fn count_cards(&mut self, node: NodeId, add: bool) {
         for (resource, card) in &self.nodes.get(node).cards {
-            self.quotas.queues.note_card(*card);
+            self.quotas.note_card(*card);
             let kinds = self.card_kinds.entry(*resource).or_default();
             let nodes = kinds.entry(*card).or_default();
             *nodes = if add { *nodes + 1 } else { *nodes - 1 };
@@ -316,10 +315,8 @@ impl World {
             }
             if kinds.is_empty() {
                 self.card_kinds.remove(resource);
-                self.quotas.queues.card_resources.remove(resource);
-            } else {
-                self.quotas.queues.card_resources.insert(*resource);
             }
+            self.quotas.note_card_resource(*resource, self.card_kinds.contains_key(resource));
         }
     }
 

@@ -97,7 +97,7 @@ impl Model {
 
     fn quota_fact(&self, namespace: usize) -> Fact {
         let Quota { min, max } = &self.quotas[&namespace];
-        Fact::ElasticQuota(ElasticFact {
+        Fact::from(ElasticFact {
             key: self.key(namespace),
             namespaces: vec![name(NAMESPACES[namespace])],
             min: limits(min),

@@ -546,7 +546,7 @@ impl Run {
             }
             Step::Queue(fact) => {
                 self.server.queues.insert(fact.key.clone(), fact.clone());
-                vec![Fact::Queue(fact.clone())]
+                vec![Fact::from(fact.clone())]
             }
             Step::DropQueue(which) => match server::nth(&self.server.queues, *which) {
                 Some(key) => {
@@ -761,8 +761,7 @@ fn queue(index: usize) -> impl Strategy<Value = QueueFact> {
         let (capability, deserved, guarantee, card_quota) = amounts;
         let parent = parent.map(|at| name(QUEUES[at]));
         let key = key(index);
-        let created = Created(index as i64);
-        QueueFact { key, created, parent, closed, capability, deserved, guarantee, card_quota, reclaimable, priority }
+        QueueFact { key, parent, closed, capability, deserved, guarantee, card_quota, reclaimable, priority }
     })
 }
 

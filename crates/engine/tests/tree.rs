@@ -500,7 +500,7 @@ impl Run {
             }
             Step::Quota(fact) => {
                 self.server.trees.insert(fact.key.clone(), fact.clone());
-                vec![Fact::TreeQuota(fact.clone())]
+                vec![Fact::from(fact.clone())]
             }
             Step::DropQuota(which) => match server::nth(&self.server.trees, *which) {
                 Some(key) => {

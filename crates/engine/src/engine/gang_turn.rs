@@ -14,9 +14,9 @@ use crate::gangs::{Gang, GangId, Muster};
 use crate::nodes::NodeId;
 use crate::place::{Answer, ClosedCounts, Question};
 use crate::pods::{Place, Pod, PodId};
+use crate::policy::{Ask, Refusal};
 use crate::preempt::Outcome;
 use crate::queue::GroupId;
-use crate::quota::Refusal;
 use crate::reason::{Code, Reason};
 use crate::relations::Effects;
 use crate::resources::ResourceId;
@@ -497,7 +497,8 @@ impl Engine {
         plan.members.iter().any(|(member, _)| {
             let pod = world.pods.get(*member);
             let nothing: Vec<_> = world.charge_of(*member).iter().map(|(resource, _)| (*resource, 0)).collect();
-            !world.quotas.refusals(&pod.quotas, &nothing, false, &world.names).is_empty()
+            let ask = Ask { charge: &nothing, non_preemptible: false };
+            !world.quotas.refusals(&pod.quotas, &ask, &world.names).is_empty()
         })
     }
 

@@ -17,18 +17,8 @@ impl Engine {
             Fact::PodGone(key) => return self.pod_gone(&key),
             Fact::BindFailed { pod, uid } => return self.bind_failed(&pod, &uid),
             Fact::EvictFailed { pod, uid } => return self.evict_failed(&pod, &uid),
-            Fact::ElasticQuota(fact) => {
-                let moved = self.world.quotas.observe_elastic(fact, &mut self.world.names);
-                self.reassign_namespaces(moved.iter());
-                true
-            }
-            Fact::TreeQuota(fact) => {
-                let reassigned = self.world.quotas.observe_tree(fact, &mut self.world.names);
-                self.reassign(&reassigned);
-                true
-            }
-            Fact::Queue(fact) => {
-                self.observe_queue(fact);
+            Fact::Quota(fact) => {
+                self.observe_quota(fact);
                 true
             }
             Fact::QuotaGone(key) => self.quota_gone(&key),

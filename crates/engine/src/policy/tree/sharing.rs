@@ -5,7 +5,7 @@
 //! All in whole units, so that nothing is lost to rounding: the residue of a round goes, a unit each, to the largest
 //! remainders, and among equals to the first by name.
 
-use crate::quota::fraction::mul_div;
+use crate::ledger::fraction::mul_div;
 
 /// What one quota brings to the sharing.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

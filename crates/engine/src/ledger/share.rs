@@ -48,8 +48,7 @@ impl PartialOrd for Share {
 }
 
 /// Compares two fractions of numbers that are not negative. Products could pass 128 bits, so the whole parts are
-/// compared
-/// first, and where they agree the rests, upside down.
+/// compared first, and where they agree the rests, upside down.
 fn compare(a: (i128, i128), b: (i128, i128)) -> Ordering {
     match (a.1 == 0, b.1 == 0) {
         (true, true) => return Ordering::Equal,
