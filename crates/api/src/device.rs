@@ -80,13 +80,14 @@ impl Book {
         root: &Cursor<'_, '_>,
         notes: &Notes,
         interner: &mut Interner,
+        is_gpu: &mut dyn FnMut(&str) -> bool,
     ) -> Vec<Fact> {
         match key.kind {
             SLICE => {
                 let slice = slice::slice(root, interner);
                 self.slice_seen(key.name.clone(), slice, interner)
             }
-            CLASS => self.class_seen(root, &key.name, interner),
+            CLASS => self.class_seen(root, &key.name, interner, is_gpu),
             CLAIM => {
                 let (fact, wanted) = claim::claim(root, notes, key, interner);
                 let mut facts = self.want(key, wanted);
@@ -183,7 +184,13 @@ impl Book {
         known.into_iter().map(row).collect()
     }
 
-    fn class_seen(&mut self, root: &Cursor<'_, '_>, name: &Name, interner: &mut Interner) -> Vec<Fact> {
+    fn class_seen(
+        &mut self,
+        root: &Cursor<'_, '_>,
+        name: &Name,
+        interner: &mut Interner,
+        is_gpu: &mut dyn FnMut(&str) -> bool,
+    ) -> Vec<Fact> {
         let (metadata, spec) = (root.field("metadata"), root.field("spec"));
         let selectors = spec.field("selectors");
         let sources: Vec<Name> = selectors
@@ -197,7 +204,9 @@ impl Book {
         let created = metadata.field("creationTimestamp");
         let created = created.str().and_then(|text| parse_timestamp(text).ok()).map(Created).unwrap_or_default();
         let extended = spec.field("extendedResourceName").non_empty_str().map(|name| interner.name(name));
-        let mut facts = vec![Fact::DeviceClass(DeviceClassFact { name: name.clone(), created, extended })];
+        let own = format!("{name}.deviceclass.resource.k8s.io/devices");
+        let gpu = is_gpu(&own) || extended.as_ref().is_some_and(|name| is_gpu(name));
+        let mut facts = vec![Fact::DeviceClass(DeviceClassFact { name: name.clone(), created, extended, gpu })];
         let is_new = self.classes.get(name).is_none_or(|class| class.sources != sources);
         if is_new {
             let was_known = self.classes.contains_key(name);

@@ -91,7 +91,8 @@ impl Translator {
             return translation(&key, self.forest.seen(&key, declared, problems(notes, &key)));
         }
         if device::is_device_kind(key.group, key.kind) {
-            let facts = self.devices.seen(&key, &root, &notes, &mut self.interner);
+            let Translator { devices, interner, caps, .. } = self;
+            let facts = devices.seen(&key, &root, &notes, interner, &mut |resource| caps.is_gpu(resource));
             return Translation { facts, problems: problems(notes, &key), ..Translation::default() };
         }
         let mut facts: Vec<Fact> = self.seen(&key, &root, &notes).into_iter().collect();

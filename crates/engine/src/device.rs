@@ -213,6 +213,8 @@ pub struct DeviceClassFact {
     pub created: crate::fact::Created,
     /// `spec.extendedResourceName`.
     pub extended: Option<Name>,
+    /// Its devices count as GPUs where pods without GPUs are capped.
+    pub gpu: bool,
 }
 
 /// How many devices a request is for.
@@ -312,10 +314,21 @@ pub struct DeviceClaimFact {
     pub reserved_for: Vec<Name>,
     /// The uid of the pod that it was made for.
     pub owner: Option<Name>,
+    /// It was made for extended resources, which are charged by their names already.
+    pub extended: bool,
     /// Its deletion was asked for.
     pub leaving: bool,
     /// Why it cannot be read, if so.
     pub problem: Option<Name>,
+}
+
+/// What a pod needs of a claim, as far as it decides where the pod can go.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub enum Need {
+    /// Devices must be found. Which claim it is counts only where pods share it.
+    Open { spec: Arc<ClaimSpec>, shared: Option<ClaimKey> },
+    /// It has devices, which these nodes reach (`None`: all).
+    Met { claim: ClaimKey, nodes: Option<Vec<NodeTerm>> },
 }
 
 /// A claim of a pod.
@@ -323,6 +336,8 @@ pub struct DeviceClaimFact {
 pub enum PodClaim {
     /// By name.
     Named(Name),
+    /// Made by a scheduler for the pod's extended resources when it was bound.
+    Extended(Name),
     /// Made for the pod from a template; its name, once it was made.
     Made { template: Name, claim: Option<Name> },
 }

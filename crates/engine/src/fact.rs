@@ -8,7 +8,9 @@
 use std::sync::Arc;
 
 use crate::decision::Capacity;
-use crate::device::{ClaimKey, DeviceClaimFact, DeviceClassFact, PoolFact, PoolKey, VerdictsFact};
+use crate::device::{
+    ClaimKey, DeviceClaimFact, DeviceClassFact, ExtendedRequest, Need, PodClaim, PoolFact, PoolKey, VerdictsFact,
+};
 pub use crate::policy::{ElasticFact, QueueFact, QuotaFact, TreeFact};
 
 /// A name, a label key, a label value: text that is compared and shown, and never parsed here.
@@ -338,6 +340,12 @@ pub struct PodSpec {
     pub cards: Vec<Name>,
     /// None of `cards` is preferred, and a node whose cards have no name will do too.
     pub any_card: bool,
+    /// The extended resources that its containers ask for, one by one: a class may serve them with devices.
+    pub extended: Vec<ExtendedRequest>,
+    /// What its claims need. The engine fills this in from the claims themselves.
+    pub needs: Vec<Need>,
+    /// Of `extended` those that a class serves, with the class. The engine fills this in.
+    pub served: Vec<(ExtendedRequest, Name)>,
 }
 
 /// How a pod without GPUs is placed among GPU nodes.
@@ -409,6 +417,8 @@ pub struct PodFact {
     pub group: Option<Name>,
     /// Which task of its group it belongs to.
     pub task: Option<Name>,
+    /// Its claims on devices, in order.
+    pub device_claims: Vec<PodClaim>,
     /// Why its request cannot be read, if so: it waits with `InvalidRequest`.
     pub problem: Option<RequestProblem>,
 }

@@ -43,7 +43,9 @@ mod topology;
 mod volumes;
 mod world;
 
-pub use decision::{Budget, Capacity, ClaimBinding, Decision, Decisions, Rule};
+pub use decision::{
+    Budget, Capacity, ClaimBinding, ClaimGrant, Decision, Decisions, DeviceGrants, ExtendedGrant, Rule,
+};
 pub use engine::{CapSettings, CardSettings, Engine, GroupReport, NodeReport, QuotaReport, Settings, TreeSettings};
 pub use explain::NodeVerdict;
 pub use fact::{Fact, Tick};

@@ -8,6 +8,7 @@ use crate::filter::Filter;
 pub enum Code {
     InvalidRequest,
     SchedulingGated,
+    ClaimNotReady,
     AwaitingVictims,
     QueueClosed,
     QueueNotFound,
@@ -26,9 +27,10 @@ pub enum Code {
 
 impl Code {
     /// All of them, in order.
-    pub const ALL: [Code; 16] = [
+    pub const ALL: [Code; 17] = [
         Code::InvalidRequest,
         Code::SchedulingGated,
+        Code::ClaimNotReady,
         Code::AwaitingVictims,
         Code::QueueClosed,
         Code::QueueNotFound,
@@ -50,6 +52,7 @@ impl Code {
         match self {
             Code::InvalidRequest => "InvalidRequest",
             Code::SchedulingGated => "SchedulingGated",
+            Code::ClaimNotReady => "ClaimNotReady",
             Code::AwaitingVictims => "AwaitingVictims",
             Code::QueueClosed => "QueueClosed",
             Code::QueueNotFound => "QueueNotFound",

@@ -41,6 +41,11 @@ impl ResourceNames {
         id
     }
 
+    /// The number of a resource that was named before.
+    pub fn find(&self, name: &Name) -> Option<ResourceId> {
+        self.ids.get(name).copied()
+    }
+
     pub fn name(&self, id: ResourceId) -> &Name {
         &self.names[id.0 as usize]
     }

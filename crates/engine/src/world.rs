@@ -7,6 +7,7 @@ use crate::budgets::Budgets;
 use crate::candidates::Kept;
 use crate::cards::Variant;
 use crate::devices::Devices;
+use crate::devices::claims::Claims;
 use crate::fact::{Amount, Name, PodVolume};
 use crate::gangs::Gangs;
 use crate::implied::Implied;
@@ -32,6 +33,7 @@ pub(crate) struct World {
     pub relations: Relations,
     pub volumes: Volumes,
     pub devices: Devices,
+    pub device_claims: Claims,
     pub budgets: Budgets,
     pub implied: Implied,
     pub kept: Kept,
@@ -108,8 +110,12 @@ impl World {
         let pod = self.pods.get(id);
         let node = pod.node().expect("a pod enters a node");
         let shape = self.shapes.get(pod.shape);
-        self.nodes.hold(node, &shape.demand, true);
-        self.pods.get_mut(id).cards = self.nodes.cards_for(node, &shape.demand);
+        let demand = self.demand_at(shape, node);
+        self.nodes.hold(node, &demand, true);
+        let mut cards = self.nodes.cards_for(node, &demand);
+        self.use_devices(id, node, matches!(place, Place::Assumed(_)), true);
+        cards.extend(self.held_devices(id));
+        self.pods.get_mut(id).cards = cards;
         let pod = self.pods.get(id);
         self.quotas.charge(id, pod, &charge_of(&self.shapes, pod), true, &self.names);
         self.gangs.count(pod, &charge_of(&self.shapes, pod), true);
@@ -123,14 +129,27 @@ impl World {
         let pod = self.pods.get(id);
         let node = pod.node().expect("a pod leaves a node it is on");
         let shape = self.shapes.get(pod.shape);
-        self.nodes.hold(node, &shape.demand, false);
+        let demand = self.demand_at(shape, node);
+        self.nodes.hold(node, &demand, false);
         self.quotas.charge(id, pod, &charge_of(&self.shapes, pod), false, &self.names);
         self.gangs.count(pod, &charge_of(&self.shapes, pod), false);
         self.pods.get_mut(id).cards = Vec::new();
         if self.nodes.is_present(node) {
             self.bear(id, node, false, effects);
         }
+        self.use_devices(id, node, false, false);
         self.pods.leave(id, place);
+    }
+
+    /// What a pod of a shape takes on a node: a device plugin there may serve what devices serve elsewhere.
+    fn demand_at<'s>(&self, shape: &'s crate::shape::Shape, node: NodeId) -> Cow<'s, crate::resources::Demand> {
+        let plugin = self.plugin_demand(shape.spec(), node);
+        if plugin.is_empty() {
+            return Cow::Borrowed(&shape.demand);
+        }
+        let mut demand = shape.demand.clone();
+        demand.amounts.extend(plugin);
+        Cow::Owned(demand)
     }
 
     /// A pod on a node that is there bears on others beyond the amounts it holds: by its ports and volumes, by being
@@ -242,7 +261,10 @@ impl World {
 
     fn count_request(&mut self, id: PodId, add: bool) {
         let pod = self.pods.get(id);
-        self.quotas.count_request(pod, &self.shapes.get(pod.shape).charge, add);
+        let mut charge = self.shapes.get(pod.shape).charge.clone();
+        charge.extend(self.shapes.get(pod.shape).device_charge.iter().copied());
+        let pod = self.pods.get(id);
+        self.quotas.count_request(pod, &charge, add);
         self.pods.get_mut(id).counted = add;
     }
 

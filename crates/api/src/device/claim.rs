@@ -172,6 +172,7 @@ pub(crate) fn claim(
         allocation: allocated.exists().then(|| Arc::new(allocation(&allocated, interner))),
         reserved_for: reserved.items().filter_map(|user| user.field("uid").str().map(Name::from)).collect(),
         owner,
+        extended: metadata.field("annotations").field(super::write::EXTENDED_ANNOTATION).str() == Some("true"),
         leaving: metadata.field("deletionTimestamp").exists(),
         problem: notes.first_of_spec().map(|note| Name::from(note.to_string())),
     };

@@ -3,10 +3,12 @@
 //! This module knows nothing of quotas, selectors or notation. Selectors come as verdicts; what a device costs is asked
 //! of whoever starts a search.
 
+pub(crate) mod claims;
 pub(crate) mod search;
 pub(crate) mod site;
 #[cfg(test)]
 mod tests;
+pub(crate) mod world;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;

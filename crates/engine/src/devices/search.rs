@@ -53,6 +53,8 @@ pub(crate) struct Pick<'p> {
     pub device: &'p DeviceFact,
     /// By capacity of the device, where it is a share.
     pub consumed: &'p [i128],
+    /// It is one of several alternatives.
+    pub listed: bool,
 }
 
 /// Whether the devices chosen so far can be paid for.
@@ -452,7 +454,7 @@ impl<'a, 'f> Search<'a, 'f> {
         if !self.meets_constraints(at, candidate) {
             return Taken::Excluded;
         }
-        if !self.is_affordable(alternative, device, &consumed) {
+        if !self.is_affordable(alternative, device, &consumed, request.listed) {
             return Taken::No;
         }
         self.put(at, candidate, consumed, 1);
@@ -484,18 +486,22 @@ impl<'a, 'f> Search<'a, 'f> {
         })
     }
 
-    fn is_affordable(&mut self, alternative: &Alternative, device: &DeviceFact, consumed: &[i128]) -> bool {
+    fn is_affordable(
+        &mut self,
+        alternative: &Alternative,
+        device: &DeviceFact,
+        consumed: &[i128],
+        listed: bool,
+    ) -> bool {
         let claims = self.claims;
-        let pick = |chosen: &'_ Chosen| {
-            let request = &claims[chosen.claim].requests[chosen.request];
-            (&request.alternatives[chosen.alternative], self.site.candidates[chosen.candidate].device)
-        };
         let mut picks: Vec<Pick<'_>> = Vec::with_capacity(self.chosen.len() + 1);
         for chosen in &self.chosen {
-            let (alternative, device) = pick(chosen);
-            picks.push(Pick { alternative, device, consumed: &chosen.consumed });
+            let request = &claims[chosen.claim].requests[chosen.request];
+            let alternative = &request.alternatives[chosen.alternative];
+            let device = self.site.candidates[chosen.candidate].device;
+            picks.push(Pick { alternative, device, consumed: &chosen.consumed, listed: request.listed });
         }
-        picks.push(Pick { alternative, device, consumed });
+        picks.push(Pick { alternative, device, consumed, listed });
         (self.affordable)(&picks)
     }
 
@@ -522,7 +528,10 @@ impl<'a, 'f> Search<'a, 'f> {
         }
         for (constraint, bound) in claim.constraints.iter().zip(&mut self.bound[at.0]) {
             if constraint.concerns(&request.name, &alternative.name) {
-                if add { bound.push(candidate) } else { drop(bound.pop()) }
+                match add {
+                    true => bound.push(candidate),
+                    false => bound.truncate(bound.len() - 1),
+                }
             }
         }
         if add {

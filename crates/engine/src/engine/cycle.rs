@@ -305,7 +305,7 @@ impl Engine {
                 return Turn::Dropped;
             }
         }
-        if pod.never_preempts {
+        if pod.never_preempts || tried.iter().any(|tried| self.world.has_device_fault(&tried.question)) {
             return self.rests(id, &pod, tried, false);
         }
         let mut leaving = false;
@@ -422,6 +422,16 @@ impl Engine {
         self.world.change_volumes(sharing, |volumes| volumes.decide(&key.namespace, &claims, &name, &uid));
         let mut effects = Effects::default();
         self.world.enter(id, Place::Assumed(node), &mut effects);
+        self.settle_devices(id);
+        let devices = self.grants(id);
+        // Others that share a claim with it have to follow it, and devices that were free are not.
+        if !devices.is_empty() {
+            self.changes += 1;
+        }
+        for grant in &devices.claims {
+            let key = crate::device::ClaimKey { namespace: key.namespace.clone(), name: grant.claim.clone() };
+            self.renew_needs(Some(&key));
+        }
         let asleep = self
             .world
             .pods
@@ -437,7 +447,7 @@ impl Engine {
         self.changes += 1;
         self.wake(effects);
         let node = self.world.nodes.get(node).name.clone();
-        decisions.list.push(Decision::Bind { pod: key, uid, node, claims });
+        decisions.list.push(Decision::Bind { pod: key, uid, node, claims, devices });
         Turn::Placed
     }
 
@@ -506,7 +516,8 @@ impl Engine {
             let pod = self.world.pods.get(id);
             let reason = match &pod.problem {
                 Some(problem) => explain::invalid(problem),
-                None => explain::gated(&pod.gates),
+                None if !pod.gates.is_empty() => explain::gated(&pod.gates),
+                None => Engine::unready(pod.unready.as_ref().unwrap_or(&pod.name)),
             };
             news.push((id, Arc::new(reason)));
         }

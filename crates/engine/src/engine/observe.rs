@@ -114,13 +114,22 @@ impl Engine {
             }
             Fact::DeviceClass(fact) => {
                 self.world.devices.observe_class(fact);
+                self.renew_needs(None);
                 true
             }
             Fact::DeviceClassGone(name) => {
                 self.world.devices.class_gone(&name);
+                self.renew_needs(None);
                 true
             }
-            Fact::DeviceClaim(_) | Fact::DeviceClaimGone(_) => false,
+            Fact::DeviceClaim(fact) => {
+                self.observe_device_claim(fact);
+                true
+            }
+            Fact::DeviceClaimGone(key) => {
+                self.device_claim_gone(&key);
+                true
+            }
             Fact::Selector(fact) => {
                 let namespace = fact.namespace.clone();
                 self.world.implied.observe(fact) && self.reshape_waiting(&namespace)
@@ -152,7 +161,8 @@ impl Engine {
         if fact.phase.is_over() {
             return;
         }
-        let shape = self.world.shape(&fact.spec, &fact.namespace, &fact.labels, fact.owner.as_ref());
+        let (spec, unready) = self.world.with_needs(&fact.spec, (&fact.namespace, &fact.uid), &fact.device_claims);
+        let shape = self.world.shape(&spec, &fact.namespace, &fact.labels, fact.owner.as_ref());
         let node = fact.node.clone();
         let nominated = fact.nominated.clone();
         let id = self.world.pods.insert(Pod {
@@ -168,6 +178,8 @@ impl Engine {
             ours: fact.ours,
             owner: fact.owner,
             problem: fact.problem,
+            device_claims: fact.device_claims,
+            unready,
             place: Place::Waiting,
             stamp: 0,
             leaving_since: fact.leaving_since,
@@ -195,6 +207,7 @@ impl Engine {
             group: None,
             reason: None,
         });
+        self.list_asker(id, true);
         self.world.join_gang(id);
         let ruling = self.world.ruling(id);
         self.world.set_ruling(id, ruling);
@@ -224,10 +237,12 @@ impl Engine {
         let mut effects = Effects::default();
         self.world.pods.get_mut(id).reason = None;
         self.world.enter(id, Place::Placed(node), &mut effects);
+        self.settle_devices(id);
         self.wake(effects);
     }
 
-    fn known_pod(&mut self, id: PodId, fact: PodFact) {
+    fn known_pod(&mut self, id: PodId, mut fact: PodFact) {
+        let unready = self.read_needs(id, &mut fact);
         let pod = self.world.pods.get(id);
         let old_spec = self.world.shapes.get(pod.shape).spec();
         let kind_changed = (!Arc::ptr_eq(old_spec, &fact.spec) && *old_spec != fact.spec)
@@ -237,7 +252,9 @@ impl Engine {
             || pod.never_preempts != fact.never_preempts
             || pod.gates != fact.gates
             || pod.ours != fact.ours
-            || pod.problem != fact.problem;
+            || pod.problem != fact.problem
+            || pod.device_claims != fact.device_claims
+            || pod.unready != unready;
         let ruling_changed = pod.tree_quota != fact.tree_quota
             || pod.queue != fact.queue
             || pod.group_name != fact.group
@@ -273,6 +290,13 @@ impl Engine {
                 pod.gates = fact.gates.clone();
                 pod.ours = fact.ours;
                 pod.problem = fact.problem.clone();
+                pod.unready = unready.clone();
+                if pod.device_claims != fact.device_claims {
+                    engine.list_asker(id, false);
+                    engine.world.pods.get_mut(id).device_claims = fact.device_claims.clone();
+                    engine.list_asker(id, true);
+                }
+                let pod = engine.world.pods.get_mut(id);
                 pod.queue = fact.queue.clone();
                 pod.group_name = fact.group.clone();
                 pod.task = fact.task.clone();
@@ -373,19 +397,22 @@ impl Engine {
                 self.count_claim(id, true);
                 self.enqueue(id);
             }
-            _ => self.world.enter(id, place, &mut effects),
+            _ => {
+                self.world.enter(id, place, &mut effects);
+                self.settle_devices(id);
+            }
         }
         self.world.settle_request(id);
         self.wake(effects);
         self.stir();
     }
 
-    fn set_shape(&mut self, id: PodId, shape: ShapeId) {
+    pub(super) fn set_shape(&mut self, id: PodId, shape: ShapeId) {
         let old = std::mem::replace(&mut self.world.pods.get_mut(id).shape, shape);
         self.release_shape(old);
     }
 
-    fn release_shape(&mut self, shape: ShapeId) {
+    pub(super) fn release_shape(&mut self, shape: ShapeId) {
         if self.world.release_shape(shape) {
             self.changes += 1;
         }
@@ -456,10 +483,12 @@ impl Engine {
                 }
                 let mut effects = Effects::default();
                 self.world.leave(id, Place::Waiting, &mut effects);
+                self.settle_devices(id);
                 self.wake(effects);
                 self.stir();
             }
         }
+        self.list_asker(id, false);
         self.world.leave_gang(id);
         let pod = self.world.pods.remove(id);
         self.release_shape(pod.shape);
@@ -487,6 +516,7 @@ impl Engine {
         self.world.leave(id, Place::Waiting, &mut effects);
         self.wake(effects);
         self.undecide_claims(id);
+        self.settle_devices(id);
         self.reshape(id);
         if let Some(claim) = self.world.pods.get_mut(id).asleep.take()
             && !self.world.pods.get(id).is_leaving()

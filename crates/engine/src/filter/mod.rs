@@ -31,11 +31,12 @@ pub enum Filter {
     VolumeZone,
     PodTopologySpread,
     InterPodAffinity,
+    Devices,
 }
 
 impl Filter {
     /// How many there are.
-    pub const COUNT: usize = 13;
+    pub const COUNT: usize = 14;
 
     /// All of them, in order.
     pub const ALL: [Filter; Filter::COUNT] = [
@@ -52,6 +53,7 @@ impl Filter {
         Filter::VolumeZone,
         Filter::PodTopologySpread,
         Filter::InterPodAffinity,
+        Filter::Devices,
     ];
 
     /// The filter's name, as Kubernetes users know it.
@@ -70,6 +72,7 @@ impl Filter {
             Filter::VolumeZone => "VolumeZone",
             Filter::PodTopologySpread => "PodTopologySpread",
             Filter::InterPodAffinity => "InterPodAffinity",
+            Filter::Devices => "DynamicResources",
         }
     }
 
@@ -89,6 +92,7 @@ impl Filter {
             Filter::VolumeZone => "in another zone than the pod's volume",
             Filter::PodTopologySpread => "that would make the spread too uneven",
             Filter::InterPodAffinity => "excluded by affinity or anti-affinity between pods",
+            Filter::Devices => "without free devices for the pod's claims",
         }
     }
 
