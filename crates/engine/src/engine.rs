@@ -9,18 +9,19 @@ mod overuse;
 mod patience;
 mod report;
 mod ruling;
+mod wake;
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use crate::claims::Claim;
+use crate::engine::wake::Change;
 use crate::fact::{Amount, Name, PodKey, QuotaKey, Tick};
 use crate::gangs::GangId;
 use crate::ledger::pool::PoolId;
 use crate::lookup::LookupMap;
 use crate::pods::{Place, PodId};
-use crate::policy::{QuotaId, Quotas};
+use crate::policy::{PolicyKind, QuotaId, Quotas};
 use crate::queue::{Queue, group_key};
-use crate::relations::Effects;
 use crate::score::node_cap::CapWeights;
 use crate::shape::ShapeId;
 use crate::world::World;
@@ -131,8 +132,7 @@ impl Default for CapSettings {
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct QuotaReport {
     pub key: QuotaKey,
-    /// `elastic`, `elastic-fair`, `tree` or `queue`.
-    pub policy: &'static str,
+    pub policy: PolicyKind,
     pub parent: Option<QuotaKey>,
     pub tree: Option<Name>,
     pub min: Vec<(Name, i128)>,
@@ -211,19 +211,6 @@ impl Engine {
         self.clone()
     }
 
-    /// Something changed that may let pods run that could not before.
-    pub(super) fn stir(&mut self) {
-        self.changes += 1;
-        self.admission_due = true;
-        self.queue.wake_all();
-    }
-
-    pub(super) fn wake(&mut self, effects: Effects) {
-        for group in effects.woken {
-            self.queue.wake(group);
-        }
-    }
-
     pub(super) fn count_claim(&mut self, id: PodId, add: bool) {
         self.world.count_claim(id, add);
     }
@@ -239,7 +226,7 @@ impl Engine {
         if self.claimants.remove(&id) {
             self.count_claim(id, false);
             self.world.pods.get_mut(id).claim = None;
-            self.stir();
+            self.note(Change::ReservationDropped);
         }
     }
 

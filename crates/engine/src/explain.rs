@@ -114,7 +114,8 @@ impl World {
     /// A quota refuses the pod.
     pub fn refused(&self, refusal: &Refusal) -> Reason {
         let Refusal { code, quota, numbers, .. } = refusal;
-        let key = self.quotas.shown(*quota);
+        let path = self.quotas.quota_path(*quota);
+        let key = path.to_string();
         let quota = self.quotas.get(*quota);
         let Numbers { resource, used, requested, limit } = numbers;
         let show = |amount: i128| canonical(resource, amount);
@@ -185,7 +186,7 @@ impl World {
             }
         };
         let mut reason = plain(*code, message, remedies);
-        reason.quota = Some(Name::from(key));
+        reason.quota = Some(path);
         reason.numbers = Some(numbers.clone());
         reason
     }

@@ -223,16 +223,12 @@ pub struct NodeFact {
     pub taints: Vec<Taint>,
     /// `spec.unschedulable`.
     pub unschedulable: bool,
-    /// The `Ready` condition. The engine places pods by taints, as Kubernetes does, and not by
-    /// readiness; this is told for what counts capacity.
-    pub ready: bool,
     /// What pods may use, `pods` included.
     pub allocatable: Amounts,
     /// Images present: every name one is known by, and its size in bytes.
     pub images: Vec<(Vec<Name>, u64)>,
     /// What pods that are subject to a cap ([`PodSpec::capped`]) may hold here together, by resource that is capped;
-    /// for a
-    /// resource without a limit its allocatable. `None` on nodes without GPUs, which have no cap.
+    /// for a resource without a limit its allocatable. `None` on nodes without GPUs, which have no cap.
     pub cap: Option<Limits>,
     /// The kinds of card that it has.
     pub cards: Vec<NodeCard>,

@@ -50,4 +50,7 @@ pub use engine::{CapSettings, CardSettings, Engine, GroupReport, NodeReport, Quo
 pub use explain::NodeVerdict;
 pub use fact::{Fact, Tick};
 pub use filter::Filter;
-pub use reason::{Code, Numbers, Reason};
+pub use filter::taints::tolerates;
+pub use policy::PolicyKind;
+pub use reason::{Code, Numbers, QuotaPath, Reason};
+pub use select::{any_term_matches, selects};

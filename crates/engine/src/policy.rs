@@ -39,6 +39,34 @@ use crate::policy::tree::{Tree, Trees};
 use crate::reason::Code;
 use crate::resources::{ResourceId, ResourceNames};
 
+/// The policies, for those who report on quotas.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Default)]
+pub enum PolicyKind {
+    #[default]
+    Elastic,
+    ElasticFair,
+    Tree,
+    Queue,
+}
+
+impl PolicyKind {
+    /// What it is called in reports.
+    pub fn name(self) -> &'static str {
+        match self {
+            PolicyKind::Elastic => "elastic",
+            PolicyKind::ElasticFair => "elastic-fair",
+            PolicyKind::Tree => "tree",
+            PolicyKind::Queue => "queue",
+        }
+    }
+}
+
+impl std::fmt::Display for PolicyKind {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(self.name())
+    }
+}
+
 /// What a quota says, by the system it comes from.
 #[derive(Debug, Clone)]
 enum Policy {
@@ -51,13 +79,17 @@ enum Policy {
 impl Policy {
     /// What a quota brings into its pool, where the pool adds up what its quotas hold.
     fn pooled(&self) -> Option<&Charge> {
+        self.elastic().map(|elastic| &*elastic.min)
+    }
+
+    /// What an elastic quota says, fair or not.
+    fn elastic(&self) -> Option<&Elastic> {
         match self {
-            Policy::Elastic(elastic) | Policy::Fair(Fair(elastic)) => Some(&elastic.min),
+            Policy::Elastic(elastic) | Policy::Fair(Fair(elastic)) => Some(elastic),
             Policy::Tree(_) | Policy::Queue(_) => None,
         }
     }
 
-    /// What an elastic quota says, fair or not.
     fn elastic_mut(&mut self) -> Option<&mut Elastic> {
         match self {
             Policy::Elastic(elastic) | Policy::Fair(Fair(elastic)) => Some(elastic),
@@ -254,8 +286,7 @@ impl<'a, P> At<'a, P> {
 /// What a policy answers about one quota, which is one level of a path. What has a default here, most policies need not
 /// say.
 trait Rules<'a> {
-    /// What it is called in reports.
-    fn name(&self) -> &'static str;
+    fn kind(&self) -> PolicyKind;
 
     /// What its object guarantees, and limits, for reports.
     fn min(&self) -> &'a Charge;
@@ -379,6 +410,10 @@ impl Quotas {
         ask!(self, id, at => at.ceilings(ask, direct, each));
     }
 
+    pub fn kind(&self, id: QuotaId) -> PolicyKind {
+        ask!(self, id, at => at.kind())
+    }
+
     /// How a pod with this charge stands in a quota.
     pub fn standing(&self, id: QuotaId, charge: &Charge) -> Standing {
         ask!(self, id, at => at.standing(charge))
@@ -477,8 +512,8 @@ impl Quotas {
 
 /// What happens to quotas, passed on to the policies that it concerns.
 impl Quotas {
-    /// Takes in a quota.
-    pub fn observe(&mut self, fact: QuotaFact, names: &mut ResourceNames) -> Reassigned {
+    /// Takes in a quota. `None`: the fact says nothing new.
+    pub fn observe(&mut self, fact: QuotaFact, names: &mut ResourceNames) -> Option<Reassigned> {
         match fact {
             QuotaFact::Elastic(fact) if fact.fair => self.observe_pooled(fact, names, |e| Policy::Fair(Fair(e))),
             QuotaFact::Elastic(fact) => self.observe_pooled(fact, names, Policy::Elastic),

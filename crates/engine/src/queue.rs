@@ -332,6 +332,11 @@ impl Queue {
         }
     }
 
+    #[cfg(test)]
+    pub fn is_awake(&self, id: GroupId) -> bool {
+        self.group(id).state == State::Awake
+    }
+
     /// A quota may hold more: those who wait for that are looked at. Returns whether there is one.
     pub fn wake_gated(&mut self, quota: QuotaId) -> bool {
         let Some(groups) = self.gated.get(&quota).cloned() else { return false };

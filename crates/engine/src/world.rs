@@ -8,7 +8,7 @@ use crate::candidates::Kept;
 use crate::cards::Variant;
 use crate::devices::Devices;
 use crate::devices::claims::Claims;
-use crate::fact::{Amount, Name, PodVolume};
+use crate::fact::{Amount, ClaimFact, Name, PodVolume, StorageClassFact, VolumeFact};
 use crate::gangs::Gangs;
 use crate::implied::Implied;
 use crate::nodes::{NodeId, Nodes};
@@ -20,7 +20,7 @@ use crate::score::node_cap::CapWeights;
 use crate::shape::{Compiling, ShapeId, Shapes};
 use crate::statics::Statics;
 use crate::topology::Topologies;
-use crate::volumes::Volumes;
+use crate::volumes::{ClaimKey, Volumes};
 
 #[derive(Debug, Clone, Default)]
 pub(crate) struct World {
@@ -208,6 +208,62 @@ impl World {
             self.attach(pod, node, true);
         }
         outcome
+    }
+
+    /// Takes in a volume. Returns whether the fact says something new.
+    pub fn observe_volume(&mut self, fact: VolumeFact) -> bool {
+        if self.volumes.volume(&fact.name) == Some(&fact) {
+            return false;
+        }
+        let users = self.volumes.users_of_volume(&fact.name);
+        self.change_volumes(users, |volumes| volumes.observe_volume(fact));
+        true
+    }
+
+    pub fn volume_gone(&mut self, name: &Name) -> bool {
+        let users = self.volumes.users_of_volume(name);
+        self.volumes.volume(name).is_some() && {
+            self.change_volumes(users, |volumes| volumes.volume_gone(name));
+            true
+        }
+    }
+
+    /// Takes in a volume claim. Returns whether the fact says something new.
+    pub fn observe_volume_claim(&mut self, fact: ClaimFact) -> bool {
+        let key = (fact.namespace.clone(), fact.name.clone());
+        // One that is known to be bound may have been decided anew since.
+        if self.volumes.claim(&key) == Some(&fact) && self.volumes.decided(&key).is_none() {
+            return false;
+        }
+        let users = self.volumes.users(&key).to_vec();
+        self.change_volumes(users, |volumes| volumes.observe_claim(fact));
+        true
+    }
+
+    pub fn volume_claim_gone(&mut self, key: &ClaimKey) -> bool {
+        let users = self.volumes.users(key).to_vec();
+        self.volumes.claim(key).is_some() && {
+            self.change_volumes(users, |volumes| volumes.claim_gone(key));
+            true
+        }
+    }
+
+    /// Takes in a storage class. Returns whether the fact says something new.
+    pub fn observe_storage_class(&mut self, fact: StorageClassFact) -> bool {
+        if self.volumes.class(&fact.name) == Some(&fact) {
+            return false;
+        }
+        let users = self.users_of_claims();
+        self.change_volumes(users, |volumes| volumes.observe_class(fact));
+        true
+    }
+
+    pub fn storage_class_gone(&mut self, name: &Name) -> bool {
+        let users = self.users_of_claims();
+        self.volumes.class(name).is_some() && {
+            self.change_volumes(users, |volumes| volumes.class_gone(name));
+            true
+        }
     }
 
     /// The pods on known nodes that have claims: a storage class may be that of any.

@@ -81,7 +81,7 @@ fn limits(of: &[Option<i64>; 2]) -> Limits {
 fn node_fact(index: usize, size: Vector) -> Fact {
     let pods = (name("pods"), 20);
     let allocatable = RESOURCES.iter().zip(size).map(|(r, a)| (name(r), a)).chain([pods]).collect();
-    Fact::Node(NodeFact { name: name(&format!("n{index}")), allocatable, ready: true, ..NodeFact::default() })
+    Fact::Node(NodeFact { name: name(&format!("n{index}")), allocatable, ..NodeFact::default() })
 }
 
 impl Model {

@@ -14,7 +14,7 @@ fn name(text: &str) -> Name {
 fn node(cpu: i64) -> Fact {
     let amounts = [("cpu", cpu), ("memory", 10), ("pods", 20)];
     let allocatable = amounts.into_iter().map(|(resource, amount)| (name(resource), amount)).collect();
-    Fact::Node(NodeFact { name: name("n"), allocatable, ready: true, ..NodeFact::default() })
+    Fact::Node(NodeFact { name: name("n"), allocatable, ..NodeFact::default() })
 }
 
 /// A group of which one pod is enough, if it is a head.

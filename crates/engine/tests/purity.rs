@@ -313,7 +313,8 @@ fn policies(source: &str) -> Vec<(String, String)> {
 
 /// Where a file outside `policy` names a policy or looks into one. `fact.rs` hands on what the engine is told of them.
 fn policies_named(file: &str, source: &str, policies: &[(String, String)]) -> Vec<String> {
-    if file == "policy.rs" || file.starts_with("policy/") {
+    // A file `tests.rs` is a module that is only there for tests.
+    if file == "policy.rs" || file.starts_with("policy/") || file.ends_with("/tests.rs") {
         return Vec::new();
     }
     let tokens = without_tests(tokens(source));
@@ -370,6 +371,54 @@ fn no_policy_is_named_outside_policy() {
     for source in innocent {
         assert_eq!(policies_named("a.rs", source, &policies), Vec::<String>::new(), "{source}");
     }
+}
+
+/// What the crate that decides what to write must not name either: it has the same time and the same answers as
+/// whoever runs it gives. It may await an answer, but brings nothing that waits.
+const HOST_NAMES: &[&str] = &[
+    "SystemTime",
+    "Instant",
+    "RandomState",
+    "rand",
+    "getrandom",
+    "fastrand",
+    "tokio",
+    "futures",
+    "kube",
+    "k8s_openapi",
+];
+const HOST_MODULES: &[&str] = &["env", "fs", "net", "thread", "process", "io", "os", "path"];
+
+fn host_violations(name: &str, source: &str) -> Vec<String> {
+    let tokens = tokens(source);
+    let mut found = Vec::new();
+    for (at, token) in tokens.iter().enumerate().filter(|(_, token)| token.kind == Kind::Word) {
+        let before: Vec<&str> = tokens[at.saturating_sub(3)..at].iter().map(|token| token.text.as_str()).collect();
+        let is_module = before == ["std", ":", ":"] && HOST_MODULES.contains(&token.text.as_str());
+        let is_unordered = UNORDERED.contains(&token.text.as_str());
+        if is_module || is_unordered || HOST_NAMES.contains(&token.text.as_str()) {
+            found.push(format!("{name}:{}: {}", token.line, token.text));
+        }
+    }
+    found
+}
+
+#[test]
+fn what_decides_what_to_write_reads_no_clock_and_no_network() {
+    let src = Path::new(env!("CARGO_MANIFEST_DIR")).join("../host/src");
+    let mut files = Vec::new();
+    source_files(&src, &mut files);
+    assert!(files.len() >= 10, "only {} source files found under {}", files.len(), src.display());
+    let read = |path: &PathBuf| fs::read_to_string(path).expect("a source file can be read");
+    let found: Vec<String> =
+        files.iter().flat_map(|path| host_violations(&path.display().to_string(), &read(path))).collect();
+    assert!(found.is_empty(), "quotient-host is not pure:\n{}", found.join("\n"));
+    for planted in
+        ["let now = Instant::now();", "use std::fs::File;", "tokio::spawn(f);", "let m: HashMap<u8, u8> = x;"]
+    {
+        assert_eq!(host_violations("a.rs", planted).len(), 1, "{planted}");
+    }
+    assert_eq!(host_violations("a.rs", "use std::time::Duration; // Instant"), Vec::<String>::new());
 }
 
 #[test]
@@ -452,7 +501,7 @@ fn the_engine_is_built_from_nothing_but_a_hash() {
 #[test]
 fn what_reads_manifests_and_simulates_needs_no_cluster() {
     let barred = ["kube", "kube-client", "kube-runtime", "k8s-openapi", "tokio", "hyper", "reqwest", "async-std"];
-    for package in ["quotient-api", "quotient-sim"] {
+    for package in ["quotient-api", "quotient-host", "quotient-sim"] {
         let found: Vec<String> = built_from(package).into_iter().filter(|name| barred.contains(&&**name)).collect();
         assert!(found.is_empty(), "{package} is built from {found:?}, which belong to the live adapter");
     }
@@ -464,5 +513,6 @@ fn dependencies_point_one_way() {
         built_from(package).into_iter().filter(|name| name.starts_with("quotient")).collect()
     };
     assert_eq!(ours("quotient-api"), ["quotient-engine"]);
-    assert_eq!(ours("quotient-sim"), ["quotient-api", "quotient-engine"]);
+    assert_eq!(ours("quotient-host"), ["quotient-api", "quotient-engine"]);
+    assert_eq!(ours("quotient-sim"), ["quotient-api", "quotient-engine", "quotient-host"]);
 }

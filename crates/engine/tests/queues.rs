@@ -726,7 +726,7 @@ fn node() -> impl Strategy<Value = NodeFact> {
         let allocatable = amounts.into_iter().map(|(resource, amount)| (name(resource), amount)).collect();
         let card = ["A", "B", "A"].get(index).map(|card| NodeCard { name: name(card), resource: name(GPU) });
         let cards = card.into_iter().collect();
-        NodeFact { name: name(&format!("n{index}")), allocatable, ready: true, cards, ..NodeFact::default() }
+        NodeFact { name: name(&format!("n{index}")), allocatable, cards, ..NodeFact::default() }
     })
 }
 

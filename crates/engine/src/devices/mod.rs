@@ -93,10 +93,6 @@ fn reaches(reach: &Reach, node: &Name, labels: &Labels) -> bool {
 }
 
 impl Devices {
-    pub fn is_empty(&self) -> bool {
-        self.pools.is_empty()
-    }
-
     pub fn class(&self, name: &Name) -> Option<&DeviceClassFact> {
         self.classes.get(name)
     }
@@ -106,12 +102,13 @@ impl Devices {
         self.classes.values()
     }
 
-    pub fn observe_class(&mut self, fact: DeviceClassFact) {
-        self.classes.insert(fact.name.clone(), fact);
+    /// Takes in a class. Returns whether it says something new, as do the others here.
+    pub fn observe_class(&mut self, fact: DeviceClassFact) -> bool {
+        self.classes.insert(fact.name.clone(), fact.clone()).as_ref() != Some(&fact)
     }
 
-    pub fn class_gone(&mut self, name: &Name) {
-        self.classes.remove(name);
+    pub fn class_gone(&mut self, name: &Name) -> bool {
+        self.classes.remove(name).is_some()
     }
 
     /// The device of that name, if it is listed.
@@ -119,7 +116,10 @@ impl Devices {
         self.pools.get(pool)?.fact.devices.iter().find(|device| device.name == *name)
     }
 
-    pub fn observe_pool(&mut self, fact: PoolFact) {
+    pub fn observe_pool(&mut self, fact: PoolFact) -> bool {
+        if self.pools.get(&fact.key).is_some_and(|pool| pool.listed && pool.fact == fact) {
+            return false;
+        }
         self.list(&fact.key, false);
         let key = fact.key.clone();
         let pool = self.pools.entry(key.clone()).or_default();
@@ -127,9 +127,11 @@ impl Devices {
         pool.verdicts.clear();
         pool.listed = true;
         self.list(&key, true);
+        true
     }
 
-    pub fn pool_gone(&mut self, key: &PoolKey) {
+    pub fn pool_gone(&mut self, key: &PoolKey) -> bool {
+        let was_listed = self.pools.get(key).is_some_and(|pool| pool.listed);
         self.list(key, false);
         if let Some(pool) = self.pools.get_mut(key) {
             pool.fact = PoolFact { key: key.clone(), ..PoolFact::default() };
@@ -137,6 +139,7 @@ impl Devices {
             pool.listed = false;
         }
         self.forget_if_idle(key);
+        was_listed
     }
 
     fn forget_if_idle(&mut self, key: &PoolKey) {
@@ -145,10 +148,9 @@ impl Devices {
         }
     }
 
-    pub fn observe_verdicts(&mut self, fact: VerdictsFact) {
-        if let Some(pool) = self.pools.get_mut(&fact.pool) {
-            pool.verdicts.insert(fact.matcher, fact.verdicts);
-        }
+    pub fn observe_verdicts(&mut self, fact: VerdictsFact) -> bool {
+        let Some(pool) = self.pools.get_mut(&fact.pool) else { return false };
+        pool.verdicts.insert(fact.matcher, fact.verdicts.clone()).as_ref() != Some(&fact.verdicts)
     }
 
     pub fn matcher_gone(&mut self, matcher: &Name) {

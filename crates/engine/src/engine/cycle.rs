@@ -4,6 +4,7 @@ use crate::cards::Look;
 use crate::claims::{Claim, ClaimKind, SleepingClaim};
 use crate::decision::{Budget, Capacity, Decision, Decisions, Rule};
 use crate::engine::Engine;
+use crate::engine::wake::Change;
 use crate::explain;
 use crate::fact::{Created, Name, PodKey, Tick};
 use crate::filter::volume_binding;
@@ -412,7 +413,7 @@ impl Engine {
         // The end of a claim frees room, a decided volume may attach where the undecided claim could not, and who rests
         // because leaving pods make room for it may find that room taken: from the top again.
         if self.claimants.remove(&id) || !claims.is_empty() || std::mem::take(&mut self.counts_on_leaving) {
-            self.stir();
+            self.note(Change::BoundWithEffect);
         }
         let name = self.world.nodes.get(node).name.clone();
         let sharing = claims.iter().flat_map(|binding| {
@@ -503,8 +504,7 @@ impl Engine {
         }
         // What leaves now may be all that kept another pod from claiming. Those for whom pods leave already have a
         // claim, and another's only takes room from them.
-        self.changes += 1;
-        self.queue.wake_all_but_awaiting();
+        self.note(Change::Preempted);
         self.enqueue(id);
         self.wake(effects);
     }

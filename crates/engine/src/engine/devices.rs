@@ -1,7 +1,7 @@
 //! Taking in claims on devices.
 
 use crate::decision::{ClaimGrant, DeviceGrants, ExtendedGrant};
-use crate::device::{ClaimKey, DeviceClaimFact};
+use crate::device::{ClaimKey, DeviceClaimFact, DeviceClassFact};
 use crate::engine::Engine;
 use crate::fact::{Name, PodFact, PodSpec};
 use crate::pods::{Place, PodId};
@@ -56,8 +56,28 @@ impl Engine {
         }
     }
 
-    pub(super) fn observe_device_claim(&mut self, fact: DeviceClaimFact) {
+    pub(super) fn observe_device_class(&mut self, fact: DeviceClassFact) -> bool {
+        let is_new = self.world.devices.observe_class(fact);
+        if is_new {
+            self.renew_needs(None);
+        }
+        is_new
+    }
+
+    pub(super) fn device_class_gone(&mut self, name: &Name) -> bool {
+        let was_known = self.world.devices.class_gone(name);
+        if was_known {
+            self.renew_needs(None);
+        }
+        was_known
+    }
+
+    /// Takes in a claim. Returns whether it says something new.
+    pub(super) fn observe_device_claim(&mut self, fact: DeviceClaimFact) -> bool {
         let key = fact.key.clone();
+        if self.world.device_claims.get(&key).is_some_and(|claim| claim.fact == fact) {
+            return false;
+        }
         let before = self.world.device_claims.get(&key).and_then(|claim| claim.payer());
         self.world.device_claims.observe(fact, &mut self.world.devices);
         let pods = &self.world.pods;
@@ -73,6 +93,7 @@ impl Engine {
             self.settle_devices(user.3);
         }
         self.renew_needs(Some(&key));
+        true
     }
 
     /// Fills in what a pod that is seen again needs, and says why that is not known, if so. Where a pod is on a node
@@ -93,13 +114,15 @@ impl Engine {
         pod.unready.clone()
     }
 
-    pub(super) fn device_claim_gone(&mut self, key: &ClaimKey) {
+    pub(super) fn device_claim_gone(&mut self, key: &ClaimKey) -> bool {
+        let was_known = self.world.device_claims.get(key).is_some();
         let payer = self.world.device_claims.get(key).and_then(|claim| claim.payer());
         self.world.device_claims.gone(key, &mut self.world.devices);
         if let Some(payer) = payer {
             self.world.recharge(payer);
         }
         self.renew_needs(Some(key));
+        was_known
     }
 
     /// Looks again at what waiting pods need: those that name a claim, or all that ask for devices.

@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use crate::decision::{Decision, Decisions};
 use crate::engine::Engine;
+use crate::engine::wake::Change;
 use crate::explain;
 use crate::fact::{Amount, GroupFact, Name};
 use crate::gangs::GangId;
@@ -14,10 +15,13 @@ use crate::resources::{CPU_ID, MEMORY_ID, ResourceId};
 use crate::world::World;
 
 impl Engine {
-    /// Takes in a group.
-    pub(super) fn observe_group(&mut self, fact: GroupFact) {
+    /// Takes in a group. Returns whether the fact says something new.
+    pub(super) fn observe_group(&mut self, fact: GroupFact) -> bool {
         let id = self.world.gangs.number(&fact.namespace, &fact.name);
         let gang = self.world.gangs.get_mut(id);
+        if gang.fact.as_ref() == Some(&fact) {
+            return false;
+        }
         let queue_changed = gang.fact.as_ref().is_none_or(|old| old.queue != fact.queue);
         gang.admitted |= fact.admitted;
         let admitted = gang.admitted;
@@ -30,6 +34,7 @@ impl Engine {
             let members = self.world.gangs.get(id).members.iter().copied().collect();
             self.reassign_pods(members);
         }
+        true
     }
 
     pub(super) fn group_gone(&mut self, namespace: &Name, name: &Name) -> bool {
@@ -154,7 +159,7 @@ impl Engine {
             }
         }
         if any {
-            self.stir();
+            self.note(Change::GroupAdmitted);
         }
         any
     }

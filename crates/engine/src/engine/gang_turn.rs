@@ -8,6 +8,7 @@ use crate::claims::{Claim, ClaimKind};
 use crate::decision::{Decision, Decisions, Rule};
 use crate::engine::Engine;
 use crate::engine::cycle::Turn;
+use crate::engine::wake::Change;
 use crate::explain;
 use crate::fact::{Name, PodKey};
 use crate::gangs::{Gang, GangId, Muster};
@@ -580,8 +581,7 @@ impl Engine {
             self.note_leaving_for(victim, true);
             self.world.budgets.unseen.push(victim);
         }
-        self.changes += 1;
-        self.queue.wake_all_but_awaiting();
+        self.note(Change::Preempted);
         for (member, _) in members {
             self.enqueue(member);
         }
@@ -626,7 +626,7 @@ impl Engine {
             }
         }
         if enough {
-            self.stir();
+            self.note(Change::Reserved);
         }
         enough
     }

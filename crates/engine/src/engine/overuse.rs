@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use crate::budgets::BudgetKey;
 use crate::decision::{Decision, Decisions, Rule};
 use crate::engine::Engine;
+use crate::engine::wake::Change;
 use crate::fact::Tick;
 use crate::pods::{Place, Pod, PodId};
 use crate::policy::QuotaId;
@@ -158,6 +159,6 @@ impl Engine {
             self.world.budgets.unseen.push(victim);
         }
         self.wake(effects);
-        self.stir();
+        self.note(Change::OveruseEvicted);
     }
 }

@@ -113,14 +113,22 @@ impl Engine {
         }
     }
 
-    pub(super) fn observe_quota(&mut self, fact: QuotaFact) {
+    /// Takes in a quota. Returns whether the fact says something new.
+    pub(super) fn observe_quota(&mut self, fact: QuotaFact) -> bool {
         let reassigned = self.world.quotas.observe(fact, &mut self.world.names);
-        self.reassign(&reassigned);
+        if let Some(reassigned) = &reassigned {
+            self.reassign(reassigned);
+        }
+        reassigned.is_some()
     }
 
-    pub(super) fn set_queue_of_namespace(&mut self, namespace: Name, queue: Option<Name>) {
-        self.world.quotas.set_queue_of_namespace(namespace.clone(), queue);
-        self.reassign_namespaces(std::iter::once(&namespace));
+    /// Takes in the queue of a namespace. Returns whether it is another one than before.
+    pub(super) fn set_queue_of_namespace(&mut self, namespace: Name, queue: Option<Name>) -> bool {
+        let changed = self.world.quotas.set_queue_of_namespace(namespace.clone(), queue);
+        if changed {
+            self.reassign_namespaces(std::iter::once(&namespace));
+        }
+        changed
     }
 
     /// A quota is gone: its pods answer to others, and then nothing is charged to it any more.

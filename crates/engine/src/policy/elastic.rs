@@ -10,14 +10,14 @@ use crate::ledger::share::Share;
 use crate::ledger::{amount_of, compile};
 use crate::lookup::LookupMap;
 use crate::policy::{
-    Ask, At, Ceiling, Charge, Draw, DrawDepth, ElasticFact, LedgerId, Policy, QuotaId, Quotas, Reassigned, Rules,
-    Standing,
+    Ask, At, Ceiling, Charge, Draw, DrawDepth, ElasticFact, LedgerId, Policy, PolicyKind, QuotaId, Quotas, Reassigned,
+    Rules, Standing,
 };
 use crate::reason::Code;
 use crate::resources::{ResourceId, ResourceNames};
 
 /// What an elastic quota says.
-#[derive(Debug, Clone, Default)]
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub(super) struct Elastic {
     namespaces: Vec<Name>,
     pub min: Vec<(ResourceId, Amount)>,
@@ -36,8 +36,8 @@ impl Elastic {
 }
 
 impl<'a> Rules<'a> for At<'a, Elastic> {
-    fn name(&self) -> &'static str {
-        "elastic"
+    fn kind(&self) -> PolicyKind {
+        PolicyKind::Elastic
     }
 
     fn min(&self) -> &'a Charge {
@@ -116,10 +116,13 @@ impl Quotas {
         fact: ElasticFact,
         names: &mut ResourceNames,
         policy: fn(Elastic) -> Policy,
-    ) -> Reassigned {
+    ) -> Option<Reassigned> {
         let ElasticFact { key, namespaces, min, max, fair: _ } = fact;
         let pool = self.pool_of(&key.group, &Name::default());
         let new = Elastic::new(namespaces.clone(), &min, &max, names);
+        if self.find(&key).is_some_and(|id| self.get(id).policy.elastic() == Some(&new)) {
+            return None;
+        }
         let new_min = new.min.clone();
         let id = self.find_or_insert(key, pool, policy(Elastic::default()));
         let known = &mut self.get_mut(id).policy;
@@ -133,7 +136,7 @@ impl Quotas {
         self.moved.shares.insert(id);
         self.unmarked.insert(id);
         let namespaces = self.rename_namespaces(id, &old.namespaces, &namespaces);
-        Reassigned { namespaces, ..Reassigned::default() }
+        Some(Reassigned { namespaces, ..Reassigned::default() })
     }
 
     /// Takes all namespaces off a quota.

@@ -9,7 +9,7 @@ use crate::ledger::amount_of;
 use crate::ledger::fraction::mul_div;
 use crate::ledger::share::Share;
 use crate::policy::elastic::Elastic;
-use crate::policy::{Ask, At, Ceiling, Charge, Draw, DrawDepth, QuotaId, Rules, Standing};
+use crate::policy::{Ask, At, Ceiling, Charge, Draw, DrawDepth, PolicyKind, QuotaId, Rules, Standing};
 use crate::resources::ResourceId;
 
 /// What a fair elastic quota says.
@@ -34,8 +34,8 @@ impl<'a> At<'a, Fair> {
 }
 
 impl<'a> Rules<'a> for At<'a, Fair> {
-    fn name(&self) -> &'static str {
-        "elastic-fair"
+    fn kind(&self) -> PolicyKind {
+        PolicyKind::ElasticFair
     }
 
     fn min(&self) -> &'a Charge {

@@ -49,8 +49,8 @@ impl Quotas {
         }
     }
 
-    /// Notes the queue of those in a namespace that name none.
-    pub fn set_queue_of_namespace(&mut self, namespace: Name, queue: Option<Name>) {
-        self.shared.queues.set_of_namespace(namespace, queue);
+    /// Notes the queue of those in a namespace that name none. Returns whether it is another one than before.
+    pub fn set_queue_of_namespace(&mut self, namespace: Name, queue: Option<Name>) -> bool {
+        self.shared.queues.set_of_namespace(namespace, queue)
     }
 }

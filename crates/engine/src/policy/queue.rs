@@ -15,7 +15,8 @@ use crate::ledger::share::Share;
 use crate::ledger::sums::Sums;
 use crate::ledger::{amount_of, compile};
 use crate::policy::{
-    Ask, At, Ceiling, Charge, Draw, DrawDepth, LedgerId, QueueFact, QuotaId, Quotas, Rules, Standing, Taking,
+    Ask, At, Ceiling, Charge, Draw, DrawDepth, LedgerId, PolicyKind, QueueFact, QuotaId, Quotas, Rules, Standing,
+    Taking,
 };
 use crate::reason::Code;
 use crate::resources::{CPU_ID, MEMORY_ID, ResourceId, ResourceNames};
@@ -114,10 +115,11 @@ impl Queues {
         self.of_namespace.get(namespace).cloned().or_else(default)
     }
 
-    pub fn set_of_namespace(&mut self, namespace: Name, queue: Option<Name>) {
+    /// Returns whether it is another one than before.
+    pub fn set_of_namespace(&mut self, namespace: Name, queue: Option<Name>) -> bool {
         match queue {
-            Some(queue) => drop(self.of_namespace.insert(namespace, queue)),
-            None => drop(self.of_namespace.remove(&namespace)),
+            Some(queue) => self.of_namespace.insert(namespace, queue.clone()) != Some(queue),
+            None => self.of_namespace.remove(&namespace).is_some(),
         }
     }
 
@@ -175,8 +177,8 @@ impl<'a> At<'a, QueuePolicy> {
 }
 
 impl<'a> Rules<'a> for At<'a, QueuePolicy> {
-    fn name(&self) -> &'static str {
-        "queue"
+    fn kind(&self) -> PolicyKind {
+        PolicyKind::Queue
     }
 
     fn min(&self) -> &'a Charge {

@@ -13,6 +13,7 @@ use crate::ledger::pool::{Pool, PoolId};
 use crate::ledger::sums::Sums;
 use crate::pods::{Pod, PodId};
 use crate::policy::{Moved, Policy, Shared};
+use crate::reason::QuotaPath;
 use crate::resources::{ResourceId, ResourceNames};
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -82,6 +83,13 @@ impl Quotas {
         let is_other = |pool: &&Pool| pool.group != key.group;
         let has_twin = |pool: &Pool| self.find(&QuotaKey { group: pool.group.clone(), ..key.clone() }).is_some();
         if self.pools.iter().filter(is_other).any(has_twin) { key.qualified() } else { key.to_string() }
+    }
+
+    /// A quota as people see it, with those above it.
+    pub fn quota_path(&self, id: QuotaId) -> QuotaPath {
+        let mut path: Vec<Name> = self.path(id).map(|level| Name::from(self.shown(level))).collect();
+        path.reverse();
+        QuotaPath { policy: self.kind(id), path }
     }
 
     /// All quotas, by key.

@@ -80,7 +80,7 @@ where
         let siblings = lending.get(&(quota.pool, quota.parent));
         QuotaReport {
             key: quota.key.clone(),
-            policy: at.name(),
+            policy: at.kind(),
             parent: quota.parent.map(|parent| quotas.get(parent).key.clone()),
             tree: Some(at.pool().part.clone()).filter(|part| !part.is_empty()),
             min: self.listed(at.min().iter().map(|(r, amount)| (*r, i128::from(*amount)))),

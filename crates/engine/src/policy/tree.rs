@@ -19,7 +19,9 @@ use crate::ledger::share::Share;
 use crate::ledger::sums::Sums;
 use crate::ledger::{amount_of, compile};
 use crate::lookup::LookupMap;
-use crate::policy::{Ask, At, Ceiling, Charge, Draw, DrawDepth, LedgerId, QuotaId, Quotas, Rules, Standing, TreeFact};
+use crate::policy::{
+    Ask, At, Ceiling, Charge, Draw, DrawDepth, LedgerId, PolicyKind, QuotaId, Quotas, Rules, Standing, TreeFact,
+};
 use crate::reason::Code;
 use crate::resources::{ResourceId, ResourceNames};
 
@@ -142,8 +144,8 @@ impl Trees {
 }
 
 impl<'a> Rules<'a> for At<'a, Tree> {
-    fn name(&self) -> &'static str {
-        "tree"
+    fn kind(&self) -> PolicyKind {
+        PolicyKind::Tree
     }
 
     fn min(&self) -> &'a Charge {

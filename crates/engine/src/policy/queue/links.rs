@@ -8,8 +8,15 @@ use crate::resources::ResourceNames;
 
 impl Quotas {
     /// Takes in a queue.
-    pub(in crate::policy) fn observe_queue(&mut self, fact: QueueFact, names: &mut ResourceNames) -> Reassigned {
+    pub(in crate::policy) fn observe_queue(
+        &mut self,
+        fact: QueueFact,
+        names: &mut ResourceNames,
+    ) -> Option<Reassigned> {
         let key = fact.key.clone();
+        if self.find(&key).is_some_and(|id| self.queue(id).fact == fact) {
+            return None;
+        }
         let pool = self.pool_of(&key.group, &Name::default());
         let is_new = self.find(&key).is_none();
         let was_plain = self.find(&key).is_none_or(|id| self.queue(id).is_plain());
@@ -39,7 +46,7 @@ impl Quotas {
         near.extend(self.shared.queues.links.naming(&key.name));
         self.link_queues_anew(near);
         self.moved.shares.insert(id);
-        Reassigned { all, groups: all, ..Reassigned::default() }
+        Some(Reassigned { all, groups: all, ..Reassigned::default() })
     }
 
     /// The queue that one names as the one above it, if it exists.

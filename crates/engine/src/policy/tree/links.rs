@@ -10,12 +10,12 @@ use crate::resources::{ResourceId, ResourceNames};
 
 impl Quotas {
     /// Takes in a quota of a tree.
-    pub(in crate::policy) fn observe_tree(&mut self, fact: TreeFact, names: &mut ResourceNames) -> Reassigned {
+    pub(in crate::policy) fn observe_tree(&mut self, fact: TreeFact, names: &mut ResourceNames) -> Option<Reassigned> {
         let key = fact.key.clone();
         if let Some(id) = self.find(&key)
             && self.tree(id).fact == fact
         {
-            return Reassigned::default();
+            return None;
         }
         let pool = self.pool_of(&key.group, &fact.tree);
         let is_new = self.find(&key).is_none();
@@ -65,7 +65,7 @@ impl Quotas {
         self.link_anew(near);
         reassigned.all = is_new && key.name.as_ref() == DEFAULT_QUOTA;
         self.moved.shares.insert(id);
-        reassigned
+        Some(reassigned)
     }
 
     /// Takes a quota of a tree out of it, before it is forgotten.

@@ -16,10 +16,10 @@
 //! ```
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
-use quotient_engine::Fact;
 use quotient_engine::fact::PodKey;
+use quotient_engine::{Fact, Tick};
 
 use crate::write::{Lane, PodRef, Slot, Write};
 
@@ -58,7 +58,7 @@ pub enum Outcome {
 /// refused is not bound again and again without a pause.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Feedback {
-    pub at: Instant,
+    pub at: Tick,
     pub failed: Failed,
     pub message: String,
 }
@@ -72,24 +72,52 @@ pub enum Failed {
     Asked(Slot),
 }
 
+/// Failures that are told later, by when.
+#[derive(Debug, Clone, Default)]
+pub struct PutOff {
+    by_time: BTreeMap<(Tick, u64), Feedback>,
+    number: u64,
+}
+
+impl PutOff {
+    /// Keeps something to be told at its time.
+    pub fn push(&mut self, feedback: Feedback) {
+        self.number += 1;
+        self.by_time.insert((feedback.at, self.number), feedback);
+    }
+
+    /// The next one whose time has come.
+    pub fn pop(&mut self, now: Tick) -> Option<Feedback> {
+        let entry = self.by_time.first_entry().filter(|entry| entry.key().0 <= now)?;
+        Some(entry.remove())
+    }
+
+    /// When the next one is to be told.
+    pub fn next_due(&self) -> Option<Tick> {
+        self.by_time.first_key_value().map(|((at, _), _)| *at)
+    }
+}
+
 #[derive(Debug, Clone)]
 struct Pending {
     write: Write,
     attempts: u32,
     number: u64,
-    begun: Option<Instant>,
+    begun: Option<Tick>,
 }
 
-#[derive(Debug, Default)]
+#[derive(Debug, Clone, Default)]
 struct LaneState {
     /// By priority, then in the order of their coming.
     ready: BTreeSet<(u8, u64, Slot)>,
-    delayed: BTreeSet<(Instant, Slot)>,
+    delayed: BTreeSet<(Tick, Slot)>,
+    /// Those of the delayed that wait for something that is under way.
+    later: BTreeSet<Slot>,
     under_way: usize,
 }
 
 /// Writes by slot.
-#[derive(Debug, Default)]
+#[derive(Debug, Clone, Default)]
 pub struct WriteQueue {
     pending: BTreeMap<Slot, Pending>,
     /// What was sent and not answered yet.
@@ -98,7 +126,7 @@ pub struct WriteQueue {
     tell: LaneState,
     /// Evictions that wait for the nomination of their claimant.
     parked: BTreeMap<PodKey, Vec<Slot>>,
-    failures: BTreeMap<PodKey, (u32, Instant)>,
+    failures: BTreeMap<PodKey, (u32, Tick)>,
     number: u64,
 }
 
@@ -182,7 +210,7 @@ impl WriteQueue {
     }
 
     /// The next write to send; it is under way from now on.
-    pub fn take(&mut self, lane: Lane, now: Instant) -> Option<Write> {
+    pub fn take(&mut self, lane: Lane, now: Tick) -> Option<Write> {
         while let Some((due, _)) = self.lane(lane).delayed.first()
             && *due <= now
         {
@@ -191,14 +219,25 @@ impl WriteQueue {
         }
         let (_, _, slot) = self.lane(lane).ready.pop_first()?;
         let pending = self.pending.remove(&slot)?;
+        self.lane(lane).later.remove(&slot);
         self.lane(lane).under_way += 1;
         let write = pending.write.clone();
         self.sent.insert(slot, Pending { begun: pending.begun.or(Some(now)), ..pending });
         Some(write)
     }
 
+    /// What is waited for may have come: what was put off because of it is due now.
+    pub fn hurry(&mut self, now: Tick) {
+        for lane in [&mut self.place, &mut self.tell] {
+            let waiting = std::mem::take(&mut lane.later);
+            let due = lane.delayed.extract_if(.., |(_, slot)| waiting.contains(slot));
+            let due: Vec<(Tick, Slot)> = due.map(|(at, slot)| (at.min(now), slot)).collect();
+            lane.delayed.extend(due);
+        }
+    }
+
     /// When the next write that is put off is due.
-    pub fn next_due(&self, lane: Lane) -> Option<Instant> {
+    pub fn next_due(&self, lane: Lane) -> Option<Tick> {
         let lane = match lane {
             Lane::Place => &self.place,
             Lane::Tell => &self.tell,
@@ -207,7 +246,7 @@ impl WriteQueue {
     }
 
     /// Takes in what came of a write, and gives what the engine has to be told.
-    pub fn done(&mut self, slot: &Slot, outcome: Outcome, now: Instant) -> Vec<Feedback> {
+    pub fn done(&mut self, slot: &Slot, outcome: Outcome, now: Tick) -> Vec<Feedback> {
         let Some(sent) = self.sent.remove(slot) else { return Vec::new() };
         self.lane(slot.lane()).under_way -= 1;
         let is_replaced = self.pending.contains_key(slot);
@@ -222,15 +261,18 @@ impl WriteQueue {
             Outcome::Failed(message) if slot.lane() == Lane::Place && sent.attempts + 1 >= PLACE_ATTEMPTS_MAX => {
                 feedback.extend(self.give_up(sent.write, message, now));
             }
-            Outcome::Later(_) if sent.begun.is_some_and(|begun| now.duration_since(begun) > VOLUMES_WAIT_MAX) => {
+            Outcome::Later(_) if sent.begun.is_some_and(|begun| since(begun, now) > VOLUMES_WAIT_MAX) => {
                 feedback.extend(self.give_up(sent.write, "its volumes did not come in time".to_string(), now));
             }
             Outcome::Failed(_) if !is_replaced => {
                 let attempts = sent.attempts + 1;
-                return self.put_off(slot, Pending { attempts, ..sent }, now + pause(attempts));
+                return self.put_off(slot, Pending { attempts, ..sent }, later(now, pause(attempts)));
             }
-            Outcome::Later(after) if !is_replaced => return self.put_off(slot, sent, now + after),
-            Outcome::Fenced if !is_replaced => return self.put_off(slot, sent, now + FENCED_PAUSE),
+            Outcome::Later(after) if !is_replaced => {
+                self.lane(slot.lane()).later.insert(slot.clone());
+                return self.put_off(slot, sent, later(now, after));
+            }
+            Outcome::Fenced if !is_replaced => return self.put_off(slot, sent, later(now, FENCED_PAUSE)),
             // What replaces it goes instead.
             Outcome::Failed(_) | Outcome::Later(_) | Outcome::Fenced => {}
         }
@@ -243,21 +285,21 @@ impl WriteQueue {
         feedback
     }
 
-    fn put_off(&mut self, slot: &Slot, pending: Pending, until: Instant) -> Vec<Feedback> {
+    fn put_off(&mut self, slot: &Slot, pending: Pending, until: Tick) -> Vec<Feedback> {
         self.pending.insert(slot.clone(), pending);
         self.lane(slot.lane()).delayed.insert((until, slot.clone()));
         Vec::new()
     }
 
-    fn give_up(&mut self, write: Write, message: String, now: Instant) -> Vec<Feedback> {
-        self.failures.retain(|_, (_, at)| now.duration_since(*at) < FAILURES_KEPT);
+    fn give_up(&mut self, write: Write, message: String, now: Tick) -> Vec<Feedback> {
+        self.failures.retain(|_, (_, at)| since(*at, now) < FAILURES_KEPT);
         match write {
             Write::Bind { pod: PodRef { key, uid }, .. } => {
-                let at = now + self.count_failure(&key, now);
+                let at = later(now, self.count_failure(&key, now));
                 vec![Feedback { at, failed: Failed::Decision(Fact::BindFailed { pod: key, uid }.into()), message }]
             }
             Write::Evict { pod: PodRef { key, uid }, .. } => {
-                let at = now + self.count_failure(&key, now);
+                let at = later(now, self.count_failure(&key, now));
                 vec![Feedback { at, failed: Failed::Decision(Fact::EvictFailed { pod: key, uid }.into()), message }]
             }
             Write::Nominate { pod, .. } => {
@@ -274,12 +316,22 @@ impl WriteQueue {
     }
 
     /// How long to keep a failure of a pod to ourselves.
-    fn count_failure(&mut self, pod: &PodKey, now: Instant) -> Duration {
+    fn count_failure(&mut self, pod: &PodKey, now: Tick) -> Duration {
         let (count, at) = self.failures.entry(pod.clone()).or_insert((0, now));
         *count += 1;
         *at = now;
         pause(*count)
     }
+}
+
+/// The moment so long after another.
+fn later(now: Tick, pause: Duration) -> Tick {
+    Tick(now.0.saturating_add(u64::try_from(pause.as_millis()).unwrap_or(u64::MAX)))
+}
+
+/// How long it is from one moment to another.
+fn since(from: Tick, to: Tick) -> Duration {
+    Duration::from_millis(to.0.saturating_sub(from.0))
 }
 
 /// The pause before something is tried for the n-th time again.
@@ -314,7 +366,7 @@ mod tests {
 
     #[test]
     fn a_later_write_replaces_an_earlier_one_and_a_bind_ends_the_waiting() {
-        let (mut queue, now) = (WriteQueue::default(), Instant::now());
+        let (mut queue, now) = (WriteQueue::default(), Tick(0));
         queue.push(condition("p", "no room"));
         queue.push(condition("p", "no quota"));
         assert_eq!(queue.take(Lane::Tell, now), Some(condition("p", "no quota")));
@@ -329,13 +381,13 @@ mod tests {
 
     #[test]
     fn what_is_fenced_is_not_forgotten() {
-        let (mut queue, now) = (WriteQueue::default(), Instant::now());
+        let (mut queue, now) = (WriteQueue::default(), Tick(0));
         queue.push(nominate("c"));
         queue.push(evict("v", "c"));
         assert_eq!(queue.take(Lane::Place, now), Some(nominate("c")));
         assert_eq!(queue.done(&Slot::Nominate(pod("c").key), Outcome::Fenced, now), []);
         assert_eq!(queue.take(Lane::Place, now), None, "neither is sent");
-        let later = now + FENCED_PAUSE;
+        let later = later(now, FENCED_PAUSE);
         assert_eq!(queue.take(Lane::Place, later), Some(nominate("c")));
         assert_eq!(queue.done(&Slot::Nominate(pod("c").key), Outcome::Done, later), []);
         for _ in 0..2 * PLACE_ATTEMPTS_MAX {
@@ -348,7 +400,7 @@ mod tests {
 
     #[test]
     fn an_eviction_waits_for_the_nomination_of_its_claimant() {
-        let (mut queue, now) = (WriteQueue::default(), Instant::now());
+        let (mut queue, now) = (WriteQueue::default(), Tick(0));
         queue.push(nominate("c"));
         queue.push(evict("v", "c"));
         queue.push(evict("w", "d"));
@@ -362,7 +414,7 @@ mod tests {
 
     #[test]
     fn nobody_is_evicted_for_a_claim_that_cannot_be_written() {
-        let (mut queue, now) = (WriteQueue::default(), Instant::now());
+        let (mut queue, now) = (WriteQueue::default(), Tick(0));
         queue.push(nominate("c"));
         queue.push(evict("v", "c"));
         queue.take(Lane::Place, now);
@@ -375,7 +427,7 @@ mod tests {
 
     #[test]
     fn what_fails_is_tried_again_after_longer_and_longer_and_then_told() {
-        let (mut queue, mut now) = (WriteQueue::default(), Instant::now());
+        let (mut queue, mut now) = (WriteQueue::default(), Tick(0));
         queue.push(bind("p", "n"));
         let slot = Slot::Bind(pod("p").key);
         for attempt in 1..PLACE_ATTEMPTS_MAX {
@@ -388,17 +440,17 @@ mod tests {
         let told = queue.done(&slot, Outcome::Failed("busy".to_string()), now);
         assert_eq!(told.len(), 1);
         assert!(told[0].at > now, "the engine would decide the same at once");
-        let mut refused = |now: Instant| {
+        let mut refused = |now: Tick| {
             queue.push(bind("p", "n"));
             queue.take(Lane::Place, now);
-            queue.done(&slot, Outcome::Refused("no".to_string()), now)[0].at - now
+            queue.done(&slot, Outcome::Refused("no".to_string()), now)[0].at.0 - now.0
         };
         assert!(refused(now) < refused(now), "each time later");
     }
 
     #[test]
     fn what_tells_is_tried_until_it_is_replaced() {
-        let (mut queue, mut now) = (WriteQueue::default(), Instant::now());
+        let (mut queue, mut now) = (WriteQueue::default(), Tick(0));
         queue.push(condition("p", "no room"));
         let slot = Slot::Condition(pod("p").key);
         for _ in 0..50 {
@@ -416,7 +468,7 @@ mod tests {
 
     #[test]
     fn a_bind_does_not_wait_for_volumes_for_ever() {
-        let (mut queue, mut now) = (WriteQueue::default(), Instant::now());
+        let (mut queue, mut now) = (WriteQueue::default(), Tick(0));
         let slot = Slot::Bind(pod("p").key);
         queue.push(bind("p", "n"));
         let mut asked = 0;

@@ -23,7 +23,7 @@ struct Entry {
 }
 
 /// What was asked for, by what it is about.
-#[derive(Debug, Default)]
+#[derive(Debug, Clone, Default)]
 pub struct Asked {
     entries: BTreeMap<Slot, Entry>,
 }
@@ -62,6 +62,15 @@ impl Asked {
         entry.refusals += 1;
         entry.refused = Some((Tick(now.0 + pause), message.to_string()));
         true
+    }
+
+    /// What was refused may be asked for again at once.
+    pub fn retry(&mut self) {
+        for entry in self.entries.values_mut() {
+            if let Some((again_at, _)) = &mut entry.refused {
+                *again_at = Tick(0);
+            }
+        }
     }
 
     /// Why it was refused last, if so.

@@ -13,11 +13,9 @@ use crate::controllers::{Controllers, Moment, Wanted};
 use crate::event::{EventBook, Remark, whole_seconds};
 use crate::objects::{News, Objects, SharedObjects, controller_of};
 use crate::patrol::Patrol;
+use crate::queue::{Failed, Feedback};
 use crate::subject::Subject;
-use crate::write::{PodRef, Slot, Write};
-
-/// The most pods that are looked at before what came in meanwhile is taken in. Hundreds of pods take milliseconds.
-const PODS_PER_CYCLE: usize = 512;
+use crate::write::{PodRef, Write};
 
 /// Something that a watch saw.
 #[derive(Debug, Clone)]
@@ -43,7 +41,7 @@ pub struct Now {
 #[derive(Debug, Clone, PartialEq)]
 pub enum Happened {
     Bound { pod: PodKey, node: Name },
-    Evicted { pod: PodKey, claimant: Option<PodKey>, rule: Rule, message: String },
+    Evicted { pod: PodKey, node: Name, claimant: Option<PodKey>, rule: Rule, message: String },
     Held { pod: PodKey, code: Code, message: String },
     Nominated { pod: PodKey, node: Option<Name> },
     Problem(Problem),
@@ -91,17 +89,35 @@ pub struct Scheduler {
     happened: Vec<Happened>,
 }
 
-impl Scheduler {
-    /// A scheduler that knows nothing yet. Pods with one of the configured names are its own. `objects` are replaced by
-    /// what it sees when it has seen everything.
-    pub fn new(configuration: &Configuration, objects: SharedObjects) -> Self {
-        let names = Some(configuration.scheduler_names.clone());
+/// A clone goes its own way, with objects of its own: it is how to ask what would happen if.
+impl Clone for Scheduler {
+    fn clone(&self) -> Self {
         Scheduler {
-            translator: Translator::new(configuration.translator_settings(names)),
+            translator: self.translator.clone(),
+            engine: self.engine.clone(),
+            objects: self.objects.fork(),
+            beginning: self.beginning.clone(),
+            controllers: self.controllers.clone(),
+            patrol: self.patrol.clone(),
+            events: self.events.clone(),
+            problems: self.problems.clone(),
+            found: self.found.clone(),
+            waiting: self.waiting.clone(),
+            happened: self.happened.clone(),
+        }
+    }
+}
+
+impl Scheduler {
+    /// A scheduler that knows nothing yet. Pods with one of these names in `spec.schedulerName` are its own; `None`:
+    /// every pod is. `objects` are replaced by what it sees when it has seen everything.
+    pub fn new(configuration: &Configuration, names: Option<Vec<String>>, objects: SharedObjects) -> Self {
+        Scheduler {
+            translator: Translator::new(configuration.translator_settings(names.clone())),
             engine: Engine::new(configuration.engine_settings()),
             objects,
             beginning: Some(Box::new(Objects::new(configuration))),
-            controllers: Controllers::new(configuration),
+            controllers: Controllers::new(configuration, names),
             patrol: Patrol::default(),
             events: EventBook::default(),
             problems: BTreeMap::new(),
@@ -154,12 +170,12 @@ impl Scheduler {
                 match (subject, key_of(&object)) {
                     (Subject::Kind(_), Ok(key)) => self.see_object(now, &key, object),
                     (Subject::JobPods, Ok(key)) => {
-                        self.keep(|objects| objects.job_pod_seen(&key, &object));
+                        self.keep_objects(|objects| objects.job_pod_seen(&key, &object));
                         if let Some(job) = controller_of(&object) {
                             self.control(|controllers, objects| controllers.job_pod_seen(job, objects));
                         }
                     }
-                    (Subject::EndedPods, Ok(key)) => self.keep(|objects| objects.ended_seen(&key, &object)),
+                    (Subject::EndedPods, Ok(key)) => self.keep_objects(|objects| objects.ended_seen(&key, &object)),
                     (Subject::Kind(_), Err(problem)) => self.happened.push(Happened::Problem(problem)),
                     // It was seen as one of its kind too, and complained of there.
                     (Subject::JobPods | Subject::EndedPods, Err(_)) => {}
@@ -167,24 +183,27 @@ impl Scheduler {
             }
             Seen::Gone(Subject::Kind(_), key) => {
                 let translation = self.translator.remove(&key);
-                self.keep(|objects| objects.gone(&key));
+                self.keep_objects(|objects| objects.gone(&key));
                 self.control(|controllers, objects| controllers.gone(&key, objects));
                 self.tell(now, &key, translation);
                 self.problems.remove(&key);
             }
             Seen::Gone(Subject::JobPods, key) => {
-                if let Some((job, pod)) = self.keep(|objects| objects.job_pod_gone(&key)) {
+                if let Some((job, pod)) = self.keep_objects(|objects| objects.job_pod_gone(&key)) {
                     self.control(|controllers, objects| controllers.job_pod_gone(job, pod, objects));
                 }
             }
-            Seen::Gone(Subject::EndedPods, key) => self.keep(|objects| objects.ended_gone(&key)),
-            Seen::Listed(subject) => self.keep(|objects| objects.serves(subject, true)),
-            Seen::Unavailable(subject) => self.keep(|objects| objects.serves(subject, false)),
+            Seen::Gone(Subject::EndedPods, key) => self.keep_objects(|objects| objects.ended_gone(&key)),
+            Seen::Listed(subject) => {
+                self.keep_objects(|objects| objects.serves(subject, true));
+                self.controllers.served(subject);
+            }
+            Seen::Unavailable(subject) => self.keep_objects(|objects| objects.serves(subject, false)),
         }
     }
 
     fn see_object(&mut self, now: Now, key: &ObjectKey, mut object: Value) {
-        let News { is_news, joined } = self.keep(|objects| objects.seen(key, &object));
+        let News { is_news, joined } = self.keep_objects(|objects| objects.seen(key, &object));
         let group = self.control(|controllers, objects| {
             if is_news {
                 controllers.seen(key, &object, objects);
@@ -213,7 +232,7 @@ impl Scheduler {
         }
     }
 
-    fn keep<T>(&mut self, change: impl FnOnce(&mut Objects) -> T) -> T {
+    fn keep_objects<T>(&mut self, change: impl FnOnce(&mut Objects) -> T) -> T {
         match &mut self.beginning {
             Some(objects) => change(objects),
             None => change(&mut self.objects.write()),
@@ -239,9 +258,12 @@ impl Scheduler {
         }
     }
 
-    /// Takes in that something which was decided did not happen.
-    pub fn failed(&mut self, now: Now, fact: Fact) {
-        self.engine.observe(now.tick, fact);
+    /// Takes in that something which was decided, or asked for by a controller, did not happen.
+    pub fn take_feedback(&mut self, now: Now, feedback: Feedback) {
+        match feedback.failed {
+            Failed::Decision(fact) => self.engine.observe(now.tick, *fact),
+            Failed::Asked(slot) => self.controllers.refused(&slot, &feedback.message, now.tick),
+        }
     }
 
     fn note_waiting(&mut self, fact: &Fact) {
@@ -285,8 +307,8 @@ impl Scheduler {
     }
 
     /// Decides, and says what is to be written.
-    pub fn decide(&mut self, now: Now) -> Round {
-        let decisions = self.engine.decide(now.tick, Budget { pods_max: PODS_PER_CYCLE });
+    pub fn decide(&mut self, now: Now, budget: Budget) -> Round {
+        let decisions = self.engine.decide(now.tick, budget);
         let mut round = Round { more: decisions.more, wake_at: decisions.wake_at, ..Round::default() };
         for decision in decisions.list {
             self.write(now, decision, &mut round);
@@ -303,19 +325,31 @@ impl Scheduler {
         self.happened.extend(found.into_iter().map(Happened::Problem));
     }
 
+    /// All that is wrong with objects now.
+    pub fn problems(&self) -> impl Iterator<Item = &Problem> {
+        self.problems.values().chain(self.found.values()).flatten()
+    }
+
     /// What happened without a decision.
     pub fn take_happened(&mut self) -> Vec<Happened> {
         std::mem::take(&mut self.happened)
     }
 
-    /// Something that a controller asked for was refused.
-    pub fn refused(&mut self, now: Now, slot: &Slot, message: &str) {
-        self.controllers.refused(slot, message, now.tick);
+    /// What was refused is asked for again at once, where it is still wanted.
+    pub fn retry(&mut self) {
+        self.controllers.retry();
     }
 
-    /// What controllers want to be written because of what was seen.
+    /// What controllers want to be made or deleted because of what was seen: groups, and the pods of jobs.
     pub fn follow(&mut self, now: Now) -> Vec<Write> {
         let wanted = self.controllers.follow(&self.objects.read(), &moment(now));
+        self.take_wanted(now, wanted)
+    }
+
+    /// What controllers want to be there or not: roots of trees, queues that always exist, quotas that others replace.
+    /// Looked at now and then, and only where something changed.
+    pub fn keep(&mut self, now: Now) -> Vec<Write> {
+        let wanted = self.controllers.keep(&self.objects.read(), &moment(now));
         self.take_wanted(now, wanted)
     }
 
@@ -343,7 +377,7 @@ impl Scheduler {
                 round.happened.push(Happened::Bound { pod: pod.clone(), node: node.clone() });
                 round.writes.push(Write::Bind { pod: PodRef { key: pod, uid }, node, claims, created_us });
             }
-            Decision::Evict { pod, uid, node: _, claimant, rule, violates_budget: _, message } => {
+            Decision::Evict { pod, uid, node, claimant, rule, violates_budget: _, message } => {
                 let said = match &claimant {
                     Some(claimant) => format!("Preempted by {claimant} ({}): {message}", rule.name()),
                     None => format!("Evicted ({}): {message}", rule.name()),
@@ -353,7 +387,7 @@ impl Scheduler {
                 let evicted = (pod.clone(), claimant.clone(), message.clone());
                 round.writes.push(Write::Evict { pod: PodRef { key: pod, uid }, claimant, message });
                 let (pod, claimant, message) = evicted;
-                round.happened.push(Happened::Evicted { pod, claimant, rule, message });
+                round.happened.push(Happened::Evicted { pod, node, claimant, rule, message });
             }
             Decision::Nominate { pod, uid, node } => {
                 round.happened.push(Happened::Nominated { pod: pod.clone(), node: node.clone() });
@@ -450,7 +484,7 @@ mod tests {
     }
 
     fn seeing(objects: &[(&str, Value)]) -> Scheduler {
-        let mut scheduler = Scheduler::new(&Configuration::default(), SharedObjects::default());
+        let mut scheduler = Scheduler::new(&Configuration::default(), None, SharedObjects::default());
         for (kind, object) in objects {
             let kind = kinds::find("", kind).expect("it is known");
             scheduler.see(NOW, Seen::Object(Subject::Kind(kind), object.clone()));
@@ -464,14 +498,14 @@ mod tests {
 
     #[test]
     fn objects_of_a_list_are_read_though_they_do_not_say_what_they_are() {
-        let round = seeing(&[node(), ("Pod", pod("p", "1"))]).decide(NOW);
+        let round = seeing(&[node(), ("Pod", pod("p", "1"))]).decide(NOW, Budget::default());
         let [Write::Bind { pod, node, .. }] = &round.writes[..] else { panic!("{:?}", round.writes) };
         assert_eq!((pod.key.to_string().as_str(), &**node), ("a/p", "n"));
     }
 
     #[test]
     fn why_a_pod_waits_is_not_written_again_by_the_next_scheduler() {
-        let written = seeing(&[node(), ("Pod", pod("p", "2"))]).decide(NOW).writes;
+        let written = seeing(&[node(), ("Pod", pod("p", "2"))]).decide(NOW, Budget::default()).writes;
         let [Write::Event(_), Write::Condition { reason, message, since, .. }] = &written[..] else {
             panic!("{written:?}")
         };
@@ -479,9 +513,9 @@ mod tests {
         let mut told = pod("p", "2");
         let condition = json!({"type": "PodScheduled", "status": "False", "reason": reason, "message": message});
         told["status"] = json!({"conditions": [condition]});
-        assert_eq!(seeing(&[node(), ("Pod", told.clone())]).decide(NOW).writes, []);
+        assert_eq!(seeing(&[node(), ("Pod", told.clone())]).decide(NOW, Budget::default()).writes, []);
         told["status"]["conditions"][0]["message"] = json!("something else");
-        let written = seeing(&[node(), ("Pod", told)]).decide(NOW).writes;
+        let written = seeing(&[node(), ("Pod", told)]).decide(NOW, Budget::default()).writes;
         let [Write::Event(_), Write::Condition { since, .. }] = &written[..] else { panic!("{written:?}") };
         assert_eq!(*since, None, "it waits since it said so");
     }

@@ -19,7 +19,7 @@ pub fn gang_of(pod: &Value, objects: &Objects) -> Option<Gang> {
 }
 
 /// Pods that have to be looked at, and what was asked for.
-#[derive(Debug, Default)]
+#[derive(Debug, Clone, Default)]
 pub struct Gangs {
     asked: Asked,
     due: BTreeSet<ObjectKey>,
@@ -31,6 +31,11 @@ impl Gangs {
     pub fn asked(&mut self) -> &mut Asked {
         self.due.append(&mut self.waiting);
         &mut self.asked
+    }
+
+    /// What was refused is asked for again at once.
+    pub fn retry(&mut self) {
+        self.asked().retry();
     }
 
     /// A pod was seen.
@@ -56,12 +61,7 @@ impl Gangs {
     /// A group is gone: its pods may need it made anew.
     pub fn group_gone(&mut self, key: &ObjectKey, objects: &Objects) {
         self.asked.seen(key);
-        let is_named = |pod: &Value| {
-            let annotations = &pod["metadata"]["annotations"];
-            GROUP_NAMES.iter().any(|name| annotations[*name] == *key.name)
-        };
-        let pods = objects.of_kind("", "Pod", key.namespace.as_deref()).filter(|(_, pod)| is_named(pod));
-        self.due.extend(pods.map(|(pod, _)| pod.clone()));
+        self.due.extend(objects.members_of(key).map(|(pod, _)| pod.clone()));
     }
 
     /// An owner may say something else about its group now.
@@ -128,7 +128,7 @@ mod tests {
             profiles: true,
             pod_groups: true,
             volcano_jobs: true,
-            scheduler_names: vec!["quotient".to_string()],
+            scheduler_names: Some(vec!["quotient".to_string()]),
         };
         let (mut gangs, mut objects) = (Gangs::default(), Objects::default());
         let look = |gangs: &mut Gangs, objects: &Objects| {

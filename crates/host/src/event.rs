@@ -47,7 +47,7 @@ struct Said {
 }
 
 /// What was said so far, so that it is not said again.
-#[derive(Debug, Default)]
+#[derive(Debug, Clone, Default)]
 pub struct EventBook {
     said: BTreeMap<(ObjectKey, &'static str), Said>,
     by_turn: BTreeMap<u64, (ObjectKey, &'static str)>,
@@ -101,24 +101,32 @@ impl EventNote {
         format!("{name}.{print:016x}")
     }
 
-    /// The event as an object to apply.
+    /// What changes about an event that was told before.
+    pub fn renewal(&self) -> Value {
+        let EventNote { message, count, last_us, .. } = self;
+        json!({"message": shortened(message), "count": count, "lastTimestamp": whole_seconds(*last_us)})
+    }
+
+    /// The event as an object to make.
     pub fn object(&self) -> Value {
         let EventNote { about, uid, is_warning, reason, message, count, first_us, last_us } = self;
         let api_version = about.kind_entry().map(quotient_api::Kind::api_version).unwrap_or_default();
-        // The API server keeps no more of a message than this.
-        const MESSAGE_MAX: usize = 1024;
-        let message: String = message.chars().take(MESSAGE_MAX).collect();
         json!({
             "apiVersion": "v1", "kind": "Event",
             "metadata": {"name": self.name(), "namespace": self.namespace()},
             "involvedObject": {"apiVersion": api_version, "kind": about.kind, "namespace": about.namespace.as_deref(),
                 "name": *about.name, "uid": **uid},
             "type": if *is_warning { "Warning" } else { "Normal" },
-            "reason": reason, "message": message, "count": count,
+            "reason": reason, "message": shortened(message), "count": count,
             "firstTimestamp": whole_seconds(*first_us), "lastTimestamp": whole_seconds(*last_us),
             "source": {"component": FIELD_MANAGER}, "reportingComponent": FIELD_MANAGER,
         })
     }
+}
+
+/// The API server keeps no more of a message than 1,024 characters.
+fn shortened(message: &str) -> String {
+    message.chars().take(1024).collect()
 }
 
 /// A time as most objects have it, which is to the second.

@@ -13,7 +13,7 @@ use crate::objects::Objects;
 use crate::write::{Amendment, Slot, Write};
 
 /// The roots that were asked for, and whether anything changed that they follow.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub struct Profiles {
     asked: Asked,
     is_due: bool,
@@ -44,8 +44,13 @@ impl Profiles {
         self.is_due |= is_root_or_more || (key.group, key.kind) == ("", "Node");
     }
 
+    /// What was refused is asked for again at once.
+    pub fn retry(&mut self) {
+        self.asked.retry();
+    }
+
     /// Roots that are not as they should be, roots that nobody asks for, and what is wrong.
-    pub fn tell(&mut self, objects: &Objects, now: &Moment, wanted: &mut Wanted) {
+    pub fn keep(&mut self, objects: &Objects, now: &Moment, wanted: &mut Wanted) {
         if !std::mem::take(&mut self.is_due) && !std::mem::take(&mut self.looks_again) {
             return;
         }

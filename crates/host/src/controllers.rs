@@ -2,7 +2,7 @@
 //!
 //! Each is a function of the objects as they are and of what the engine says, and compares them with how they should be
 //! whatever happened before; what is right is not written. They do no I/O: what they want is a [`Write`], and what came
-//! of it is seen in its object. What they work out is worked out where the simulator has it from too.
+//! of it is seen in its object.
 
 mod gang;
 mod group;
@@ -21,6 +21,7 @@ use serde_json::Value;
 
 use crate::event::Remark;
 use crate::objects::{Objects, controller_of, is_owner};
+use crate::subject::Subject;
 use crate::write::{Slot, Write};
 
 pub use namespace::MARK;
@@ -59,18 +60,20 @@ struct Settings {
     profiles: bool,
     pod_groups: bool,
     volcano_jobs: bool,
-    scheduler_names: Vec<String>,
+    /// `None`: every pod is.
+    scheduler_names: Option<Vec<String>>,
 }
 
 impl Settings {
     /// Whether pods with this in `spec.schedulerName` are ours.
     fn is_ours(&self, scheduler_name: &str) -> bool {
-        self.scheduler_names.iter().any(|name| name == scheduler_name)
+        self.scheduler_names.as_ref().is_none_or(|names| names.iter().any(|name| name == scheduler_name))
     }
 
     /// Whether a pod is ours to place.
     fn is_our_pod(&self, pod: &Value) -> bool {
-        pod.pointer("/spec/schedulerName").and_then(Value::as_str).is_some_and(|name| self.is_ours(name))
+        let named = || pod.pointer("/spec/schedulerName").and_then(Value::as_str);
+        self.scheduler_names.is_none() || named().is_some_and(|name| self.is_ours(name))
     }
 
     /// Whether the pods of a job of several tasks are ours to make: it names none of the schedulers that others run.
@@ -81,7 +84,7 @@ impl Settings {
 }
 
 /// All controllers, with what they still have to look at.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub struct Controllers {
     settings: Settings,
     quotas: quota::Quotas,
@@ -96,12 +99,12 @@ pub struct Controllers {
 
 impl Controllers {
     /// The controllers of a cluster with this configuration.
-    pub fn new(configuration: &Configuration) -> Self {
+    pub fn new(configuration: &Configuration, scheduler_names: Option<Vec<String>>) -> Self {
         let settings = Settings {
             profiles: configuration.runs_profiles,
             pod_groups: configuration.runs_pod_groups,
             volcano_jobs: configuration.runs_volcano_jobs,
-            scheduler_names: configuration.scheduler_names.clone(),
+            scheduler_names,
         };
         Controllers {
             settings,
@@ -151,7 +154,7 @@ impl Controllers {
     }
 
     fn forget_asked(&mut self, key: &ObjectKey) {
-        self.quotas.asked.seen(key);
+        self.quotas.seen(key);
         self.namespaces.asked.seen(key);
         self.profiles.seen(key);
         self.groups.asked.seen(key);
@@ -182,11 +185,41 @@ impl Controllers {
 
     /// Something that was asked for was refused.
     pub fn refused(&mut self, slot: &Slot, message: &str, now: Tick) {
-        let named = [&mut self.quotas.asked, &mut self.namespaces.asked, &mut self.groups.asked];
+        let named = [&mut self.namespaces.asked, &mut self.groups.asked];
         for asked in named.into_iter().chain([self.profiles.asked(), self.gangs.asked()]) {
             asked.refused(slot, message, now);
         }
+        self.quotas.refused(slot, message, now);
         self.jobs.refused(slot, message, now);
+    }
+
+    /// What was refused is asked for again at once, where it is still wanted.
+    pub fn retry(&mut self) {
+        self.quotas.retry();
+        self.namespaces.asked.retry();
+        self.groups.asked.retry();
+        self.profiles.retry();
+        self.gangs.retry();
+        self.jobs.retry();
+    }
+
+    /// The API server serves something, and all there is of it was listed.
+    pub fn served(&mut self, subject: Subject) {
+        if let Subject::Kind(kind) = subject
+            && (kind.group, kind.kind) == (volcano::SCHEDULING, volcano::QUEUE)
+        {
+            self.quotas.queues_served();
+        }
+    }
+
+    /// What is to be there, or not, because of what was seen.
+    pub fn keep(&mut self, objects: &Objects, now: &Moment) -> Wanted {
+        let mut wanted = Wanted::default();
+        if self.settings.profiles {
+            self.profiles.keep(objects, now, &mut wanted);
+        }
+        self.quotas.keep(objects, now, &mut wanted);
+        wanted
     }
 
     /// What follows from what was seen: groups and pods that are to be made and deleted.
@@ -207,13 +240,9 @@ impl Controllers {
         wanted
     }
 
-    /// What follows from how quotas and groups stand, and from nodes: looked at now and then, as it changes with every
-    /// pod.
+    /// What follows from how quotas and groups stand: looked at now and then, as it changes with every pod.
     pub fn tell(&mut self, objects: &Objects, engine: &Engine, quotas: &[QuotaReport], now: &Moment) -> Wanted {
         let mut wanted = Wanted::default();
-        if self.settings.profiles {
-            self.profiles.tell(objects, now, &mut wanted);
-        }
         if self.settings.pod_groups {
             self.groups.tell(&self.settings, objects, engine, now, &mut wanted);
         }
@@ -225,8 +254,6 @@ impl Controllers {
 
     /// Whether the groups of this key are ours to let into their queue.
     pub fn admits(&self, key: &ObjectKey, objects: &Objects) -> bool {
-        let Some(group) = objects.get(key) else { return false };
-        let members = group::members(&self.settings, objects, key.namespace.as_deref());
-        group::is_ours(&self.settings, objects, key, group, &members)
+        objects.get(key).is_some_and(|group| group::is_ours(&self.settings, objects, key, group))
     }
 }

@@ -28,7 +28,7 @@ const PAUSE_MIN_MS: u64 = 1_000;
 const PAUSE_MAX_MS: u64 = 60_000;
 
 /// The jobs that have to be looked at, and what is known of them beside the objects.
-#[derive(Debug, Default)]
+#[derive(Debug, Clone, Default)]
 pub struct Jobs {
     due: BTreeSet<ObjectKey>,
     /// Those that wait for what was asked for, or for time to pass.
@@ -41,7 +41,7 @@ pub struct Jobs {
 }
 
 /// What is known of a job beside the objects.
-#[derive(Debug, Default)]
+#[derive(Debug, Clone, Default)]
 struct Book {
     /// Pods of it that went by themselves, until the job says what follows from that.
     gone: Vec<Value>,
@@ -54,7 +54,7 @@ struct Book {
 }
 
 /// What was asked for and was not seen yet.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 struct Expected {
     /// The job's status, where it changes, and whether that decides what happens next.
     status: Option<Value>,
@@ -101,6 +101,12 @@ impl Jobs {
     /// Those that wait are looked at again: nobody says when time has passed.
     pub fn look_again(&mut self) {
         self.due.append(&mut self.waiting);
+    }
+
+    /// What was refused is asked for again at once.
+    pub fn retry(&mut self) {
+        self.books.values_mut().for_each(|book| book.again_at = None);
+        self.look_again();
     }
 
     /// A group was seen; its job, where that is known.
@@ -215,7 +221,7 @@ impl Jobs {
             let is_open = object.pointer("/spec/schedulerName").is_none_or(Value::is_null);
             if object["kind"] == "Pod"
                 && is_open
-                && let Some(name) = settings.scheduler_names.first()
+                && let Some(name) = settings.scheduler_names.as_ref().and_then(|names| names.first())
             {
                 object["spec"]["schedulerName"] = json!(name);
             }
@@ -303,7 +309,7 @@ mod tests {
                 profiles: true,
                 pod_groups: true,
                 volcano_jobs: true,
-                scheduler_names: vec!["quotient".to_string()],
+                scheduler_names: Some(vec!["quotient".to_string()]),
             };
             let mut wanted = Wanted::default();
             let now = Moment { tick: Tick(self.now), text: "2026-01-01T00:00:00Z".to_string() };

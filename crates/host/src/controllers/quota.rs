@@ -11,35 +11,72 @@ use quotient_api::volcano::queue::standing_queues;
 use quotient_api::volcano::status::queue_status;
 use quotient_api::volcano::{DEFAULT_QUEUE, POD_GROUP, QUEUE, QUEUE_NAME, SCHEDULING};
 use quotient_api::{ObjectKey, View, elastic, key_of, kinds, tree};
-use quotient_engine::QuotaReport;
+use quotient_engine::{QuotaReport, Tick};
 use serde_json::{Map, Value};
 
 use super::{Moment, Wanted, uid_of};
 use crate::asked::Asked;
 use crate::event::Remark;
 use crate::objects::Objects;
-use crate::write::{Amendment, Write};
+use crate::write::{Amendment, Slot, Write};
 
 /// What was asked to be written on quotas.
-#[derive(Debug, Default)]
+#[derive(Debug, Clone, Default)]
 pub struct Quotas {
     pub asked: Asked,
+    /// A quota was seen that may take another's place, or whose place may be taken.
+    takeover_due: bool,
+    /// A queue is gone, or there can be queues now.
+    queues_due: bool,
+    /// Something was refused: time may help.
+    looks_again: bool,
 }
 
 /// Whether the status of objects of this key is written here.
 fn is_ours(key: &ObjectKey) -> bool {
-    elastic::is_elastic(key) || tree::is_tree(key) || (key.group, key.kind) == (SCHEDULING, QUEUE)
+    elastic::is_elastic(key) || tree::is_tree(key) || is_queue(key)
+}
+
+fn is_queue(key: &ObjectKey) -> bool {
+    (key.group, key.kind) == (SCHEDULING, QUEUE)
 }
 
 impl Quotas {
-    /// What is to be written so that quotas say what they hold, and those go whose place is taken.
-    pub fn tell(&mut self, objects: &Objects, reports: &[QuotaReport], now: &Moment, wanted: &mut Wanted) {
-        self.take_over(objects, now, wanted);
-        self.make_queues(objects, now, wanted);
-        self.write_statuses(objects, reports, now, wanted);
+    /// A quota or a queue was seen or is gone.
+    pub fn seen(&mut self, key: &ObjectKey) {
+        self.asked.seen(key);
+        self.takeover_due |= elastic::is_elastic(key);
+        self.queues_due |= is_queue(key);
     }
 
-    fn write_statuses(&mut self, objects: &Objects, reports: &[QuotaReport], now: &Moment, wanted: &mut Wanted) {
+    /// There can be queues now.
+    pub fn queues_served(&mut self) {
+        self.queues_due = true;
+    }
+
+    /// Something was refused.
+    pub fn refused(&mut self, slot: &Slot, message: &str, now: Tick) {
+        self.looks_again |= self.asked.refused(slot, message, now);
+    }
+
+    /// What was refused is asked for again at once.
+    pub fn retry(&mut self) {
+        self.asked.retry();
+    }
+
+    /// What is to be written so that quotas go whose place is taken, and queues are there that always exist.
+    pub fn keep(&mut self, objects: &Objects, now: &Moment, wanted: &mut Wanted) {
+        let again = std::mem::take(&mut self.looks_again);
+        if std::mem::take(&mut self.takeover_due) || again {
+            self.take_over(objects, now, wanted);
+        }
+        if std::mem::take(&mut self.queues_due) || again {
+            self.make_queues(objects, now, wanted);
+        }
+    }
+
+    /// What is to be written so that quotas say what they hold.
+    pub fn tell(&mut self, objects: &Objects, reports: &[QuotaReport], now: &Moment, wanted: &mut Wanted) {
         let held = tree::status::held(reports);
         let by_object: BTreeMap<ObjectKey, &QuotaReport> =
             reports.iter().filter_map(|report| Some((elastic::object_key(&report.key)?, report))).collect();
@@ -118,13 +155,14 @@ fn put_status(object: &mut Value, fields: Vec<(&'static str, Value)>) {
 mod tests {
     use super::*;
     use crate::subject::Subject;
-    use quotient_engine::Tick;
     use serde_json::json;
 
     fn wanted(quotas: &mut Quotas, objects: &Objects, now: u64) -> Vec<Write> {
         let mut wanted = Wanted::default();
         let text = format!("2026-01-01T00:00:{now:02}Z");
-        quotas.tell(objects, &[], &Moment { tick: Tick(now * 1000), text }, &mut wanted);
+        let now = Moment { tick: Tick(now * 1000), text };
+        quotas.keep(objects, &now, &mut wanted);
+        quotas.tell(objects, &[], &now, &mut wanted);
         wanted.writes
     }
 
@@ -164,6 +202,7 @@ mod tests {
         let (mut quotas, mut objects) = (Quotas::default(), Objects::default());
         assert_eq!(wanted(&mut quotas, &objects, 0), []);
         objects.serves(Subject::Kind(kind), true);
+        quotas.queues_served();
         assert_eq!(wanted(&mut quotas, &objects, 1).len(), 2);
         for queue in standing_queues() {
             objects.seen(&key_of(&queue).expect("it is an object"), &queue);

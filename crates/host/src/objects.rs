@@ -58,6 +58,11 @@ fn is_pod(key: &ObjectKey) -> bool {
 pub struct SharedObjects(Arc<RwLock<Objects>>);
 
 impl SharedObjects {
+    /// Objects that are as these are now, and go their own way.
+    pub fn fork(&self) -> Self {
+        SharedObjects(Arc::new(RwLock::new(self.read().clone())))
+    }
+
     /// The objects, for a moment.
     pub fn read(&self) -> RwLockReadGuard<'_, Objects> {
         // Whoever panicked did so between whole objects: what is there can be read.
@@ -91,6 +96,8 @@ struct Ordinary {
 #[derive(Debug, Clone, Default)]
 pub struct Objects {
     kept: BTreeMap<ObjectKey, Value>,
+    /// The kept pods that name a group, by group.
+    members: BTreeMap<ObjectKey, BTreeSet<ObjectKey>>,
     /// The ordinary pods of each namespace.
     ordinary: BTreeMap<Name, Ordinary>,
     /// What makes pods, with what made it.
@@ -194,9 +201,7 @@ impl Objects {
 
     /// Takes in a pod that has ended.
     pub fn ended_seen(&mut self, key: &ObjectKey, pod: &Value) {
-        let annotations = &pod["metadata"]["annotations"];
-        let Some(group) = GROUP_NAMES.iter().find_map(|name| annotations[*name].as_str()) else { return };
-        let group = ObjectKey::pod_group(key.namespace.as_deref().unwrap_or_default(), group);
+        let Some(group) = group_of(key, pod) else { return };
         self.ended.insert(key.clone(), (group, pod["status"]["phase"] == "Succeeded"));
     }
 
@@ -220,7 +225,7 @@ impl Objects {
 
     /// Takes in that an object is gone.
     pub fn gone(&mut self, key: &ObjectKey) {
-        let was_kept = self.kept.remove(key).is_some();
+        let was_kept = self.drop_kept(key);
         self.owners.remove(key);
         if is_pod(key) && !was_kept {
             self.forget_ordinary(key);
@@ -242,16 +247,44 @@ impl Objects {
         let unseen = owner.filter(|owner| is_owner(owner) && !has_node && !self.is_chain_known(owner));
         if is_of_tree || is_made_by_job || volcano::uses_queues(key, pod) || self.owners_of(pod).next().is_some() {
             self.forget_ordinary(key);
-            self.kept.insert(key.clone(), slim_pod(pod));
+            self.keep_pod(key, slim_pod(pod));
         } else if let Some(owner) = unseen {
             self.forget_ordinary(key);
             // What it says beside may be asked for once it is known.
-            self.kept.insert(key.clone(), pod.clone());
+            self.keep_pod(key, pod.clone());
             self.undecided.entry(owner).or_default().insert(key.clone());
         } else {
-            self.kept.remove(key);
+            self.drop_kept(key);
             self.note_ordinary(key);
         }
+    }
+
+    fn keep_pod(&mut self, key: &ObjectKey, pod: Value) {
+        self.drop_kept(key);
+        if let Some(group) = group_of(key, &pod) {
+            self.members.entry(group).or_default().insert(key.clone());
+        }
+        self.kept.insert(key.clone(), pod);
+    }
+
+    /// Says whether the object was kept.
+    fn drop_kept(&mut self, key: &ObjectKey) -> bool {
+        let Some(object) = self.kept.remove(key) else { return false };
+        if is_pod(key)
+            && let Some(group) = group_of(key, &object)
+            && let Some(pods) = self.members.get_mut(&group)
+        {
+            pods.remove(key);
+            if pods.is_empty() {
+                self.members.remove(&group);
+            }
+        }
+        true
+    }
+
+    /// The kept pods that name a group.
+    pub fn members_of(&self, group: &ObjectKey) -> impl Iterator<Item = (&ObjectKey, &Value)> {
+        self.members.get(group).into_iter().flatten().filter_map(|pod| self.kept.get_key_value(pod))
     }
 
     /// Whether an owner was seen, and what made it too.
@@ -412,6 +445,13 @@ fn slim_pod(pod: &Value) -> Value {
     json!({
         "apiVersion": "v1", "kind": "Pod", "metadata": pod["metadata"], "spec": spec, "status": part("status", &["phase"]),
     })
+}
+
+/// The group that a pod says it is in.
+fn group_of(key: &ObjectKey, pod: &Value) -> Option<ObjectKey> {
+    let annotations = pod.get("metadata")?.get("annotations")?;
+    let group = GROUP_NAMES.iter().find_map(|name| annotations.get(*name)?.as_str())?;
+    Some(ObjectKey::pod_group(key.namespace.as_deref().unwrap_or_default(), group))
 }
 
 /// Whether an object was made by this one, and not by another of its name.

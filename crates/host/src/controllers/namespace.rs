@@ -12,7 +12,7 @@ use crate::write::{Amendment, Write};
 pub const MARK: &str = "quotient.dev/quota-tree";
 
 /// The labels that were asked for.
-#[derive(Debug, Default)]
+#[derive(Debug, Clone, Default)]
 pub struct Namespaces {
     pub asked: Asked,
 }

@@ -4,16 +4,14 @@
 
 use std::time::Duration;
 
-use http::Method;
-use kube::Client;
 use quotient_api::volcano::POD_GROUP;
-use quotient_api::{ObjectKey, kinds, preemption_message, time};
+use quotient_api::{ObjectKey, kinds, preemption_message};
 use quotient_engine::ClaimBinding;
 use quotient_engine::fact::{Name, PodKey};
 use serde_json::{Value, json};
 
-use crate::call::{Call, CallError, Content, kind_path};
-use crate::lease::Fence;
+use crate::call::{Api, Call, CallError, Content, Target, Verb};
+use crate::event::{EventNote, whole_seconds};
 use crate::queue::Outcome;
 use crate::write::{Amendment, PodRef, Write};
 
@@ -26,17 +24,17 @@ const SELECTED_NODE: &str = "volume.kubernetes.io/selected-node";
 /// The annotation that says that a volume was not chosen by its owner.
 const BOUND_BY_CONTROLLER: &str = "pv.kubernetes.io/bound-by-controller";
 
-/// Does a write. The error, if any, comes with it, for whoever watches how the server does.
-pub async fn carry_out(client: &Client, fence: &Fence, write: &Write) -> (Outcome, Option<CallError>) {
+/// Does a write at a time of day. The error, if any, comes with it, for whoever watches how the server does.
+pub async fn carry_out(api: &impl Api, write: &Write, wall_us: i64) -> (Outcome, Option<CallError>) {
     let result = match write {
-        Write::Bind { pod, node, claims, .. } => bind(client, fence, pod, node, claims).await,
-        Write::Evict { pod, claimant: Some(claimant), .. } => preempt(client, fence, pod, claimant).await,
-        Write::Evict { pod, claimant: None, .. } => evict(client, fence, pod).await,
+        Write::Bind { pod, node, claims, .. } => bind(api, pod, node, claims).await,
+        Write::Evict { pod, claimant: Some(claimant), .. } => preempt(api, pod, claimant, wall_us).await,
+        Write::Evict { pod, claimant: None, .. } => evict(api, pod).await,
         Write::Nominate { pod, node } => {
             let status = json!({"nominatedNodeName": node.as_deref()});
-            patch_pod(client, fence, pod, Some("status"), json!({}), json!({"status": status})).await
+            patch_pod(api, pod, Some("status"), json!({}), json!({"status": status})).await
         }
-        Write::Label { pod, labels } => patch_pod(client, fence, pod, None, json!({"labels": labels}), json!({})).await,
+        Write::Label { pod, labels } => patch_pod(api, pod, None, json!({"labels": labels}), json!({})).await,
         Write::Condition { pod, reason, message, since } => {
             let mut condition =
                 json!({"type": "PodScheduled", "status": "False", "reason": reason, "message": message});
@@ -44,22 +42,18 @@ pub async fn carry_out(client: &Client, fence: &Fence, write: &Write) -> (Outcom
                 condition["lastTransitionTime"] = json!(since);
             }
             let status = json!({"status": {"conditions": [condition]}});
-            patch_pod(client, fence, pod, Some("status"), json!({}), status).await
+            patch_pod(api, pod, Some("status"), json!({}), status).await
         }
-        Write::Event(note) => {
-            let path = format!("/api/v1/namespaces/{}/events/{}", note.namespace(), note.name());
-            send(client, fence, &Call::at(Method::PATCH, path, Content::Apply, note.object())).await.map(drop)
-        }
-        Write::Amend(amendment) => amend(client, fence, amendment).await,
-        Write::Make { key, object } => make(client, fence, key, object).await,
-        Write::Admit { group } => patch_status(client, fence, group, json!({"status": {"phase": "Inqueue"}})).await,
+        Write::Event(note) => tell(api, note).await,
+        Write::Amend(amendment) => amend(api, amendment).await,
+        Write::Make { key, object } => make(api, key, object).await,
+        Write::Admit { group } => patch_status(api, group, json!({"status": {"phase": "Inqueue"}})).await,
         Write::Delete { object, uid } => {
             let body = match uid {
                 Some(uid) => json!({"apiVersion": "v1", "kind": "DeleteOptions", "preconditions": {"uid": **uid}}),
                 None => Value::Null,
             };
-            let call = Call::new(Method::DELETE, object, None, Content::Json, body);
-            match send(client, fence, &call).await {
+            match send(api, Call::new(Verb::Delete, object, Content::Json, body)).await {
                 // It is gone, or another took its place.
                 Ok(_) | Err(Stop::Error(CallError::NotFound(_) | CallError::Conflict(_))) => Ok(()),
                 Err(stop) => Err(stop),
@@ -93,8 +87,24 @@ fn outcome_of(error: &CallError) -> Outcome {
     }
 }
 
-async fn send(client: &Client, fence: &Fence, call: &Call) -> Result<Value, Stop> {
-    call.send(client, fence).await.map_err(Stop::Error)
+async fn send(api: &impl Api, call: Call) -> Result<Value, Stop> {
+    api.call(call).await.map_err(Stop::Error)
+}
+
+/// Tells people. An event has a name that follows from what it is about: told again, it is the same object.
+async fn tell(api: &impl Api, note: &EventNote) -> Result<(), Stop> {
+    let target = Target::Event { namespace: note.namespace().to_string(), name: note.name() };
+    let call = |verb, content, body| Call { verb, target: target.clone(), part: None, content, body };
+    let create = || call(Verb::Create, Content::Json, note.object());
+    let renew = || call(Verb::Patch, Content::MergePatch, note.renewal());
+    let is_new = note.count <= 1;
+    let first = send(api, if is_new { create() } else { renew() }).await;
+    match first {
+        Err(Stop::Error(CallError::Conflict(_))) if is_new => send(api, renew()).await.map(drop),
+        // The server forgets events after a while.
+        Err(Stop::Error(CallError::NotFound(_))) if !is_new => send(api, create()).await.map(drop),
+        other => other.map(drop),
+    }
 }
 
 fn pod_key(pod: &PodKey) -> ObjectKey {
@@ -103,21 +113,20 @@ fn pod_key(pod: &PodKey) -> ObjectKey {
 
 /// Patches a pod, if it is still the one that was decided about. Nothing is wrong with one that is gone.
 async fn patch_pod(
-    client: &Client,
-    fence: &Fence,
+    api: &impl Api,
     pod: &PodRef,
-    part: Option<&str>,
+    part: Option<&'static str>,
     metadata: Value,
     mut body: Value,
 ) -> Result<(), Stop> {
     body["metadata"] = metadata;
     body["metadata"]["uid"] = json!(*pod.uid);
-    let call = Call::new(Method::PATCH, &pod_key(&pod.key), part, Content::StrategicPatch, body);
-    send(client, fence, &call).await.map(drop)
+    let call = Call { part, ..Call::new(Verb::Patch, &pod_key(&pod.key), Content::StrategicPatch, body) };
+    send(api, call).await.map(drop)
 }
 
 /// Patches an object, and its status, if it is still the one that this was decided about.
-async fn amend(client: &Client, fence: &Fence, amendment: &Amendment) -> Result<(), Stop> {
+async fn amend(api: &impl Api, amendment: &Amendment) -> Result<(), Stop> {
     let Amendment { object, uid, metadata, spec, status } = amendment;
     let with_uid = |mut body: Value| {
         if let Some(uid) = uid {
@@ -132,43 +141,38 @@ async fn amend(client: &Client, fence: &Fence, amendment: &Amendment) -> Result<
                 body[field] = patch.clone();
             }
         }
-        let call = Call::new(Method::PATCH, object, None, Content::MergePatch, with_uid(body));
-        send(client, fence, &call).await?;
+        send(api, Call::new(Verb::Patch, object, Content::MergePatch, with_uid(body))).await?;
     }
     if let Some(status) = status {
-        patch_status(client, fence, object, with_uid(json!({"status": status}))).await?;
+        patch_status(api, object, with_uid(json!({"status": status}))).await?;
     }
     Ok(())
 }
 
 /// Patches the status of an object: in a request of its own where the kind has that, else with the object. Groups are
 /// installed either way.
-async fn patch_status(client: &Client, fence: &Fence, object: &ObjectKey, body: Value) -> Result<(), Stop> {
-    let call = |part| Call::new(Method::PATCH, object, part, Content::MergePatch, body.clone());
-    match send(client, fence, &call(Some("status"))).await {
+async fn patch_status(api: &impl Api, object: &ObjectKey, body: Value) -> Result<(), Stop> {
+    let call = || Call::new(Verb::Patch, object, Content::MergePatch, body.clone());
+    match send(api, call().of_part("status")).await {
         // The same is said of an object that is gone: then this finds nothing either.
-        Err(Stop::Error(CallError::NotFound(_))) if object.kind == POD_GROUP => {
-            send(client, fence, &call(None)).await.map(drop)
-        }
+        Err(Stop::Error(CallError::NotFound(_))) if object.kind == POD_GROUP => send(api, call()).await.map(drop),
         other => other.map(drop),
     }
 }
 
 /// Makes an object; nothing is wrong with one that is there.
-async fn make(client: &Client, fence: &Fence, key: &ObjectKey, object: &Value) -> Result<(), Stop> {
-    let kind = key.kind_entry().ok_or_else(|| Stop::Refused(format!("{key} is of an unknown kind")))?;
-    let path = kind_path(kind, key.namespace.as_deref());
-    match send(client, fence, &Call::at(Method::POST, path, Content::Json, object.clone())).await {
+async fn make(api: &impl Api, key: &ObjectKey, object: &Value) -> Result<(), Stop> {
+    match send(api, Call::new(Verb::Create, key, Content::Json, object.clone())).await {
         Ok(_) | Err(Stop::Error(CallError::Conflict(_))) => Ok(()),
         Err(stop) => Err(stop),
     }
 }
 
 /// Binds a pod: its claims first, then, when they are bound, the pod itself.
-async fn bind(client: &Client, fence: &Fence, pod: &PodRef, node: &Name, claims: &[ClaimBinding]) -> Result<(), Stop> {
+async fn bind(api: &impl Api, pod: &PodRef, node: &Name, claims: &[ClaimBinding]) -> Result<(), Stop> {
     let mut waits = false;
     for claim in claims {
-        waits |= !bind_claim(client, fence, pod, node, claim).await?;
+        waits |= !bind_claim(api, pod, node, claim).await?;
     }
     if waits {
         return Err(Stop::Wait);
@@ -179,11 +183,10 @@ async fn bind(client: &Client, fence: &Fence, pod: &PodRef, node: &Name, claims:
         "metadata": {"name": *pod.key.name, "namespace": *pod.key.namespace, "uid": *pod.uid},
         "target": {"apiVersion": "v1", "kind": "Node", "name": **node},
     });
-    let call = Call::new(Method::POST, &key, Some("binding"), Content::Json, body);
-    match send(client, fence, &call).await {
+    match send(api, Call::new(Verb::Create, &key, Content::Json, body).of_part("binding")).await {
         Ok(_) => Ok(()),
         // It may be our own bind that was not answered the first time.
-        Err(Stop::Error(CallError::Conflict(message))) => match send(client, fence, &Call::get(&key)).await? {
+        Err(Stop::Error(CallError::Conflict(message))) => match send(api, Call::get(&key)).await? {
             found if found["metadata"]["uid"] == *pod.uid && found["spec"]["nodeName"] == **node => Ok(()),
             _ => Err(Stop::Refused(message)),
         },
@@ -192,16 +195,10 @@ async fn bind(client: &Client, fence: &Fence, pod: &PodRef, node: &Name, claims:
 }
 
 /// Brings a claim a step nearer to being bound; says whether it is.
-async fn bind_claim(
-    client: &Client,
-    fence: &Fence,
-    pod: &PodRef,
-    node: &Name,
-    binding: &ClaimBinding,
-) -> Result<bool, Stop> {
+async fn bind_claim(api: &impl Api, pod: &PodRef, node: &Name, binding: &ClaimBinding) -> Result<bool, Stop> {
     let kind = kinds::find("", "PersistentVolumeClaim").expect("the kind is in the table");
     let key = ObjectKey::new(kind, Some(&pod.key.namespace), binding.claim());
-    let claim = send(client, fence, &Call::get(&key)).await?;
+    let claim = send(api, Call::get(&key)).await?;
     if claim["status"]["phase"] == "Bound" {
         return Ok(true);
     }
@@ -215,12 +212,12 @@ async fn bind_claim(
                 "annotations": {SELECTED_NODE: **node},
             });
             let body = json!({"metadata": metadata});
-            send(client, fence, &Call::new(Method::PATCH, &key, None, Content::MergePatch, body)).await?;
+            send(api, Call::new(Verb::Patch, &key, Content::MergePatch, body)).await?;
         }
         ClaimBinding::Volume { volume, .. } => {
             let kind = kinds::find("", "PersistentVolume").expect("the kind is in the table");
             let volume_key = ObjectKey::new(kind, None, volume);
-            let found = send(client, fence, &Call::get(&volume_key)).await?;
+            let found = send(api, Call::get(&volume_key)).await?;
             let holder = &found["spec"]["claimRef"];
             if !holder.is_null() {
                 let ours = holder["namespace"] == *pod.key.namespace && holder["name"] == **binding.claim();
@@ -241,42 +238,40 @@ async fn bind_claim(
                     "resourceVersion": claim["metadata"]["resourceVersion"],
                 }},
             });
-            send(client, fence, &Call::new(Method::PATCH, &volume_key, None, Content::MergePatch, body)).await?;
+            send(api, Call::new(Verb::Patch, &volume_key, Content::MergePatch, body)).await?;
         }
     }
     Ok(false)
 }
 
 /// Sends a pod away for a claimant: it is told why, then deleted. A pod that is gone has gone.
-async fn preempt(client: &Client, fence: &Fence, pod: &PodRef, claimant: &PodKey) -> Result<(), Stop> {
+async fn preempt(api: &impl Api, pod: &PodRef, claimant: &PodKey, wall_us: i64) -> Result<(), Stop> {
     let condition = json!({
         "type": "DisruptionTarget", "status": "True", "reason": "PreemptionByScheduler",
-        "message": preemption_message(claimant), "lastTransitionTime": now(),
+        "message": preemption_message(claimant), "lastTransitionTime": whole_seconds(wall_us),
     });
     let status = json!({"status": {"conditions": [condition]}});
-    let marked = patch_pod(client, fence, pod, Some("status"), json!({}), status).await;
+    let marked = patch_pod(api, pod, Some("status"), json!({}), status).await;
     let gone = |stop: &Stop| matches!(stop, Stop::Error(CallError::NotFound(_) | CallError::Conflict(_)));
     match marked {
         Err(stop) if gone(&stop) => return Ok(()),
         other => other?,
     }
     let body = json!({"apiVersion": "v1", "kind": "DeleteOptions", "preconditions": {"uid": *pod.uid}});
-    let call = Call::new(Method::DELETE, &pod_key(&pod.key), None, Content::Json, body);
-    match send(client, fence, &call).await {
+    match send(api, Call::new(Verb::Delete, &pod_key(&pod.key), Content::Json, body)).await {
         Err(stop) if gone(&stop) => Ok(()),
         other => other.map(drop),
     }
 }
 
 /// Asks the eviction API to send a pod away, which it does not where a disruption budget forbids it.
-async fn evict(client: &Client, fence: &Fence, pod: &PodRef) -> Result<(), Stop> {
+async fn evict(api: &impl Api, pod: &PodRef) -> Result<(), Stop> {
     let body = json!({
         "apiVersion": "policy/v1", "kind": "Eviction",
         "metadata": {"name": *pod.key.name, "namespace": *pod.key.namespace},
         "deleteOptions": {"preconditions": {"uid": *pod.uid}},
     });
-    let call = Call::new(Method::POST, &pod_key(&pod.key), Some("eviction"), Content::Json, body);
-    match send(client, fence, &call).await {
+    match send(api, Call::new(Verb::Create, &pod_key(&pod.key), Content::Json, body).of_part("eviction")).await {
         Ok(_) | Err(Stop::Error(CallError::NotFound(_) | CallError::Conflict(_))) => Ok(()),
         // This is how a budget says no; the server is not busy.
         Err(Stop::Error(CallError::Throttled { message, .. })) if message.contains("disruption budget") => {
@@ -284,8 +279,4 @@ async fn evict(client: &Client, fence: &Fence, pod: &PodRef) -> Result<(), Stop>
         }
         Err(stop) => Err(stop),
     }
-}
-
-fn now() -> String {
-    time::format_timestamp(crate::live::wall_us().div_euclid(1_000_000) * 1_000_000)
 }

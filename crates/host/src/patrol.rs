@@ -16,7 +16,7 @@ use crate::objects::Objects;
 const PER_LOOK: usize = 16;
 
 /// What was found so far, and how far we are.
-#[derive(Debug, Default)]
+#[derive(Debug, Clone, Default)]
 pub struct Patrol {
     after: Option<ObjectKey>,
     known: BTreeMap<ObjectKey, Vec<Problem>>,
