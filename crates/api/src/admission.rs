@@ -203,7 +203,7 @@ static RULES: &[Rules] = &[
         group: "resource.k8s.io",
         kind: "ResourceClaim",
         server: Part {
-            on_create: &[device::fill_in_claim],
+            on_create: &[device::fill_in_claim, device::add_status],
             on_update: &[device::fill_in_claim],
             checks: &[device::check_claim],
             on_delete: &[],

@@ -15,7 +15,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use quotient_engine::Fact;
-use quotient_engine::device::{ClaimKey, DeviceClassFact, PoolKey, PoolState, VerdictsFact};
+use quotient_engine::device::{Allocation, ClaimKey, DeviceClassFact, PoolKey, PoolState, VerdictsFact};
 use quotient_engine::fact::{Created, Name};
 
 use crate::cursor::{Cursor, Notes};
@@ -25,6 +25,7 @@ use crate::time::parse_timestamp;
 use cel::{Selector, Subject, judge};
 use claim::Wanted;
 use pool::Pool;
+use serde_json::{Value, json};
 use slice::{Slice, TaintRule};
 
 /// The API group.
@@ -46,6 +47,8 @@ pub fn is_device_kind(group: &str, kind: &str) -> bool {
 /// A DeviceClass, as far as selecting goes.
 #[derive(Debug, Clone)]
 struct Class {
+    /// Parameters for drivers.
+    config: Value,
     sources: Vec<Name>,
     selectors: Vec<Selector>,
 }
@@ -68,6 +71,8 @@ pub(crate) struct Book {
     classes: BTreeMap<Name, Class>,
     rules: BTreeMap<Name, TaintRule>,
     matchers: BTreeMap<Name, Matcher>,
+    /// The specs and uids of claims, for what is written about them.
+    claims: BTreeMap<ClaimKey, Arc<Value>>,
     /// What claims and templates want.
     wants: BTreeMap<ObjectKey, Vec<Wanted>>,
 }
@@ -90,6 +95,11 @@ impl Book {
             CLASS => self.class_seen(root, &key.name, interner, is_gpu),
             CLAIM => {
                 let (fact, wanted) = claim::claim(root, notes, key, interner);
+                let part = |name: &str| root.field(name).value().cloned().unwrap_or_default();
+                let kept = json!({"metadata": {"uid": &*fact.uid}, "spec": part("spec")});
+                if self.claims.get(&fact.key).is_none_or(|known| **known != kept) {
+                    self.claims.insert(fact.key.clone(), Arc::new(kept));
+                }
                 let mut facts = self.want(key, wanted);
                 facts.push(Fact::DeviceClaim(fact));
                 facts
@@ -118,7 +128,9 @@ impl Book {
             CLAIM => {
                 let mut facts = self.want(key, Vec::new());
                 let namespace = key.namespace.clone().unwrap_or_default();
-                facts.push(Fact::DeviceClaimGone(ClaimKey { namespace, name }));
+                let claim = ClaimKey { namespace, name };
+                self.claims.remove(&claim);
+                facts.push(Fact::DeviceClaimGone(claim));
                 facts
             }
             TEMPLATE => self.want(key, Vec::new()),
@@ -207,11 +219,15 @@ impl Book {
         let own = format!("{name}.deviceclass.resource.k8s.io/devices");
         let gpu = is_gpu(&own) || extended.as_ref().is_some_and(|name| is_gpu(name));
         let mut facts = vec![Fact::DeviceClass(DeviceClassFact { name: name.clone(), created, extended, gpu })];
+        if let Some(class) = self.classes.get_mut(name) {
+            class.config = spec.field("config").value().cloned().unwrap_or_default();
+        }
         let is_new = self.classes.get(name).is_none_or(|class| class.sources != sources);
         if is_new {
             let was_known = self.classes.contains_key(name);
             let selectors = sources.iter().map(|source| Selector::new(source)).collect();
-            self.classes.insert(name.clone(), Class { sources, selectors });
+            let config = spec.field("config").value().cloned().unwrap_or_default();
+            self.classes.insert(name.clone(), Class { config, sources, selectors });
             if !was_known {
                 self.add(&Wanted::class(name));
             }
@@ -286,9 +302,14 @@ impl Book {
         self.pools.get(pool)?.devices().map(|(device, _)| device).find(|device| device.name == *name)
     }
 
-    /// Why pools are not ready, for those that slices of this name are of.
-    pub fn trouble(&self, slice: &Name) -> Option<&str> {
-        let slice = self.slices.get(slice)?;
-        self.pools.get(&slice.pool)?.trouble.as_deref()
+    /// What to write into the status of a claim that gets these devices. `None` where the claim is not known.
+    pub fn allocation(&self, claim: &ClaimKey, allocation: &Allocation, now: &str) -> Option<Value> {
+        let claim = self.claims.get(claim)?;
+        Some(write::allocation(self, claim, allocation, Some(now)))
+    }
+
+    /// The uid of a claim.
+    pub fn uid(&self, claim: &ClaimKey) -> Option<&str> {
+        self.claims.get(claim)?.pointer("/metadata/uid")?.as_str()
     }
 }

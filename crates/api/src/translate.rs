@@ -1,6 +1,7 @@
 //! From objects to facts: what the engine is told when an object is seen or gone.
 
 use quotient_engine::Fact;
+use quotient_engine::device::{Allocation, ClaimKey};
 use quotient_engine::fact::{Name, PodKey, SelectorFact};
 use serde_json::Value;
 
@@ -115,6 +116,21 @@ impl Translator {
         let mut facts: Vec<Fact> = self.gone(key).into_iter().collect();
         facts.extend(self.queue_of_namespace(key, None));
         Translation { facts, ..Translation::default() }
+    }
+
+    /// What to write into the status of a claim that gets these devices, and its uid. `None` where it is not known.
+    pub fn device_allocation(&self, claim: &ClaimKey, allocation: &Allocation, now: &str) -> Option<Value> {
+        self.devices.allocation(claim, allocation, now)
+    }
+
+    /// The same for a claim that is yet to be made.
+    pub fn new_allocation(&self, claim: &Value, allocation: &Allocation, now: &str) -> Value {
+        device::write::allocation(&self.devices, claim, allocation, Some(now))
+    }
+
+    /// The uid of a claim on devices.
+    pub fn device_claim_uid(&self, claim: &ClaimKey) -> Option<&str> {
+        self.devices.uid(claim)
     }
 
     /// The queue of the pods of a namespace, where the object is one.

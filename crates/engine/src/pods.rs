@@ -55,6 +55,8 @@ pub(crate) struct Pod {
     pub problem: Option<RequestProblem>,
     /// Its claims on devices, in order.
     pub device_claims: Vec<PodClaim>,
+    /// What a device plugin of its node serves it of extended resources that devices serve elsewhere.
+    pub plugin: Vec<(ResourceId, Amount)>,
     /// Why a claim of its cannot be served yet, if so.
     pub unready: Option<Name>,
     pub place: Place,

@@ -80,6 +80,11 @@ impl Shape {
         &self.key.spec
     }
 
+    /// What a pod of this shape asks of quotas, as far as it is known before it has a node.
+    pub fn requested(&self) -> Vec<(ResourceId, Amount)> {
+        self.charge.iter().chain(&self.device_charge).copied().collect()
+    }
+
     pub fn namespace(&self) -> Option<&Name> {
         self.key.namespace.as_ref()
     }

@@ -56,7 +56,15 @@ pub(crate) fn charge_of<'a>(shapes: &'a Shapes, pod: &Pod) -> Cow<'a, [(Resource
     if pod.cards.is_empty() {
         return Cow::Borrowed(charge);
     }
-    Cow::Owned(charge.iter().chain(&pod.cards).copied().collect())
+    let mut whole = charge.clone();
+    for (resource, amount) in &pod.cards {
+        // A device may be charged by a name that the pod asks for too.
+        match whole.iter_mut().find(|(known, _)| known == resource) {
+            Some((_, sum)) => *sum = sum.saturating_add(*amount),
+            None => whole.push((*resource, *amount)),
+        }
+    }
+    Cow::Owned(whole)
 }
 
 impl World {
@@ -109,8 +117,9 @@ impl World {
         self.pods.enter(id, place);
         let pod = self.pods.get(id);
         let node = pod.node().expect("a pod enters a node");
-        let shape = self.shapes.get(pod.shape);
-        let demand = self.demand_at(shape, node);
+        let plugin = self.plugin_demand(self.shapes.get(pod.shape).spec(), node);
+        self.pods.get_mut(id).plugin = plugin;
+        let demand = self.demand_of(self.pods.get(id)).into_owned();
         self.nodes.hold(node, &demand, true);
         let mut cards = self.nodes.cards_for(node, &demand);
         self.use_devices(id, node, matches!(place, Place::Assumed(_)), true);
@@ -128,9 +137,10 @@ impl World {
     pub fn leave(&mut self, id: PodId, place: Place, effects: &mut Effects) {
         let pod = self.pods.get(id);
         let node = pod.node().expect("a pod leaves a node it is on");
-        let shape = self.shapes.get(pod.shape);
-        let demand = self.demand_at(shape, node);
+        let demand = self.demand_of(pod).into_owned();
         self.nodes.hold(node, &demand, false);
+        self.pods.get_mut(id).plugin = Vec::new();
+        let pod = self.pods.get(id);
         self.quotas.charge(id, pod, &charge_of(&self.shapes, pod), false, &self.names);
         self.gangs.count(pod, &charge_of(&self.shapes, pod), false);
         self.pods.get_mut(id).cards = Vec::new();
@@ -141,14 +151,14 @@ impl World {
         self.pods.leave(id, place);
     }
 
-    /// What a pod of a shape takes on a node: a device plugin there may serve what devices serve elsewhere.
-    fn demand_at<'s>(&self, shape: &'s crate::shape::Shape, node: NodeId) -> Cow<'s, crate::resources::Demand> {
-        let plugin = self.plugin_demand(shape.spec(), node);
-        if plugin.is_empty() {
-            return Cow::Borrowed(&shape.demand);
+    /// What a pod takes on its node: its shape's demand, and what a device plugin there serves.
+    pub fn demand_of(&self, pod: &Pod) -> Cow<'_, crate::resources::Demand> {
+        let demand = &self.shapes.get(pod.shape).demand;
+        if pod.plugin.is_empty() {
+            return Cow::Borrowed(demand);
         }
-        let mut demand = shape.demand.clone();
-        demand.amounts.extend(plugin);
+        let mut demand = demand.clone();
+        demand.amounts.extend(&pod.plugin);
         Cow::Owned(demand)
     }
 
@@ -317,9 +327,7 @@ impl World {
 
     fn count_request(&mut self, id: PodId, add: bool) {
         let pod = self.pods.get(id);
-        let mut charge = self.shapes.get(pod.shape).charge.clone();
-        charge.extend(self.shapes.get(pod.shape).device_charge.iter().copied());
-        let pod = self.pods.get(id);
+        let charge = self.shapes.get(pod.shape).requested();
         self.quotas.count_request(pod, &charge, add);
         self.pods.get_mut(id).counted = add;
     }
@@ -408,7 +416,9 @@ impl World {
             for add in [false, true] {
                 if add {
                     let demand = &self.shapes.get(self.pods.get(id).shape).demand;
-                    self.pods.get_mut(id).cards = self.nodes.cards_for(node, demand);
+                    let mut cards = self.nodes.cards_for(node, demand);
+                    cards.extend(if is_placed { self.held_devices(id) } else { self.asked_devices(id) });
+                    self.pods.get_mut(id).cards = cards;
                 }
                 let pod = self.pods.get(id);
                 let charge = charge_of(&self.shapes, pod);

@@ -23,6 +23,12 @@ pub(crate) fn fill_in_claim(object: &mut Value, _: &Context<'_>) -> Result<(), R
     Ok(())
 }
 
+/// A claim has a status from the start.
+pub(crate) fn add_status(object: &mut Value, _: &Context<'_>) -> Result<(), Rejection> {
+    crate::admission::object_in(object, "status");
+    Ok(())
+}
+
 /// Fills in mode and count of the requests of a template's claims.
 pub(crate) fn fill_in_template(object: &mut Value, _: &Context<'_>) -> Result<(), Rejection> {
     fill_in(object.pointer_mut("/spec/spec/devices/requests"));

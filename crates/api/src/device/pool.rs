@@ -15,8 +15,6 @@ pub(crate) struct Pool {
     pub state: PoolState,
     /// By name.
     slices: Vec<Arc<Slice>>,
-    /// Why it is not ready, if so.
-    pub trouble: Option<String>,
 }
 
 impl Pool {
@@ -26,16 +24,12 @@ impl Pool {
         let newest = slices.iter().map(|slice| slice.generation).max()?;
         slices.retain(|slice| slice.generation == newest);
         let expected = slices[0].count;
-        let (state, trouble) = if slices.len() as i64 != expected {
-            let trouble = format!("{} of {expected} slices of generation {newest} are there", slices.len());
-            (PoolState::Incomplete, Some(trouble))
-        } else {
-            match fault(&slices) {
-                Some(trouble) => (PoolState::Invalid, Some(trouble)),
-                None => (PoolState::Ready, None),
-            }
+        let state = match (slices.len() as i64 == expected, is_sound(&slices)) {
+            (false, _) => PoolState::Incomplete,
+            (true, false) => PoolState::Invalid,
+            (true, true) => PoolState::Ready,
         };
-        Some(Pool { state, slices, trouble })
+        Some(Pool { state, slices })
     }
 
     /// Its devices in the order in which they are tried, with the reach of the slice.
@@ -73,27 +67,17 @@ impl Pool {
     }
 }
 
-/// Why nothing of a pool can be used, if so.
-fn fault(slices: &[Arc<Slice>]) -> Option<String> {
-    let mut names = BTreeSet::new();
-    if let Some(device) = slices.iter().flat_map(|slice| &slice.devices).find(|device| !names.insert(&device.name)) {
-        return Some(format!("device {:?} is listed twice", &*device.name));
-    }
-    let mut sets = BTreeSet::new();
+/// Whether no device and no counter set is listed twice, and every counter that is used is listed.
+fn is_sound(slices: &[Arc<Slice>]) -> bool {
+    let (mut names, mut sets) = (BTreeSet::new(), BTreeSet::new());
+    let devices = || slices.iter().flat_map(|slice| &slice.devices);
     let counters = || slices.iter().flat_map(|slice| &slice.counters);
-    if let Some((set, _)) = counters().find(|(set, _)| !sets.insert(set)) {
-        return Some(format!("counter set {:?} is listed twice", &**set));
-    }
-    for device in slices.iter().flat_map(|slice| &slice.devices) {
-        for (set, counter, _) in &device.consumes {
-            let known = counters().any(|(name, list)| name == set && list.iter().any(|(name, _)| name == counter));
-            if !known {
-                let (device, set, counter) = (&*device.name, &**set, &**counter);
-                return Some(format!("device {device:?} uses counter {counter:?} of set {set:?}, which is not listed"));
-            }
-        }
-    }
-    None
+    let is_listed = |(set, counter, _): &(Name, Name, i128)| {
+        counters().any(|(name, list)| name == set && list.iter().any(|(name, _)| name == counter))
+    };
+    devices().all(|device| names.insert(&device.name))
+        && counters().all(|(set, _)| sets.insert(set))
+        && devices().all(|device| device.consumes.iter().all(is_listed))
 }
 
 fn device_fact(

@@ -71,14 +71,8 @@ fn request_of<'c>(spec: &'c Value, name: &str) -> Option<&'c Value> {
     }
 }
 
-/// `status.allocation` of a claim. `class` gives the DeviceClass of a name; `now` is when it is allocated.
-pub(crate) fn allocation(
-    book: &Book,
-    claim: &Value,
-    allocation: &Allocation,
-    class: &dyn Fn(&str) -> Option<Value>,
-    now: Option<&str>,
-) -> Value {
+/// `status.allocation` of a claim, which is as much of it as its uid and spec; `now` is when it is allocated.
+pub(crate) fn allocation(book: &Book, claim: &Value, allocation: &Allocation, now: Option<&str>) -> Value {
     let uid = claim.pointer("/metadata/uid").and_then(Value::as_str).unwrap_or_default();
     let spec = claim.get("spec").cloned().unwrap_or_default();
     let mut results = Vec::new();
@@ -117,7 +111,7 @@ pub(crate) fn allocation(
         results.push(written);
     }
     let mut devices = json!({"results": results});
-    let config = config(&spec, allocation, class);
+    let config = config(&spec, allocation, book);
     if !config.is_empty() {
         devices["config"] = Value::Array(config);
     }
@@ -132,7 +126,7 @@ pub(crate) fn allocation(
 }
 
 /// The parameters for drivers: those of the classes that were used, then the claim's own.
-fn config(spec: &Value, allocation: &Allocation, class: &dyn Fn(&str) -> Option<Value>) -> Vec<Value> {
+fn config(spec: &Value, allocation: &Allocation, book: &Book) -> Vec<Value> {
     let mut config = Vec::new();
     let mut used: Vec<&str> = allocation.results.iter().map(|result| &*result.request).collect();
     used.dedup();
@@ -146,10 +140,8 @@ fn config(spec: &Value, allocation: &Allocation, class: &dyn Fn(&str) -> Option<
         }
         let of_class: Vec<&str> =
             used.iter().copied().filter(|request| class_of(request).as_deref() == Some(&name)).collect();
-        let class = class(&name);
-        for entry in
-            class.as_ref().and_then(|c| c.pointer("/spec/config")).and_then(Value::as_array).into_iter().flatten()
-        {
+        let class = book.classes.get(name.as_str()).map(|class| &class.config);
+        for entry in class.and_then(Value::as_array).into_iter().flatten() {
             let mut written = json!({"source": "FromClass"});
             if of_class.len() != used.len() {
                 written["requests"] = of_class.iter().map(|request| Value::from(*request)).collect();
@@ -184,11 +176,14 @@ pub fn consumer(pod: &str, uid: &str) -> Value {
     json!({"resource": "pods", "name": pod, "uid": uid})
 }
 
-/// The claim for the extended resources of a pod that devices serve, without a name. `served` says which of its requests
-/// they are, with their class.
-pub fn extended_claim(pod: &Value, spec: &ClaimSpec) -> Value {
-    let text = |pointer: &str| pod.pointer(pointer).and_then(Value::as_str).unwrap_or_default();
-    let name = text("/metadata/name");
+/// The name of the claim for the extended resources of a pod: the same for the same pod, so that it is made once.
+pub fn extended_name(pod: &str, uid: &str) -> String {
+    let stem: String = pod.chars().take(60).collect();
+    format!("{stem}-extended-resources-{}", &share_id(uid, 0)[..5])
+}
+
+/// The claim for the extended resources of a pod that devices serve.
+pub fn extended_claim(namespace: &str, name: &str, uid: &str, spec: &ClaimSpec) -> Value {
     let request = |request: &quotient_engine::device::DeviceRequest| {
         let alternative = &request.alternatives[0];
         let count = match alternative.count {
@@ -202,12 +197,12 @@ pub fn extended_claim(pod: &Value, spec: &ClaimSpec) -> Value {
         "apiVersion": "resource.k8s.io/v1",
         "kind": "ResourceClaim",
         "metadata": {
-            "generateName": format!("{name}-extended-resources-"),
-            "namespace": text("/metadata/namespace"),
+            "name": extended_name(name, uid),
+            "namespace": namespace,
             "annotations": {EXTENDED_ANNOTATION: "true"},
             "finalizers": [FINALIZER],
             "ownerReferences": [{
-                "apiVersion": "v1", "kind": "Pod", "name": name, "uid": text("/metadata/uid"), "controller": true,
+                "apiVersion": "v1", "kind": "Pod", "name": name, "uid": uid, "controller": true,
             }],
         },
         "spec": {"devices": {"requests": spec.requests.iter().map(request).collect::<Vec<_>>()}},

@@ -160,6 +160,16 @@ impl Claims {
         }
     }
 
+    /// How many devices and shares claims hold, with those for extended resources of pods on nodes.
+    pub fn held_count(&self, is_placed: impl Fn(PodId) -> bool) -> u64 {
+        let taken =
+            |allocation: &Arc<Allocation>| allocation.results.iter().filter(|result| !result.admin).count() as u64;
+        let claims = self.list.values().filter_map(|claim| claim.held.as_ref());
+        let extended =
+            self.extended.iter().filter(|(pod, _)| is_placed(**pod)).map(|(_, extended)| &extended.allocation);
+        claims.chain(extended).map(taken).sum()
+    }
+
     /// The claims whose devices will be free shortly.
     pub fn expiring(&self) -> Vec<ClaimKey> {
         self.list.iter().filter(|(_, claim)| claim.expires()).map(|(key, _)| key.clone()).collect()

@@ -4,6 +4,7 @@
 //! of whoever starts a search.
 
 pub(crate) mod claims;
+pub(crate) mod prospect;
 pub(crate) mod search;
 pub(crate) mod site;
 #[cfg(test)]
@@ -19,7 +20,8 @@ use crate::device::{
 };
 use crate::devices::search::{Affordable, Chosen, Fault, Found, search};
 use crate::devices::site::Site;
-use crate::fact::{Labels, Name, NodeTerm, Operator, Requirement};
+use crate::fact::{Amount, Labels, Name, NodeTerm, Operator, Requirement};
+use crate::resources::ResourceId;
 use crate::select::term_matches;
 
 /// What claims have of a device.
@@ -73,6 +75,10 @@ pub(crate) struct Devices {
     /// The pools that more nodes than one may reach.
     wide: BTreeSet<PoolKey>,
     classes: BTreeMap<Name, DeviceClassFact>,
+    /// What there is in all has to be counted anew.
+    pub totals_changed: bool,
+    /// What was counted: by resource.
+    pub totals: Vec<(ResourceId, Amount)>,
 }
 
 /// Devices that were found for the claims of a pod on a node.
@@ -104,10 +110,12 @@ impl Devices {
 
     /// Takes in a class. Returns whether it says something new, as do the others here.
     pub fn observe_class(&mut self, fact: DeviceClassFact) -> bool {
+        self.totals_changed = true;
         self.classes.insert(fact.name.clone(), fact.clone()).as_ref() != Some(&fact)
     }
 
     pub fn class_gone(&mut self, name: &Name) -> bool {
+        self.totals_changed = true;
         self.classes.remove(name).is_some()
     }
 
@@ -120,6 +128,7 @@ impl Devices {
         if self.pools.get(&fact.key).is_some_and(|pool| pool.listed && pool.fact == fact) {
             return false;
         }
+        self.totals_changed = true;
         self.list(&fact.key, false);
         let key = fact.key.clone();
         let pool = self.pools.entry(key.clone()).or_default();
@@ -131,6 +140,7 @@ impl Devices {
     }
 
     pub fn pool_gone(&mut self, key: &PoolKey) -> bool {
+        self.totals_changed = true;
         let was_listed = self.pools.get(key).is_some_and(|pool| pool.listed);
         self.list(key, false);
         if let Some(pool) = self.pools.get_mut(key) {
@@ -149,6 +159,7 @@ impl Devices {
     }
 
     pub fn observe_verdicts(&mut self, fact: VerdictsFact) -> bool {
+        self.totals_changed = true;
         let Some(pool) = self.pools.get_mut(&fact.pool) else { return false };
         pool.verdicts.insert(fact.matcher, fact.verdicts.clone()).as_ref() != Some(&fact.verdicts)
     }
@@ -185,17 +196,6 @@ impl Devices {
         }
     }
 
-    /// Whether devices of a pool can be used from one node alone; which.
-    pub fn only_node(&self, key: &PoolKey) -> Option<&Name> {
-        let pool = self.pools.get(key)?;
-        let mut nodes = pool.fact.devices.iter().map(|device| match &device.reach {
-            Reach::Node(node) => Some(node),
-            _ => None,
-        });
-        let first = nodes.next()??;
-        nodes.all(|node| node == Some(first)).then_some(first)
-    }
-
     /// The devices of the pools that are ready and match, for what there is in all.
     pub fn matching(&self, matcher: &Name) -> impl Iterator<Item = &DeviceFact> {
         let ready = self.pools.values().filter(|pool| pool.fact.state == PoolState::Ready);
@@ -205,6 +205,17 @@ impl Devices {
             (0..pool.fact.devices.len()).filter(move |place| yes(*place))
         };
         ready.flat_map(move |pool| of_pool(pool).map(move |place| &pool.fact.devices[place]))
+    }
+
+    /// The devices of pools that are ready.
+    pub fn ready(&self) -> impl Iterator<Item = &DeviceFact> {
+        self.pools.values().filter(|pool| pool.fact.state == PoolState::Ready).flat_map(|pool| &pool.fact.devices)
+    }
+
+    /// How many devices and shares are held.
+    pub fn held_count(&self) -> u64 {
+        let held = self.pools.values().flat_map(|pool| pool.held.values());
+        held.map(|held| u64::from(held.whole) + u64::from(held.shares)).sum()
     }
 
     /// Counts what an allocation holds (or no longer).

@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use crate::device::{
     Allocation, Alternative, ClaimKey, ClaimSpec, Count, DeviceFact, DeviceRequest, ExtendedRequest, Need, PodClaim,
+    PoolFact,
 };
 use crate::devices::claims::{Claim, Extended};
 use crate::devices::search::{Fault, Pick};
@@ -83,6 +84,39 @@ fn alternative<'s>(spec: &'s ClaimSpec, name: &Name) -> Option<&'s Alternative> 
 }
 
 impl World {
+    /// Takes in a pool. Returns whether it says something new.
+    pub fn observe_device_pool(&mut self, fact: PoolFact) -> bool {
+        for card in fact.devices.iter().filter_map(|device| device.card.as_ref()) {
+            let card = self.names.intern(card);
+            self.quotas.note_card(card);
+        }
+        self.devices.observe_pool(fact)
+    }
+
+    /// Counts anew what there is of devices in all, by class and by card, where that may have changed.
+    pub fn renew_device_totals(&mut self) {
+        if !std::mem::take(&mut self.devices.totals_changed) {
+            return;
+        }
+        let mut bill = Bill::default();
+        for class in self.devices.classes() {
+            let count = Amount::try_from(self.devices.matching(&class.name).count()).unwrap_or(Amount::MAX);
+            bill.add(class_resource(&class.name, "devices"), count);
+            if let Some(extended) = &class.extended {
+                bill.add(extended.clone(), count);
+            }
+        }
+        self.devices.ready().filter_map(|device| device.card.clone()).for_each(|card| bill.add(card, 1));
+        bill.0.retain(|(_, amount)| *amount > 0);
+        let totals: Vec<(ResourceId, Amount)> =
+            bill.0.into_iter().map(|(name, amount)| (self.names.intern(&name), amount)).collect();
+        if totals != self.devices.totals {
+            let old = std::mem::replace(&mut self.devices.totals, totals);
+            self.quotas.count_node(&old, false);
+            self.quotas.count_node(&self.devices.totals, true);
+        }
+    }
+
     /// The keys of a pod's claims that are named.
     pub fn claim_keys(&self, pod: &Pod) -> Vec<ClaimKey> {
         let key = |claim: &PodClaim| {

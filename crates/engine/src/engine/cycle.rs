@@ -59,6 +59,7 @@ impl Engine {
     /// Decides what can be decided now.
     pub fn decide(&mut self, now: Tick, budget: Budget) -> Decisions {
         let mut decisions = Decisions::default();
+        self.world.renew_device_totals();
         self.regroup();
         self.drop_claims_on_absent_nodes(&mut decisions);
         self.world.nodes.forget_idle();
@@ -281,6 +282,9 @@ impl Engine {
         let pod = self.world.pods.get(id).clone();
         for Tried { question, .. } in tried {
             self.wait_for_company(&pod, question);
+        }
+        if let Some(turn) = self.await_devices(id, tried.iter().map(|tried| &tried.question)) {
+            return turn;
         }
         if let Some(claim) = claim {
             let victims = self.victims_still_leaving(&pod);

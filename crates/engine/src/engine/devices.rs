@@ -3,8 +3,12 @@
 use crate::decision::{ClaimGrant, DeviceGrants, ExtendedGrant};
 use crate::device::{ClaimKey, DeviceClaimFact, DeviceClassFact};
 use crate::engine::Engine;
+use crate::engine::cycle::Turn;
+use crate::explain;
 use crate::fact::{Name, PodFact, PodSpec};
+use crate::place::{Answer, Question};
 use crate::pods::{Place, PodId};
+use crate::reason::{Code, Reason};
 use std::sync::Arc;
 
 impl Engine {
@@ -168,9 +172,28 @@ impl Engine {
         DeviceGrants { claims, extended }
     }
 
+    /// Where devices of pods that are gone will do, nobody goes for the pod: it waits until they are given back.
+    pub(super) fn await_devices<'q>(&mut self, id: PodId, tried: impl Iterator<Item = &'q Question>) -> Option<Turn> {
+        let asking: Vec<Question> = tried.filter(|question| question.devices.is_some()).cloned().collect();
+        let expiring = if asking.is_empty() { Vec::new() } else { self.world.device_claims.expiring() };
+        if expiring.is_empty() || !self.world.refusals(id).is_empty() {
+            return None;
+        }
+        let world = &mut self.world;
+        world.device_claims.set_lingering(&expiring, false, &mut world.devices);
+        let fits = asking.iter().any(|question| matches!(world.answer(question), Answer::Node(_)));
+        world.device_claims.set_lingering(&expiring, true, &mut world.devices);
+        let names: Vec<String> = expiring.iter().map(ToString::to_string).collect();
+        fits.then(|| {
+            let message = format!("devices of pods that are gone are being given back by claims {}", names.join(", "));
+            let remedies = vec!["wait until they are given back".to_owned()];
+            Turn::Rests(explain::plain(Code::AwaitingVictims, message, remedies), Vec::new())
+        })
+    }
+
     /// Why a claim of a pod cannot be served yet.
-    pub(super) fn unready(why: &Name) -> crate::reason::Reason {
+    pub(super) fn unready(why: &Name) -> Reason {
         let remedies = vec!["create what is missing".to_owned()];
-        crate::explain::plain(crate::reason::Code::ClaimNotReady, why.to_string(), remedies)
+        explain::plain(Code::ClaimNotReady, why.to_string(), remedies)
     }
 }

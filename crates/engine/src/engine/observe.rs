@@ -55,7 +55,7 @@ impl Engine {
             }
             Fact::StorageClass(fact) => self.world.observe_storage_class(fact).then_some(Change::Volume),
             Fact::StorageClassGone(name) => self.world.storage_class_gone(&name).then_some(Change::Volume),
-            Fact::DevicePool(fact) => self.world.devices.observe_pool(fact).then_some(Change::Devices),
+            Fact::DevicePool(fact) => self.world.observe_device_pool(fact).then_some(Change::Devices),
             Fact::DevicePoolGone(key) => self.world.devices.pool_gone(&key).then_some(Change::Devices),
             Fact::DeviceVerdicts(fact) => self.world.devices.observe_verdicts(fact).then_some(Change::Devices),
             Fact::DeviceMatcherGone(matcher) => {
@@ -143,6 +143,7 @@ impl Engine {
             owner: fact.owner,
             problem: fact.problem,
             device_claims: fact.device_claims,
+            plugin: Vec::new(),
             unready,
             place: Place::Waiting,
             stamp: 0,
