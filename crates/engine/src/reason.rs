@@ -15,6 +15,7 @@ pub enum Code {
     QueueNotFound,
     QueueNotLeaf,
     QuotaNotFound,
+    QuotaNotAllowed,
     QuotaMaxExceeded,
     PoolExhausted,
     RuntimeExceeded,
@@ -28,7 +29,7 @@ pub enum Code {
 
 impl Code {
     /// All of them, in order.
-    pub const ALL: [Code; 17] = [
+    pub const ALL: [Code; 18] = [
         Code::InvalidRequest,
         Code::SchedulingGated,
         Code::ClaimNotReady,
@@ -37,6 +38,7 @@ impl Code {
         Code::QueueNotFound,
         Code::QueueNotLeaf,
         Code::QuotaNotFound,
+        Code::QuotaNotAllowed,
         Code::QuotaMaxExceeded,
         Code::PoolExhausted,
         Code::RuntimeExceeded,
@@ -59,6 +61,7 @@ impl Code {
             Code::QueueNotFound => "QueueNotFound",
             Code::QueueNotLeaf => "QueueNotLeaf",
             Code::QuotaNotFound => "QuotaNotFound",
+            Code::QuotaNotAllowed => "QuotaNotAllowed",
             Code::QuotaMaxExceeded => "QuotaMaxExceeded",
             Code::PoolExhausted => "PoolExhausted",
             Code::RuntimeExceeded => "RuntimeExceeded",
@@ -92,8 +95,8 @@ impl Numbers {
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct QuotaPath {
     pub policy: PolicyKind,
-    /// The quotas from the root down to this one, which is the last: `Kind/namespace/name`, with the group where another
-    /// group has one of the same name. Never empty.
+    /// The quotas from the root down to this one, which is the last: `Kind/namespace/name`, with the group where
+    /// another group has one of the same name. Never empty.
     pub path: Vec<Name>,
 }
 

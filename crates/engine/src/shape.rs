@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use crate::device::{Count, Need};
-use crate::devices::world::class_resource;
+use crate::devices::bill::class_resource;
 use crate::fact::{Amount, Labels, Name, PodSpec, PodTerm, PodVolume, Selector, SpreadConstraint, WhenUnsatisfiable};
 use crate::lookup::LookupMap;
 use crate::nodes::Nodes;
@@ -254,6 +254,19 @@ fn part(term: &PodTerm) -> Part {
     }
 }
 
+/// How pods that a service or controller selects are spread where they do not ask for it.
+fn implied_constraints(selector: &Selector) -> [SpreadConstraint; IMPLIED.len()] {
+    IMPLIED.map(|(topology_key, max_skew)| SpreadConstraint {
+        topology_key: Name::from(topology_key),
+        max_skew,
+        when: WhenUnsatisfiable::ScheduleAnyway,
+        selector: Some(selector.clone()),
+        min_domains: None,
+        honor_affinity: true,
+        honor_taints: false,
+    })
+}
+
 fn compile(key: Key, namespace: &Name, tables: &mut Compiling<'_>) -> Shape {
     let spec = key.spec.clone();
     let capped = spec.capped.is_some();
@@ -271,17 +284,7 @@ fn compile(key: Key, namespace: &Name, tables: &mut Compiling<'_>) -> Shape {
     let device_charge = device_charge(&spec, tables.names);
     let mut spread = Vec::new();
     let mut soft_spread = Vec::new();
-    let implied = key.implied.iter().flat_map(|selector| {
-        IMPLIED.map(|(topology_key, max_skew)| SpreadConstraint {
-            topology_key: Name::from(topology_key),
-            max_skew,
-            when: WhenUnsatisfiable::ScheduleAnyway,
-            selector: Some(selector.clone()),
-            min_domains: None,
-            honor_affinity: true,
-            honor_taints: false,
-        })
-    });
+    let implied = key.implied.iter().flat_map(implied_constraints);
     let constraints: Vec<SpreadConstraint> = spec.spread.iter().cloned().chain(implied).collect();
     for (i, constraint) in constraints.iter().enumerate() {
         let part = Part {

@@ -3,7 +3,9 @@
 //! This module knows nothing of quotas, selectors or notation. Selectors come as verdicts; what a device costs is asked
 //! of whoever starts a search.
 
+pub(crate) mod bill;
 pub(crate) mod claims;
+pub(crate) mod found;
 pub(crate) mod prospect;
 pub(crate) mod search;
 pub(crate) mod site;
@@ -18,7 +20,8 @@ use crate::device::{
     Allocation, ClaimSpec, DeviceClassFact, DeviceFact, DeviceResult, PoolFact, PoolKey, PoolState, Reach, Verdict,
     VerdictsFact,
 };
-use crate::devices::search::{Affordable, Chosen, Fault, Found, search};
+use crate::devices::found::{Affordable, Chosen, Fault, Found};
+use crate::devices::search::search;
 use crate::devices::site::Site;
 use crate::fact::{Amount, Labels, Name, NodeTerm, Operator, Requirement};
 use crate::resources::ResourceId;

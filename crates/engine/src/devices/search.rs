@@ -12,7 +12,8 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use crate::device::{Alternative, ClaimSpec, Count, DeviceFact, PoolKey, RESULTS_MAX, Sameness, Verdict};
+use crate::device::{Alternative, ClaimSpec, Count, DeviceFact, RESULTS_MAX, Sameness, Verdict};
+use crate::devices::found::{Affordable, Chosen, Fault, Found, Pick};
 use crate::devices::prospect::{Mark, Prospect, State};
 use crate::devices::site::{Site, attribute, consumption};
 use crate::fact::Name;
@@ -21,54 +22,6 @@ use crate::lookup::LookupMap;
 /// The most devices that are tried for a pod on one node. What needs more counts as not to be had there, and the pod's
 /// reason says so. It takes a claim for a dozen devices among dozens that all differ, and rules that none of them meets.
 pub const STEPS_MAX: u32 = 200_000;
-
-/// What ends the attempt to place a pod, on all nodes.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) enum Fault {
-    /// A selector cannot be evaluated for a device that was up.
-    Selector { request: Name, device: Name, message: Name },
-    /// One request is for more devices than a claim can have.
-    TooMany { request: Name },
-    /// A request for all devices meets one that a constraint excludes.
-    Excluded { request: Name, device: Name },
-    /// A request for all devices meets a pool that is not ready.
-    Unready { request: Name, pool: PoolKey },
-}
-
-/// A device that was chosen.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Chosen {
-    pub claim: usize,
-    pub request: usize,
-    pub alternative: usize,
-    /// By place in [`Site::candidates`].
-    pub candidate: usize,
-    /// By capacity of the device, where it is a share.
-    pub consumed: Vec<i128>,
-}
-
-/// A device that is about to be chosen, for whoever counts the cost.
-#[derive(Debug, Clone, Copy)]
-pub(crate) struct Pick<'p> {
-    pub alternative: &'p Alternative,
-    pub device: &'p DeviceFact,
-    /// By capacity of the device, where it is a share.
-    pub consumed: &'p [i128],
-    /// It is one of several alternatives.
-    pub listed: bool,
-}
-
-/// Whether the devices chosen so far can be paid for.
-pub(crate) type Affordable<'f> = &'f mut dyn FnMut(&[Pick<'_>]) -> bool;
-
-/// What a search comes to.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) enum Found {
-    Devices(Vec<Chosen>),
-    Nothing,
-    /// The search was given up.
-    TooLong,
-}
 
 /// Chooses devices for claims among those that a node reaches.
 pub(crate) fn search(site: &Site<'_>, claims: &[Arc<ClaimSpec>], affordable: Affordable<'_>) -> Result<Found, Fault> {

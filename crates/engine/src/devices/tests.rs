@@ -286,7 +286,7 @@ fn compare(seed: u64) -> Option<bool> {
     let has_all = |claim: &Arc<ClaimSpec>| {
         claim.requests.iter().flat_map(|r| &r.alternatives).any(|alternative| alternative.count == Count::All)
     };
-    let mut affordable = |picks: &[search::Pick<'_>]| {
+    let mut affordable = |picks: &[found::Pick<'_>]| {
         picks.iter().filter(|pick| pick.device.card.is_some() && !pick.alternative.admin).count() <= cards_max
     };
     match search(&site, &claims, &mut affordable) {

@@ -3,12 +3,12 @@
 use std::sync::Arc;
 
 use crate::device::{
-    Allocation, Alternative, ClaimKey, ClaimSpec, Count, DeviceFact, DeviceRequest, ExtendedRequest, Need, PodClaim,
-    PoolFact,
+    Allocation, Alternative, ClaimKey, ClaimSpec, Count, DeviceRequest, ExtendedRequest, Need, PodClaim, PoolFact,
 };
+use crate::devices::Choice;
+use crate::devices::bill::{Bill, class_resource, extended_spec};
 use crate::devices::claims::{Claim, Extended};
-use crate::devices::search::{Fault, Pick};
-use crate::devices::{Choice, Devices};
+use crate::devices::found::{Fault, Pick};
 use crate::fact::{Amount, Name, NodeTerm, PodSpec};
 use crate::nodes::NodeId;
 use crate::pods::{Pod, PodId};
@@ -16,14 +16,6 @@ use crate::policy::{Ask, Refusal};
 use crate::resources::ResourceId;
 use crate::select::any_term_matches;
 use crate::world::World;
-
-/// The resource by which quotas count the devices of a class, as ResourceQuota spells it.
-pub(crate) fn class_resource(class: &str, what: &str) -> Name {
-    Name::from(format!("{class}.deviceclass.resource.k8s.io/{what}"))
-}
-
-/// The names by which GPU memory is charged.
-const GPU_MEMORY: [&str; 2] = ["n8s.nebuly.ai/gpu-memory", "nos.nebuly.com/gpu-memory"];
 
 /// The devices that a pod still needs, and where those that it has can be used.
 #[derive(Debug, Clone, Default)]
@@ -35,47 +27,6 @@ pub(crate) struct DeviceAsk {
     pub nodes: Vec<Vec<NodeTerm>>,
     /// Extended resources that classes serve on nodes without a device plugin for them.
     pub extended: Vec<(ExtendedRequest, Name)>,
-}
-
-/// Names with amounts, each name once.
-#[derive(Debug, Clone, Default)]
-struct Bill(Vec<(Name, Amount)>);
-
-impl Bill {
-    fn add(&mut self, name: Name, amount: Amount) {
-        match self.0.iter_mut().find(|(known, _)| *known == name) {
-            Some((_, sum)) => *sum = sum.saturating_add(amount),
-            None => self.0.push((name, amount)),
-        }
-    }
-
-    /// What a device of a class costs; where it is asked for by its extended name, that name is charged already.
-    fn add_device(
-        &mut self,
-        devices: &Devices,
-        class: &Name,
-        device: Option<&DeviceFact>,
-        consumed: &[(Name, i128)],
-        by_name: bool,
-    ) {
-        self.add(class_resource(class, "devices"), 1);
-        if let Some(extended) = devices.class(class).and_then(|class| class.extended.clone()).filter(|_| !by_name) {
-            self.add(extended, 1);
-        }
-        for (capacity, nanos) in consumed {
-            let short = capacity.rsplit('/').next().unwrap_or(capacity);
-            let unit = if short == crate::fact::CPU { 1_000_000 } else { 1_000_000_000 };
-            let amount = nanos / unit + i128::from(nanos % unit > 0);
-            self.add(class_resource(class, short), Amount::try_from(amount).unwrap_or(Amount::MAX));
-        }
-        let Some(device) = device else { return };
-        if let Some(card) = &device.card {
-            self.add(card.clone(), 1);
-            if let Some(gigabytes) = device.gigabytes {
-                GPU_MEMORY.iter().for_each(|name| self.add(Name::from(*name), gigabytes));
-            }
-        }
-    }
 }
 
 /// The alternative of that name.
@@ -476,39 +427,4 @@ pub(crate) enum DeviceTrouble {
 /// Whether a claim was made for extended resources, which are charged by their names already.
 fn is_extended(claim: &Claim) -> bool {
     claim.fact.extended
-}
-
-/// The claim for extended resources. Plain init containers use devices of later containers, so of each class their
-/// largest request counts where it is larger than all of those together.
-fn extended_spec(served: &[(ExtendedRequest, Name)]) -> Option<ClaimSpec> {
-    if served.is_empty() {
-        return None;
-    }
-    let request = |(request, class): &(ExtendedRequest, Name), amount: i64| {
-        let name = Name::from(format!("container-{}-request-{}", request.container, request.request));
-        let alternative = Alternative {
-            name: name.clone(),
-            class: class.clone(),
-            matcher: class.clone(),
-            count: Count::Exactly(u64::try_from(amount).unwrap_or(0)),
-            admin: false,
-            tolerations: Vec::new(),
-            capacity: Vec::new(),
-        };
-        DeviceRequest { name, alternatives: vec![alternative], listed: false }
-    };
-    let mut requests: Vec<DeviceRequest> = Vec::new();
-    for entry @ (asked, class) in served {
-        if !asked.init {
-            requests.push(request(entry, asked.amount));
-            continue;
-        }
-        let others = served.iter().filter(|(other, of)| of == class && !other.init).map(|(other, _)| other.amount);
-        let before = served.iter().take_while(|other| *other != entry).filter(|(other, of)| of == class && other.init);
-        let most = before.map(|(other, _)| other.amount).max().unwrap_or(0).max(others.sum());
-        if asked.amount > most {
-            requests.push(request(entry, asked.amount - most));
-        }
-    }
-    Some(ClaimSpec { requests, constraints: Vec::new() })
 }

@@ -1,6 +1,7 @@
 //! Why a pod has no devices.
 
-use crate::devices::search::{Fault, STEPS_MAX};
+use crate::devices::found::Fault;
+use crate::devices::search::STEPS_MAX;
 use crate::devices::world::DeviceTrouble;
 use crate::explain::plain;
 use crate::nodes::NodeId;

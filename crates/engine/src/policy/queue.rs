@@ -16,7 +16,7 @@ use crate::ledger::sums::Sums;
 use crate::ledger::{amount_of, compile};
 use crate::policy::{
     Ask, At, Ceiling, Charge, Draw, DrawDepth, LedgerId, PolicyKind, QueueFact, QuotaId, Quotas, Rules, Standing,
-    Taking,
+    Taking, Users,
 };
 use crate::reason::Code;
 use crate::resources::{CPU_ID, MEMORY_ID, ResourceId, ResourceNames};
@@ -254,15 +254,19 @@ impl<'a> Rules<'a> for At<'a, QueuePolicy> {
         self.policy.is_plain()
     }
 
+    fn users(&self) -> &'a Users {
+        &self.policy.fact.users
+    }
+
     fn closed(&self) -> Option<(Code, String)> {
         let quotas = self.quotas;
         if let Some(closed) = quotas.path(self.id).find(|level| quotas.queue(*level).fact.closed) {
             let name = &quotas.get(closed).key.name;
-            return Some((Code::QueueClosed, format!("the queue {name} is closed, and starts nothing new")));
+            return Some((Code::QueueClosed, format!("queue {name} is closed")));
         }
         (self.policy.children > 0).then(|| {
             let name = &self.quota.key.name;
-            (Code::QueueNotLeaf, format!("the queue {name} has queues below it; pods go into one of these"))
+            (Code::QueueNotLeaf, format!("queue {name} has child queues; pods run in leaf queues only"))
         })
     }
 

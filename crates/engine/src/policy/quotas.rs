@@ -57,6 +57,8 @@ pub(crate) struct Quotas {
     pub(super) moved: Moved,
     /// Quotas whose pods may be marked anew.
     pub(super) unmarked: BTreeSet<QuotaId>,
+    /// Queues and quotas of trees that do not say who may use them may be used by nobody.
+    pub(super) listed_only: bool,
 }
 
 impl Quotas {
@@ -286,8 +288,8 @@ impl Quotas {
         });
     }
 
-    /// Notes that a pod of these quotas was given something: where holdings decide what others may claim, they may claim
-    /// something else now.
+    /// Notes that a pod of these quotas was given something: where holdings decide what others may claim, they may
+    /// claim something else now.
     pub fn note_given(&mut self, quotas: &[QuotaId]) {
         for quota in quotas {
             if !self.is_shared_out(*quota) {

@@ -1,9 +1,13 @@
 //! One module for each command, and how a command's outcome becomes an exit code.
 
 mod bench;
+mod check;
+mod configuration_file;
+mod describe;
 mod explain;
 mod install;
 mod lint;
+mod log;
 pub mod manifests;
 mod plan;
 mod run;
@@ -37,14 +41,18 @@ pub fn run(arguments: Arguments) -> Exit {
 fn dispatch(command: Command) -> Result<Exit> {
     match command {
         Command::Bench(arguments) => bench::run(arguments),
+        Command::Check(arguments) => check::run(arguments),
+        Command::Completion { shell } => describe::completion(shell),
         Command::Explain(arguments) => explain::run(arguments),
         Command::Install(arguments) => install::run(arguments),
         Command::Lint(arguments) => lint::run(arguments),
+        Command::Man { folder } => describe::manual(&folder),
         Command::Plan(arguments) => plan::run(arguments),
         Command::Run(arguments) => run::run(arguments),
         Command::Simulate(arguments) => simulate::run(arguments),
         Command::Test(arguments) => test::run(arguments),
         Command::Top(arguments) => top::run(arguments),
         Command::Tree(arguments) => tree::run(arguments),
+        Command::Version(arguments) => describe::version(arguments),
     }
 }

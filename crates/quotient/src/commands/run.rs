@@ -1,6 +1,5 @@
 //! `quotient run`: the scheduler of a live cluster.
 
-use std::io::IsTerminal;
 use std::process;
 use std::time::Duration;
 
@@ -13,9 +12,10 @@ use quotient_cluster::webhook::{WebhookSettings, webhooks};
 use quotient_cluster::{LeaseSettings, LiveSettings, Metrics, connect};
 use quotient_host::SharedObjects;
 use tokio::signal::unix::{SignalKind, signal};
-use tracing_subscriber::EnvFilter;
 
-use crate::arguments::{Format, LogFormat, Part, RunArguments};
+use super::configuration_file::ConfigurationFile;
+use super::log::Log;
+use crate::arguments::{Format, Part, RunArguments};
 use crate::exit::Exit;
 use crate::printer::Printer;
 
@@ -25,18 +25,19 @@ pub fn run(arguments: RunArguments) -> Result<Exit> {
         Ok(configuration) => configuration.unwrap_or_default(),
         Err(problems) => return Ok(Printer::new(Format::Table).refuse(&problems)),
     };
-    log_to_stderr(arguments.log)?;
+    let log = Log::to_stderr(arguments.log)?;
+    log.set(&configuration)?;
     for idle in &configuration.idle {
         tracing::warn!("{idle}");
     }
     let runtime =
         tokio::runtime::Builder::new_multi_thread().enable_all().build().context("the runtime cannot be started")?;
-    runtime.block_on(serve_cluster(arguments, configuration))
+    runtime.block_on(serve_cluster(arguments, configuration, log))
 }
 
-async fn serve_cluster(arguments: RunArguments, configuration: Configuration) -> Result<Exit> {
+async fn serve_cluster(arguments: RunArguments, configuration: Configuration, log: Log) -> Result<Exit> {
     let webhook_settings = webhook_settings(&arguments)?;
-    let RunArguments { kubeconfig, config: _, only, shadow, metrics: address, lease, lease_duration, .. } = arguments;
+    let RunArguments { kubeconfig, config, only, shadow, metrics: address, lease, lease_duration, .. } = arguments;
     let clients = connect(kubeconfig.as_deref()).await?;
     if let Some(refused) = quotient_cluster::permission::first_missing(&clients.status).await? {
         bail!("{}: {refused}; grant it, or see `kubectl auth can-i --list`", clients.url);
@@ -59,7 +60,7 @@ async fn serve_cluster(arguments: RunArguments, configuration: Configuration) ->
     // Who only answers has nothing to write, and takes the lease from nobody.
     let writes = runs(Part::Scheduler) || runs(Part::Controllers);
     let shadow = shadow || !writes;
-    let settings = LiveSettings {
+    let mut settings = LiveSettings {
         lease: Some(lease),
         shadow,
         scheduler: runs(Part::Scheduler),
@@ -74,15 +75,25 @@ async fn serve_cluster(arguments: RunArguments, configuration: Configuration) ->
         shadow,
         "starts"
     );
+    let mut watched = ConfigurationFile::new(config, log, metrics.clone());
     let mut terminate = signal(SignalKind::terminate()).context("signals cannot be received")?;
-    let stop = async {
-        tokio::select! {
-            _ = terminate.recv() => {}
-            _ = tokio::signal::ctrl_c() => {}
+    loop {
+        let (mut next, before) = (None, settings.configuration.clone());
+        let stop = async {
+            tokio::select! {
+                _ = terminate.recv() => {}
+                _ = tokio::signal::ctrl_c() => {}
+                changed = watched.changed(&before) => next = Some(changed),
+            }
+        };
+        quotient_cluster::run(clients.clone(), settings.clone(), metrics.clone(), stop).await;
+        match next {
+            // What the engine knows follows from the configuration: it is rebuilt from the cluster.
+            Some(configuration) => settings.configuration = configuration,
+            None => break,
         }
-        tracing::info!("stops");
-    };
-    quotient_cluster::run(clients, settings, metrics, stop).await;
+    }
+    tracing::info!("stops");
     if let Some(lingers) = lingers {
         tokio::time::sleep(lingers).await;
     }
@@ -134,19 +145,6 @@ fn identity() -> String {
     let host = std::fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default();
     let begun = quotient_cluster::live::wall_us();
     format!("{}_{}_{begun}", host.trim(), process::id())
-}
-
-fn log_to_stderr(format: LogFormat) -> Result<()> {
-    let filter = EnvFilter::try_from_env("QUOTIENT_LOG").unwrap_or_else(|_| EnvFilter::new("info,kube_client=off"));
-    let log = tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr).with_target(false);
-    let set = match format {
-        LogFormat::Json => log.json().flatten_event(true).try_init(),
-        LogFormat::Text => {
-            let plain = std::env::var_os("NO_COLOR").is_some() || !std::io::stderr().is_terminal();
-            log.with_ansi(!plain).try_init()
-        }
-    };
-    set.map_err(|error| anyhow::anyhow!("the log cannot be set up: {error}"))
 }
 
 /// Reads a duration such as `15s`.
