@@ -166,6 +166,9 @@ impl DeviceCapacity {
     }
 }
 
+/// What a device draws: of which counter set, which counter, how much; by their places in [`PoolFact::counters`].
+pub type Draw = (usize, usize, i128);
+
 /// A device of a pool.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct DeviceFact {
@@ -175,7 +178,7 @@ pub struct DeviceFact {
     pub attributes: Vec<(Name, Attribute)>,
     pub taints: Vec<DeviceTaint>,
     /// What it draws from the pool's counters: (set, counter, amount), by their places in [`PoolFact::counters`].
-    pub draws: Vec<(usize, usize, i128)>,
+    pub draws: Vec<Draw>,
     pub capacity: Vec<DeviceCapacity>,
     /// Several claims may have a share each.
     pub shared: bool,

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use crate::device::{Alternative, Attribute, ClaimSpec, DeviceCapacity, DeviceFact, DeviceTaint, Verdict};
+use crate::device::{Alternative, Attribute, ClaimSpec, DeviceCapacity, DeviceFact, DeviceTaint, Draw, Verdict};
 use crate::devices::Pool;
 use crate::fact::Name;
 
@@ -79,7 +79,7 @@ impl<'a> Site<'a> {
             verdicts: Vec<bool>,
             attributes: Vec<Option<&'a Attribute>>,
             taints: &'a [DeviceTaint],
-            draws: Option<(usize, &'a [(usize, usize, i128)])>,
+            draws: Option<(usize, &'a [Draw])>,
             capacity: &'a [DeviceCapacity],
             left: &'a [i128],
             flags: (bool, bool, bool),
