@@ -251,7 +251,7 @@ impl World {
         let shape = &self.shapes.get(pod.shape).charge;
         let mut charge: Vec<(ResourceId, Amount)> = shape.to_vec();
         self.add_bill(&mut charge, &bill);
-        let ask = Ask { charge: &charge, non_preemptible: pod.non_preemptible };
+        let ask = Ask { charge: &charge, non_preemptible: pod.non_preemptible, has_victims: pod.has_victims() };
         self.quotas.refusals(&pod.quotas, &ask, &self.names)
     }
 
@@ -408,7 +408,7 @@ impl World {
         }
         let mut charge: Vec<(ResourceId, Amount)> = self.shapes.get(pod.shape).charge.to_vec();
         self.add_bill(&mut charge, &bill);
-        let ask = Ask { charge: &charge, non_preemptible: pod.non_preemptible };
+        let ask = Ask { charge: &charge, non_preemptible: pod.non_preemptible, has_victims: pod.has_victims() };
         self.quotas.refusals(&pod.quotas, &ask, &self.names).into_iter().next()
     }
 }
