@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use crate::device::{Allocation, ClaimKey, ClaimSpec, DeviceClaimFact, ExtendedRequest};
+use crate::device::{Allocation, ClaimKey, ClaimSpec, DeviceClaimFact, ExtendedRequest, PoolKey};
 use crate::devices::Devices;
 use crate::fact::{Created, Name};
 use crate::pods::PodId;
@@ -158,6 +158,17 @@ impl Claims {
         if let Some(claim) = self.list.get_mut(key).filter(|claim| claim.fact.allocation.is_none() && !claim.firm) {
             claim.decided = Some(allocation);
         }
+    }
+
+    /// The pods that use devices of some pools.
+    pub fn users_of(&self, is_meant: impl Fn(&PoolKey) -> bool) -> BTreeSet<PodId> {
+        let meant = |allocation: &Arc<Allocation>| {
+            allocation.results.iter().any(|result| !result.admin && is_meant(&result.device.pool))
+        };
+        let claims = self.list.values().filter(|claim| claim.held.as_ref().is_some_and(meant));
+        let users = claims.flat_map(|claim| claim.users.iter().map(|user| user.3));
+        let extended = self.extended.iter().filter(|(_, extended)| meant(&extended.allocation)).map(|(pod, _)| *pod);
+        users.chain(extended).collect()
     }
 
     /// How many devices and shares claims hold, with those for extended resources of pods on nodes.

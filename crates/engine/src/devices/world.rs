@@ -1,5 +1,6 @@
 //! Devices in the world of pods, nodes and quotas: what a pod asks for, whether a node has it, and what it costs.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use crate::device::{
@@ -375,6 +376,19 @@ impl World {
             self.quotas.charge(id, pod, &charge, add, &self.names);
             self.gangs.count(pod, &charge, add);
         }
+    }
+
+    /// Whether a pod on a node uses devices.
+    pub fn has_devices(&self, id: PodId) -> bool {
+        let pod = self.pods.get(id);
+        !pod.device_claims.is_empty() || self.device_claims.extended.contains_key(&id)
+    }
+
+    /// The pods that hold devices of pools that the node reaches.
+    pub fn device_holders(&self, node: NodeId) -> BTreeSet<PodId> {
+        let facts = self.nodes.get(node);
+        let site = self.devices.site(&facts.name, &facts.labels);
+        self.device_claims.users_of(|pool| site.pools.iter().any(|here| here.fact.key == *pool))
     }
 
     /// Why a pod has no devices though it fits otherwise: what ends the attempt, or the quota that has no room.
