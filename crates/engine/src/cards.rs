@@ -171,6 +171,7 @@ impl World {
     pub fn asked_charge(&self, id: PodId) -> Vec<(ResourceId, Amount)> {
         let pod = self.pods.get(id);
         let cards = pod.look.iter().flat_map(|look| &look.cards);
-        self.shapes.get(pod.shape).charge.iter().chain(cards).copied().collect()
+        let devices = self.asked_devices(id);
+        self.shapes.get(pod.shape).charge.iter().chain(cards).chain(&devices).copied().collect()
     }
 }

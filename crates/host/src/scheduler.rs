@@ -5,11 +5,15 @@ mod reasons;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
+use quotient_api::device::write::{extended_claim, extended_name};
 use quotient_api::volcano::metrics::{self, Sample, samples};
 use quotient_api::volcano::{GROUP_NAMES, QUEUE, SCHEDULING};
 use quotient_api::{Configuration, ObjectKey, Problem, Translation, Translator, View, key_of};
+use quotient_engine::device::ClaimKey;
 use quotient_engine::fact::{Name, PodKey};
-use quotient_engine::{Budget, Code, Decision, Engine, Fact, QuotaReport, Reason, Rule, Tick};
+use quotient_engine::{
+    Budget, ClaimGrant, Code, Decision, DeviceGrants, Engine, Fact, QuotaReport, Reason, Rule, Tick,
+};
 use serde_json::{Value, json};
 
 use crate::controllers::{Controllers, Moment, Wanted};
@@ -18,7 +22,7 @@ use crate::objects::{News, Objects, SharedObjects, controller_of};
 use crate::patrol::Patrol;
 use crate::queue::{Failed, Feedback};
 use crate::subject::Subject;
-use crate::write::{PodRef, Write};
+use crate::write::{ClaimWrite, DeviceWrites, ExtendedWrite, PodRef, Write};
 
 /// Something that a watch saw.
 #[derive(Debug, Clone)]
@@ -419,10 +423,11 @@ impl Scheduler {
 
     fn write(&mut self, now: Now, decision: Decision, round: &mut Round) {
         match decision {
-            Decision::Bind { pod, uid, node, claims } => {
+            Decision::Bind { pod, uid, node, claims, devices } => {
                 let created_us = self.waiting.get(&pod).map(|waiting| waiting.created_us);
                 round.happened.push(Happened::Bound { pod: pod.clone(), node: node.clone() });
-                round.writes.push(Write::Bind { pod: PodRef { key: pod, uid }, node, claims, created_us });
+                let devices = self.device_writes(now, &pod, &uid, devices);
+                round.writes.push(Write::Bind { pod: PodRef { key: pod, uid }, node, claims, devices, created_us });
             }
             Decision::Evict { pod, uid, node, claimant, rule, violates_budget: _, message } => {
                 let said = match &claimant {
@@ -452,6 +457,25 @@ impl Scheduler {
             }
             Decision::Hold { pod, uid, reason } => self.hold(now, pod, uid, reason, round),
         }
+    }
+
+    /// What is to be written about the devices of a pod before it is bound.
+    fn device_writes(&self, now: Now, pod: &PodKey, uid: &Name, grants: DeviceGrants) -> DeviceWrites {
+        let at = whole_seconds(now.wall_us);
+        let write = |grant: ClaimGrant| {
+            let key = ClaimKey { namespace: pod.namespace.clone(), name: grant.claim };
+            let allocation = grant.allocation.and_then(|given| self.translator.device_allocation(&key, &given, &at));
+            let uid = self.translator.device_claim_uid(&key).unwrap_or_default().into();
+            ClaimWrite { claim: key.name, uid, allocation }
+        };
+        let claims = grants.claims.into_iter().map(write).collect();
+        let extended = grants.extended.map(|grant| {
+            let claim = extended_claim(&pod.namespace, &pod.name, uid, &grant.spec);
+            let allocation = self.translator.new_allocation(&claim, &grant.allocation, &at);
+            let name = extended_name(&pod.name, uid).into();
+            ExtendedWrite { name, claim, allocation, served: grant.served }
+        });
+        DeviceWrites { claims, extended }
     }
 
     fn event(&mut self, now: Now, pod: &PodKey, uid: &Name, remark: Remark) -> Option<Write> {
