@@ -37,6 +37,11 @@ pub enum Command {
     /// The change is applied to a copy of the cluster as it stands, and the two are compared: who becomes over quota,
     /// who goes, who starts, who waits. Nothing outside the files is touched.
     Plan(PlanArguments),
+    /// Replay a workload trace in virtual time: waits, use, fairness, evictions
+    ///
+    /// Submits the pods of a trace to the scheduler, with the quotas that you give, and reports what came of it. Two
+    /// sets of quotas can be compared side by side.
+    Replay(ReplayArguments),
     /// Run scenarios: tests of a scheduling or quota policy
     ///
     /// A scenario builds a cluster step by step and says what must come of it. `docs/scenarios.md` tells how to write
@@ -98,6 +103,9 @@ pub struct SimulateArguments {
     /// YAML or JSON files, many documents each; folders in order of names; `-` is standard input
     #[arg(required = true, value_name = "FILE")]
     pub files: Vec<PathBuf>,
+    /// Also write the report as a page: one HTML file that needs nothing else
+    #[arg(long, value_name = "FILE")]
+    pub report: Option<PathBuf>,
     #[command(flatten)]
     pub setup: SetupArguments,
     #[command(flatten)]
@@ -210,6 +218,42 @@ pub struct PlanArguments {
     /// Let this much time pass after the change, such as 30s or 10m
     #[arg(long, value_name = "DURATION", value_parser = quotient_api::time::parse_duration)]
     pub wait: Option<Duration>,
+    #[command(flatten)]
+    pub setup: SetupArguments,
+    #[command(flatten)]
+    pub output: OutputArguments,
+}
+
+/// What `replay` is told.
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  quotient replay trace.jsonl                              a trace of `quotient demo --record`
+  quotient replay openb/openb_pod_list_default.csv         the openb format; nodes from the same folder
+  quotient replay pods.csv -f quotas.yaml --report out.html
+  quotient replay pods.csv -f today.yaml --against tomorrow.yaml --faster 200
+
+Pods that are evicted wait again and run from the beginning. Exit code 2 means that a file cannot be
+read, or that an object of the configuration is rejected.")]
+pub struct ReplayArguments {
+    /// A pod list of the openb format (CSV), or JSON lines
+    #[arg(value_name = "TRACE")]
+    pub trace: PathBuf,
+    /// The node list of an openb trace [default: openb_node_list_all_node.csv beside it]
+    #[arg(long, value_name = "FILE")]
+    pub nodes: Option<PathBuf>,
+    /// Quotas and other objects that exist before the trace begins
+    #[arg(short = 'f', long = "filename", num_args = 1.., value_name = "FILE")]
+    pub files: Vec<PathBuf>,
+    /// Replay the trace a second time with these objects instead, and compare
+    #[arg(long, num_args = 1.., value_name = "FILE")]
+    pub against: Vec<PathBuf>,
+    /// Submit pods this many times as fast; they run as long as before
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
+    pub faster: u32,
+    /// Also write a page with plots: one HTML file that needs nothing else
+    #[arg(long, value_name = "FILE")]
+    pub report: Option<PathBuf>,
     #[command(flatten)]
     pub setup: SetupArguments,
     #[command(flatten)]

@@ -12,6 +12,7 @@ mod plan;
 mod printer;
 mod quota_tree;
 mod rehearsal;
+mod report_page;
 mod standing;
 mod state;
 mod story;

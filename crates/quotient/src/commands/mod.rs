@@ -6,6 +6,7 @@ mod install;
 mod lint;
 pub mod manifests;
 mod plan;
+mod replay;
 mod run;
 mod simulate;
 mod test;
@@ -41,6 +42,7 @@ fn dispatch(command: Command) -> Result<Exit> {
         Command::Install(arguments) => install::run(arguments),
         Command::Lint(arguments) => lint::run(arguments),
         Command::Plan(arguments) => plan::run(arguments),
+        Command::Replay(arguments) => replay::run(arguments),
         Command::Run(arguments) => run::run(arguments),
         Command::Simulate(arguments) => simulate::run(arguments),
         Command::Test(arguments) => test::run(arguments),
