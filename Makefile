@@ -1,7 +1,7 @@
 # The few things there are to do here. `make` alone lists them.
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test testenv cluster bench explore fuzz
+.PHONY: help demo test testenv cluster bench counts explore fuzz
 
 CARGO ?= cargo
 TARGET := $(or $(CARGO_TARGET_DIR),target)
@@ -19,6 +19,7 @@ help:
 	@echo 'make cluster  a real Kubernetes control plane with nodes that kwok plays (NODES=3), to run `quotient run` on'
 	@echo 'make testenv  builds that control plane, if it is not there yet: ten minutes, once'
 	@echo 'make bench    the engine'\''s figures beside their goals'
+	@echo 'make counts   instructions of five named cases, beside those recorded; fails when one takes 10 % more'
 	@echo 'make explore  the properties of the engine on random histories, for an hour or so'
 	@echo 'make fuzz     one minute of random bytes for each parser (installs cargo-fuzz)'
 
@@ -35,6 +36,7 @@ test: testenv
 	RUSTDOCFLAGS='-D warnings -A rustdoc::private_intra_doc_links' $(CARGO) doc --quiet --workspace --no-deps --locked
 	$(CARGO) test --workspace --locked
 	$(TARGET)/debug/quotient test $(SCENARIOS)
+	@$(MAKE) --no-print-directory counts
 
 testenv:
 	@testenv/build.sh >&2
@@ -46,6 +48,11 @@ cluster: testenv
 bench:
 	@$(CARGO) build --quiet --release --locked --package quotient
 	@$(TARGET)/release/quotient bench
+
+# Instructions, which no other work on the machine can move, and not time.
+counts:
+	@command -v valgrind >/dev/null || { apt-get update -qq && apt-get install -y -qq valgrind; } >/dev/null
+	@CARGO='$(CARGO)' crates/engine/benches/counts.sh
 
 # Each round has a seed, which it prints: PROPTEST_RNG_SEED=<seed> brings a failure back.
 explore: export CARGO_PROFILE_DEV_OPT_LEVEL = 2

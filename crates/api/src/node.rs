@@ -21,7 +21,6 @@ pub(crate) fn node(root: &Cursor<'_, '_>, name: &Name, interner: &mut Interner, 
         labels: labels(&metadata.field("labels"), interner),
         taints: spec.field("taints").items().filter_map(|at| taint(&at, interner)).collect(),
         unschedulable: spec.field("unschedulable").bool().unwrap_or(false),
-        ready: is_ready(&status),
         images: status
             .field("images")
             .items()
@@ -42,13 +41,6 @@ fn taint(at: &Cursor<'_, '_>, interner: &mut Interner) -> Option<Taint> {
     };
     let value = at.field("value").str().unwrap_or_default();
     Some(Taint { key: interner.name(text), value: interner.name(value), effect })
-}
-
-/// A node that says nothing about itself, as one written by hand, is taken to be ready.
-fn is_ready(status: &Cursor<'_, '_>) -> bool {
-    let conditions = status.field("conditions");
-    let ready = conditions.items().find(|condition| condition.field("type").str() == Some("Ready"));
-    ready.is_none_or(|condition| condition.field("status").str() == Some("True"))
 }
 
 fn amounts(at: &Cursor<'_, '_>, interner: &mut Interner) -> Amounts {

@@ -139,7 +139,7 @@ impl Translator {
             ("storage.k8s.io", "StorageClass") => Fact::StorageClass(volume::storage_class(root, name, interner)),
             ("storage.k8s.io", "CSINode") => Fact::AttachLimits(node::attach_limits(root, name, interner)),
             ("policy", "PodDisruptionBudget") => Fact::Budget(budget::budget(root, key, interner)),
-            (volcano::SCHEDULING, volcano::QUEUE) => Fact::Queue(queue::queue(root, key, interner)),
+            (volcano::SCHEDULING, volcano::QUEUE) => Fact::from(queue::queue(root, key, interner)),
             (volcano::SCHEDULING, volcano::POD_GROUP) => Fact::Group(group::group(root, notes, key, interner)),
             kind if selects_pods(kind) && settings.default_topology => {
                 let spec = root.field("spec");

@@ -6,7 +6,7 @@ use proptest::prelude::*;
 use quotient_api::elastic::takeover::takeover;
 use quotient_api::{Admitted, ObjectKey, Operation, Request, Translator, TranslatorSettings, View, admit, key_of};
 use quotient_engine::Fact;
-use quotient_engine::fact::{ElasticFact, QuotaKey};
+use quotient_engine::fact::{ElasticFact, QuotaFact, QuotaKey};
 use serde_json::{Value, json};
 
 const NOS: &str = "nos.nebuly.com";
@@ -55,7 +55,7 @@ impl Told {
     fn take(&mut self, key: ObjectKey, translation: quotient_api::Translation) {
         for fact in translation.facts {
             match fact {
-                Fact::ElasticQuota(fact) => {
+                Fact::Quota(QuotaFact::Elastic(fact)) => {
                     self.quotas.insert(fact.key.clone(), fact);
                 }
                 Fact::QuotaGone(key) => {

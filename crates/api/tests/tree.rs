@@ -7,7 +7,7 @@ use quotient_api::tree::profile::{Profile, tree_id};
 use quotient_api::tree::roots::plan;
 use quotient_api::tree::{keys, status, traps};
 use quotient_api::{ObjectKey, Operation, Request, Translator, View, admit, key_of};
-use quotient_engine::fact::{PodFact, QuotaKey, TreeFact};
+use quotient_engine::fact::{PodFact, QuotaFact, QuotaKey, TreeFact};
 use quotient_engine::{Fact, QuotaReport};
 use serde_json::{Value, json};
 
@@ -84,7 +84,7 @@ impl Told {
     fn take(&mut self, key: ObjectKey, translation: quotient_api::Translation) {
         for fact in translation.facts {
             match fact {
-                Fact::TreeQuota(fact) => drop(self.quotas.insert(fact.key.clone(), fact)),
+                Fact::Quota(QuotaFact::Tree(fact)) => drop(self.quotas.insert(fact.key.clone(), fact)),
                 Fact::QuotaGone(key) => assert!(self.quotas.remove(&key).is_some(), "{key} was not there"),
                 other => panic!("{other:?}"),
             }

@@ -7,8 +7,8 @@ use quotient_api::volcano::status::{Ended, group_status, queue_status};
 use quotient_api::volcano::traps::traps;
 use quotient_api::volcano::{events, queue};
 use quotient_api::{ObjectKey, Operation, Request, Translator, View, admit, key_of};
-use quotient_engine::fact::{GroupFact, PodFact, QueueFact};
-use quotient_engine::{Code, Fact, GroupReport, Numbers, QuotaReport, Reason};
+use quotient_engine::fact::{GroupFact, PodFact, QueueFact, QuotaFact};
+use quotient_engine::{Code, Fact, GroupReport, Numbers, PolicyKind, QuotaPath, QuotaReport, Reason};
 use serde_json::{Value, json};
 
 fn object(api_version: &str, kind: &str, metadata: Value, rest: Value) -> Value {
@@ -47,7 +47,7 @@ fn told(object: &Value) -> (Vec<Fact>, Vec<String>) {
 fn queue_told(object: &Value) -> (QueueFact, Vec<String>) {
     let (facts, problems) = told(object);
     match &facts[..] {
-        [Fact::Queue(fact)] => (fact.clone(), problems),
+        [Fact::Quota(QuotaFact::Queue(fact))] => (fact.clone(), problems),
         other => panic!("{other:?}"),
     }
 }
@@ -519,11 +519,11 @@ fn a_gang_by_annotation() {
     assert!(!renew(&mut group, &more.group));
 }
 
-fn reason(code: Code, quota: &str, resource: &str) -> Reason {
+fn reason(code: Code, policy: PolicyKind, resource: &str) -> Reason {
     Reason {
         code,
         message: "there is no room".to_string(),
-        quota: Some(quota.into()),
+        quota: Some(QuotaPath { policy, path: vec!["Queue/root".into(), "Queue/q".into()] }),
         numbers: Some(Numbers { resource: resource.into(), used: 1, requested: 1, limit: 1 }),
         closed: Vec::new(),
         remedies: Vec::new(),
@@ -534,19 +534,20 @@ fn reason(code: Code, quota: &str, resource: &str) -> Reason {
 #[test]
 fn events_of_pods() {
     let cases = [
-        (Code::QuotaMaxExceeded, "Queue/q", "cpu", Some("InsufficientCPUQuota")),
-        (Code::QuotaMaxExceeded, "Queue/a/Queue/b", "memory", Some("InsufficientMemoryQuota")),
-        (Code::QuotaMaxExceeded, "Queue/q", "nvidia.com/gpu", Some("InsufficientScalarQuota")),
-        (Code::CardQuotaExceeded, "Queue/q", "NVIDIA-A100-80GB", Some("InsufficientScalarQuota")),
-        (Code::QuotaMaxExceeded, "ElasticQuota/a/eq", "cpu", None),
-        (Code::NoFittingNode, "Queue/q", "cpu", None),
-        (Code::InvalidRequest, "", "cpu", Some("GetTaskRequestResourceFailed")),
+        (Code::QuotaMaxExceeded, PolicyKind::Queue, "cpu", Some("InsufficientCPUQuota")),
+        (Code::QuotaMaxExceeded, PolicyKind::Queue, "memory", Some("InsufficientMemoryQuota")),
+        (Code::QuotaMaxExceeded, PolicyKind::Queue, "nvidia.com/gpu", Some("InsufficientScalarQuota")),
+        (Code::CardQuotaExceeded, PolicyKind::Queue, "NVIDIA-A100-80GB", Some("InsufficientScalarQuota")),
+        (Code::QuotaMaxExceeded, PolicyKind::Elastic, "cpu", None),
+        (Code::NoFittingNode, PolicyKind::Queue, "cpu", None),
+        (Code::InvalidRequest, PolicyKind::Queue, "cpu", Some("GetTaskRequestResourceFailed")),
     ];
     let queued = pod(json!({"volcano.sh/card.name": "A100"}), json!({}));
-    for (code, quota, resource, event) in cases {
-        assert_eq!(events::of_pod(&queued, &reason(code, quota, resource)), event, "{code:?} {quota} {resource}");
+    for (code, policy, resource, event) in cases {
+        assert_eq!(events::of_pod(&queued, &reason(code, policy, resource)), event, "{code:?} {policy} {resource}");
     }
-    assert_eq!(events::of_pod(&pod(json!({}), json!({})), &reason(Code::InvalidRequest, "", "cpu")), None);
+    let unreadable = reason(Code::InvalidRequest, PolicyKind::Queue, "cpu");
+    assert_eq!(events::of_pod(&pod(json!({}), json!({})), &unreadable), None);
 }
 
 #[test]
@@ -597,7 +598,7 @@ fn the_conditions_of_a_group() {
         placed: 2,
         running: 2,
         min_member: 4,
-        reason: Some(std::sync::Arc::new(reason(Code::GangIncomplete, "", "cpu"))),
+        reason: Some(std::sync::Arc::new(reason(Code::GangIncomplete, PolicyKind::Queue, "cpu"))),
         ..GroupReport::default()
     };
     let mut group = group(json!({}), json!({}), json!({}));

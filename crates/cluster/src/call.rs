@@ -1,30 +1,21 @@
-//! One request to the API server, and what its answer means.
+//! Requests over HTTP, and what their answers mean.
 
 use std::time::Duration;
 
 use http::{Method, Request};
 use kube::Client;
+use kube::core::Status;
 use quotient_api::{Kind, ObjectKey};
+use quotient_host::{Api, FIELD_MANAGER, Target, Verb};
+pub use quotient_host::{CallError, Content};
 use serde_json::Value;
 
-use crate::FIELD_MANAGER;
 use crate::lease::Fence;
 
 /// A request that takes longer is given up: whether it happened is seen later. It may take no longer than what lies
 /// between the last moment at which something is sent and the moment at which another may have the lease
 /// ([`Fence::call_timeout`]), so that nothing of ours arrives after that.
 pub const CALL_TIMEOUT: Duration = Duration::from_secs(5);
-
-/// How the body of a request is meant.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Content {
-    Json,
-    MergePatch,
-    /// Lists are merged by the key of their items.
-    StrategicPatch,
-    /// What we want to be so, under our field manager.
-    Apply,
-}
 
 /// A request.
 #[derive(Debug, Clone, PartialEq)]
@@ -33,28 +24,11 @@ pub struct Call {
     path: String,
     content: Content,
     body: Value,
+    reads_answer: bool,
 }
 
-/// Why a request did not do what it should.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-pub enum CallError {
-    #[error("not found: {0}")]
-    NotFound(String),
-    /// The object is not as the request presumed.
-    #[error("conflict: {0}")]
-    Conflict(String),
-    /// Another time will not be better.
-    #[error("refused ({code}): {message}")]
-    Refused { code: u16, message: String },
-    /// The server has too much to do.
-    #[error("too many requests: {message}")]
-    Throttled { after: Option<Duration>, message: String },
-    /// It may have happened, or not.
-    #[error("no answer: {0}")]
-    Unavailable(String),
-    #[error("the lease is not ours any more")]
-    Fenced,
-}
+/// Of what is patched the server need not send back more than the metadata.
+const METADATA_ONLY: &str = "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1, application/json";
 
 impl Call {
     /// A request about an object, or about a part of it (`status`, `binding`).
@@ -64,7 +38,7 @@ impl Call {
             path.push('/');
             path.push_str(part);
         }
-        Call { method, path, content, body }
+        Call { method, path, content, body, reads_answer: true }
     }
 
     /// A request to read an object.
@@ -74,28 +48,26 @@ impl Call {
 
     /// A request at a path of its own.
     pub fn at(method: Method, path: String, content: Content, body: Value) -> Self {
-        Call { method, path, content, body }
+        Call { method, path, content, body, reads_answer: true }
     }
 
     fn request(&self) -> Result<Request<Vec<u8>>, CallError> {
-        let Call { method, path, content, body } = self;
+        let Call { method, path, content, body, reads_answer } = self;
         let writes = *method != Method::GET;
-        let query = match (content, writes) {
-            (_, false) => String::new(),
-            (Content::Apply, _) => format!("?fieldManager={FIELD_MANAGER}&force=true"),
-            _ => format!("?fieldManager={FIELD_MANAGER}"),
-        };
+        let query = if writes { format!("?fieldManager={FIELD_MANAGER}") } else { String::new() };
         let kind = match content {
             Content::Json => "application/json",
             Content::MergePatch => "application/merge-patch+json",
             Content::StrategicPatch => "application/strategic-merge-patch+json",
-            Content::Apply => "application/apply-patch+yaml",
         };
+        let is_unread_patch = *method == Method::PATCH && !reads_answer;
+        let accepted = if is_unread_patch { METADATA_ONLY } else { "application/json" };
         let bytes = if body.is_null() { Vec::new() } else { body.to_string().into_bytes() };
         Request::builder()
             .method(method.clone())
             .uri(format!("{path}{query}"))
             .header(http::header::CONTENT_TYPE, kind)
+            .header(http::header::ACCEPT, accepted)
             .body(bytes)
             .map_err(|error| CallError::Refused { code: 0, message: format!("{path}: {error}") })
     }
@@ -106,31 +78,84 @@ impl Call {
         if self.method != Method::GET && !fence.holds() {
             return Err(CallError::Fenced);
         }
-        match tokio::time::timeout(fence.call_timeout(), client.request::<Value>(request)).await {
+        // What is written is sent back whole, and nobody reads it: it is not taken apart.
+        let answered = async {
+            match self.reads_answer {
+                true => client.request::<Value>(request).await,
+                false => client.request_text(request).await.map(|_| Value::Null),
+            }
+        };
+        match tokio::time::timeout(fence.call_timeout(), answered).await {
             Ok(Ok(answer)) => Ok(answer),
-            Ok(Err(error)) => Err(CallError::from(error)),
+            Ok(Err(error)) => Err(call_error(error)),
             Err(_) => Err(CallError::Unavailable(format!("{} {}: no answer in time", self.method, self.path))),
         }
     }
 }
 
-impl From<kube::Error> for CallError {
-    fn from(error: kube::Error) -> Self {
-        let kube::Error::Api(status) = error else { return CallError::Unavailable(one_line(&error.to_string())) };
-        let message = one_line(&status.message);
-        let after = status.details.as_ref().map(|details| details.retry_after_seconds).filter(|seconds| *seconds > 0);
-        match status.code {
-            404 => CallError::NotFound(message),
-            409 => CallError::Conflict(message),
-            429 => CallError::Throttled { after: after.map(|s| Duration::from_secs(s.into())), message },
-            500.. => CallError::Unavailable(message),
-            code => CallError::Refused { code, message },
-        }
+pub fn call_error(error: kube::Error) -> CallError {
+    match error {
+        kube::Error::Api(status) => refusal(&status),
+        other => CallError::Unavailable(one_line(&other.to_string())),
+    }
+}
+
+/// What the server says went wrong.
+fn refusal(status: &Status) -> CallError {
+    let message = one_line(&status.message);
+    let after = status.details.as_ref().map(|details| details.retry_after_seconds).filter(|seconds| *seconds > 0);
+    match status.code {
+        404 => CallError::NotFound(message),
+        409 => CallError::Conflict(message),
+        429 => CallError::Throttled { after: after.map(|s| Duration::from_secs(s.into())), message },
+        500.. => CallError::Unavailable(message),
+        code => CallError::Refused { code, message },
     }
 }
 
 fn one_line(text: &str) -> String {
     text.split_whitespace().collect::<Vec<_>>().join(" ")
+}
+
+/// The API server, for whoever holds the lease.
+#[derive(Clone)]
+pub struct Http {
+    pub client: Client,
+    pub fence: Fence,
+}
+
+impl Api for Http {
+    async fn call(&self, call: quotient_host::Call) -> Result<Value, CallError> {
+        Call::from(call).send(&self.client, &self.fence).await
+    }
+}
+
+impl From<quotient_host::Call> for Call {
+    fn from(call: quotient_host::Call) -> Self {
+        let quotient_host::Call { verb, target, part, content, body } = call;
+        let method = match verb {
+            Verb::Get => Method::GET,
+            Verb::Create => Method::POST,
+            Verb::Patch => Method::PATCH,
+            Verb::Delete => Method::DELETE,
+        };
+        // What is made is sent to where all of its kind are.
+        let is_made = verb == Verb::Create && part.is_none();
+        let mut path = match &target {
+            Target::Event { namespace, .. } if is_made => format!("/api/v1/namespaces/{namespace}/events"),
+            Target::Event { namespace, name } => format!("/api/v1/namespaces/{namespace}/events/{name}"),
+            Target::Object(key) if is_made => {
+                let kind = key.kind_entry().expect("a key is made of a kind of the table");
+                kind_path(kind, key.namespace.as_deref())
+            }
+            Target::Object(key) => object_path(key),
+        };
+        if let Some(part) = part {
+            path.push('/');
+            path.push_str(part);
+        }
+        Call { method, path, content, body, reads_answer: verb == Verb::Get }
+    }
 }
 
 /// Where all objects of a kind are, in one namespace or in all.

@@ -1,23 +1,23 @@
 //! Sends what is to be written: not more at once than the server takes well, the most important first.
 
-use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use futures::stream::{FuturesUnordered, StreamExt};
-use kube::Client;
+use quotient_engine::Tick;
 use quotient_engine::fact::Name;
+use quotient_host::carry_out;
+use quotient_host::queue::{Feedback, Outcome, PutOff, WriteQueue};
+use quotient_host::write::{LANES, Lane, PodRef, Slot, Write};
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender};
 
-use crate::call::CallError;
-use crate::carry_out::carry_out;
+use crate::call::{CallError, Http};
 use crate::connect::Clients;
 use crate::lease::Fence;
 use crate::limit::Limit;
+use crate::live::wall_us;
 use crate::metrics::Metrics;
-use crate::queue::{Feedback, Outcome, WriteQueue};
-use crate::write::{LANES, Lane, PodRef, Slot, Write};
 
 /// How many writes of each lane are under way at once: at first, and at most. HTTP/1.1 has a connection for each; with
 /// 10 ms for an answer, 128 of them are some ten thousand binds a second, which is more than an API server does.
@@ -84,14 +84,14 @@ pub fn dispatcher(
     let backlog = Arc::new(AtomicUsize::new(0));
     let done = Arc::new(AtomicU64::new(0));
     let task = Task {
-        place: clients.bind.clone(),
-        tell: clients.status.clone(),
-        fence,
+        begun: Instant::now(),
+        place: Http { client: clients.bind.clone(), fence: fence.clone() },
+        tell: Http { client: clients.status.clone(), fence },
         metrics,
         queue: WriteQueue::default(),
         place_limit: Limit::new(PLACE_CONCURRENT.0, PLACE_CONCURRENT.1),
         tell_limit: Limit::new(TELL_CONCURRENT.0, TELL_CONCURRENT.1),
-        put_off: BTreeMap::new(),
+        put_off: PutOff::default(),
         reports,
         backlog: backlog.clone(),
         taken: 0,
@@ -101,15 +101,16 @@ pub fn dispatcher(
 }
 
 struct Task {
-    place: Client,
-    tell: Client,
-    fence: Fence,
+    /// The queue counts time from here.
+    begun: Instant,
+    place: Http,
+    tell: Http,
     metrics: Metrics,
     queue: WriteQueue,
     place_limit: Limit,
     tell_limit: Limit,
     /// Failures that are told later.
-    put_off: BTreeMap<(Instant, u64), Feedback>,
+    put_off: PutOff,
     reports: UnboundedSender<Report>,
     backlog: Arc<AtomicUsize>,
     /// How many writes were taken in.
@@ -128,26 +129,21 @@ struct Answer {
 impl Task {
     async fn run(mut self, mut receiver: UnboundedReceiver<Write>) {
         let mut under_way = FuturesUnordered::new();
-        let mut number = 0;
         loop {
             let now = Instant::now();
-            while let Some(entry) = self.put_off.first_entry()
-                && entry.key().0 <= now
-            {
-                let feedback = entry.remove();
+            while let Some(feedback) = self.put_off.pop(self.tick(now)) {
                 let _ = self.reports.send(Report::Failed(Box::new(feedback)));
             }
             for lane in LANES {
                 while self.queue.under_way(lane) < self.allowed(lane, now)
-                    && let Some(write) = self.queue.take(lane, now)
+                    && let Some(write) = self.queue.take(lane, self.tick(now))
                 {
-                    let client = match lane {
+                    let http = match lane {
                         Lane::Place => self.place.clone(),
                         Lane::Tell => self.tell.clone(),
                     };
-                    let fence = self.fence.clone();
                     under_way.push(async move {
-                        let (outcome, error) = carry_out(&client, &fence, &write).await;
+                        let (outcome, error) = carry_out(&http, &write, wall_us()).await;
                         Answer { slot: write.slot(), write, outcome, error }
                     });
                 }
@@ -155,7 +151,7 @@ impl Task {
             let waiting = self.queue.backlog(Lane::Place) + self.queue.backlog(Lane::Tell);
             self.metrics.set_backlog(self.queue.backlog(Lane::Place), self.queue.backlog(Lane::Tell));
             self.backlog.store(waiting.max(receiver.len()), Ordering::Relaxed);
-            if waiting == 0 && self.put_off.is_empty() {
+            if waiting == 0 && self.put_off.next_due().is_none() {
                 self.done.store(self.taken, Ordering::Release);
             }
             let wake = self.next_wake(now);
@@ -173,15 +169,20 @@ impl Task {
                     None => return,
                 },
                 Some(answer) = under_way.next(), if !under_way.is_empty() => {
-                    self.answered(answer, &mut number);
+                    self.answered(answer);
                     // The next ones are sent when all that were answered are taken in.
                     while let Some(Some(answer)) = futures::FutureExt::now_or_never(under_way.next()) {
-                        self.answered(answer, &mut number);
+                        self.answered(answer);
                     }
                 }
                 () = sleep_until(wake) => {}
             }
         }
+    }
+
+    /// A moment as the queue counts time.
+    fn tick(&self, now: Instant) -> Tick {
+        Tick(u64::try_from(now.saturating_duration_since(self.begun).as_millis()).unwrap_or(u64::MAX))
     }
 
     fn allowed(&self, lane: Lane, now: Instant) -> usize {
@@ -198,12 +199,12 @@ impl Task {
     /// When something is due next, by time alone.
     fn next_wake(&self, now: Instant) -> Option<Instant> {
         let lanes = LANES.into_iter().filter_map(|lane| self.queue.next_due(lane));
-        let told = self.put_off.first_key_value().map(|((at, _), _)| *at);
+        let due = lanes.chain(self.put_off.next_due()).min().map(|tick| self.begun + Duration::from_millis(tick.0));
         let paused = [self.place_limit.paused_until(now), self.tell_limit.paused_until(now)];
-        lanes.chain(told).chain(paused.into_iter().flatten()).min()
+        due.into_iter().chain(paused.into_iter().flatten()).min()
     }
 
-    fn answered(&mut self, answer: Answer, number: &mut u64) {
+    fn answered(&mut self, answer: Answer) {
         let Answer { slot, write, outcome, error } = answer;
         let now = Instant::now();
         let limit = match slot.lane() {
@@ -226,9 +227,8 @@ impl Task {
         if let (Outcome::Done, Write::Bind { pod, node, created_us, .. }) = (&outcome, write) {
             let _ = self.reports.send(Report::Bound { pod, node, created_us });
         }
-        for feedback in self.queue.done(&slot, outcome, now) {
-            *number += 1;
-            self.put_off.insert((feedback.at, *number), feedback);
+        for feedback in self.queue.done(&slot, outcome, self.tick(now)) {
+            self.put_off.push(feedback);
         }
     }
 }

@@ -8,7 +8,12 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use quotient_api::{Configuration, ObjectKey};
-use quotient_engine::Tick;
+use quotient_engine::{Budget, Tick};
+use quotient_host::objects::{SharedObjects, pods_of_kind, watched_kinds};
+use quotient_host::queue::Failed;
+use quotient_host::scheduler::{Happened, Now, Scheduler, Seen};
+use quotient_host::subject::Subject;
+use quotient_host::write::{Slot, Write};
 use serde_json::Value;
 use tokio::sync::mpsc::{self, UnboundedReceiver};
 use tokio::task::JoinSet;
@@ -17,13 +22,8 @@ use crate::connect::Clients;
 use crate::dispatch::{Dispatcher, Report, dispatcher};
 use crate::lease::{Elector, Fence, LeaseSettings};
 use crate::metrics::Metrics;
-use crate::objects::{SharedObjects, pods_of_kind, watched_kinds};
-use crate::queue::Failed;
 use crate::rehearsal::{Figures, HeldTime, Question, Rehearsal, Standing};
-use crate::scheduler::{Happened, Now, Scheduler, Seen};
-use crate::subject::Subject;
 use crate::watch::watch;
-use crate::write::{Slot, Write};
 
 /// Objects that were seen and not taken in yet. When it is full the watches wait, and the API server holds back: it is
 /// enough for a burst, and little beside what is kept anyway.
@@ -31,6 +31,9 @@ const SEEN_MAX: usize = 4096;
 
 /// How many objects are taken in before the engine decides again.
 const SEEN_PER_CYCLE: usize = 1024;
+
+/// The most pods that are looked at before what came in meanwhile is taken in. Hundreds of pods take milliseconds.
+const CYCLE: Budget = Budget { pods_max: 512 };
 
 /// What the last holder of the lease wrote is seen within this time; before it nothing is decided by a standby that
 /// takes over.
@@ -227,13 +230,14 @@ impl<'a> Session<'a> {
         let (dispatcher, work) = dispatcher(clients, fence.clone(), metrics.clone(), report);
         tasks.spawn(work);
         metrics.set_ready(false);
+        let names = Some(settings.configuration.scheduler_names.clone());
         Session {
             settings,
             metrics,
             fence,
             asked: held.is_some().then(Asked::default),
             clock: Clock::new(held),
-            scheduler: Scheduler::new(&settings.configuration, settings.objects.clone()),
+            scheduler: Scheduler::new(&settings.configuration, names, settings.objects.clone()),
             dispatcher,
             seen,
             reports,
@@ -322,7 +326,7 @@ impl<'a> Session<'a> {
                 continue;
             }
             let now = self.clock.now();
-            let round = tokio::task::block_in_place(|| self.scheduler.decide(now));
+            let round = tokio::task::block_in_place(|| self.scheduler.decide(now, CYCLE));
             self.metrics.cycle(begun.elapsed());
             more = round.more;
             wake = round.wake_at.and_then(|tick| self.clock.instant_of(tick));
@@ -421,13 +425,12 @@ impl<'a> Session<'a> {
     fn take_report(&mut self, report: Report) {
         let now = self.clock.now();
         match report {
-            Report::Failed(feedback) => match feedback.failed {
-                Failed::Decision(fact) => {
+            Report::Failed(feedback) => {
+                if let Failed::Decision(fact) = &feedback.failed {
                     tracing::warn!(?fact, "did not happen: {}", feedback.message);
-                    self.scheduler.failed(now, *fact);
                 }
-                Failed::Asked(slot) => self.scheduler.refused(now, &slot, &feedback.message),
-            },
+                self.scheduler.take_feedback(now, *feedback);
+            }
             Report::Bound { pod, node, created_us } => {
                 if let Some(created_us) = created_us {
                     self.metrics.bound(created_us, now.wall_us);
@@ -448,9 +451,10 @@ impl<'a> Session<'a> {
             self.scheduler.patrol();
         }
         if self.controls(led) {
-            for write in self.scheduler.tell_standing(self.clock.now(), &quotas) {
-                self.push(write);
-            }
+            let now = self.clock.now();
+            let mut writes = self.scheduler.keep(now);
+            writes.extend(self.scheduler.tell_standing(now, &quotas));
+            writes.into_iter().for_each(|write| self.push(write));
         }
     }
 
@@ -478,7 +482,7 @@ impl<'a> Session<'a> {
             let shadow = self.settings.shadow;
             match &happened {
                 Happened::Bound { pod, node } => tracing::info!(%pod, %node, shadow, "binds"),
-                Happened::Evicted { pod, claimant, rule, message } => {
+                Happened::Evicted { pod, node: _, claimant, rule, message } => {
                     let claimant = claimant.as_ref().map(ToString::to_string);
                     tracing::info!(%pod, claimant, rule = rule.name(), shadow, "evicts: {message}");
                 }

@@ -17,9 +17,9 @@ use quotient_engine::fact::{CPU, Name};
 use quotient_engine::{Code, QuotaReport};
 
 use crate::call::CallError;
-use crate::queue::Outcome;
-use crate::scheduler::Happened;
-use crate::write::Slot;
+use quotient_host::queue::Outcome;
+use quotient_host::scheduler::Happened;
+use quotient_host::write::Slot;
 
 type Labels = Vec<(&'static str, String)>;
 type Amount = Gauge<f64, AtomicU64>;

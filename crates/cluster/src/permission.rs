@@ -9,7 +9,7 @@ use kube::Client;
 use quotient_api::{elastic, tree, volcano};
 use serde_json::{Value, json};
 
-use crate::call::CallError;
+use crate::call::{CallError, call_error};
 use crate::system::System;
 use crate::webhook::configuration;
 
@@ -161,7 +161,7 @@ pub async fn first_missing(client: &Client) -> Result<Option<String>, CallError>
                 .header(http::header::CONTENT_TYPE, "application/json")
                 .body(review.to_string().into_bytes())
                 .expect("the request has no part that comes from outside");
-            let answer: Value = client.request(request).await?;
+            let answer: Value = client.request(request).await.map_err(call_error)?;
             if answer["status"]["allowed"] != true {
                 return Ok(Some(format!("the user may not {verb} {resource}, which is needed")));
             }
@@ -173,7 +173,7 @@ pub async fn first_missing(client: &Client) -> Result<Option<String>, CallError>
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::objects::watched_kinds;
+    use quotient_host::objects::watched_kinds;
 
     #[test]
     fn every_kind_that_is_watched_may_be_read_where_its_system_is_installed() {

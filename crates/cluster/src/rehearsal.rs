@@ -12,8 +12,8 @@ use quotient_engine::fact::PodKey;
 use quotient_engine::{NodeReport, QuotaReport, Reason, Tick};
 use tokio::sync::{mpsc, oneshot};
 
-use crate::scheduler::Happened;
-use crate::subject::Subject;
+use quotient_host::scheduler::Happened;
+use quotient_host::subject::Subject;
 
 /// How many questions may wait. The conductor waits for each answer, so that one is enough.
 const QUESTIONS_MAX: usize = 1;

@@ -12,9 +12,9 @@ use kube::{Api, Client};
 use quotient_api::ObjectKey;
 use tokio::sync::mpsc::Sender;
 
-use crate::scheduler::Seen;
-use crate::subject::Subject;
 use crate::thin::Thin;
+use quotient_host::scheduler::Seen;
+use quotient_host::subject::Subject;
 
 /// How often a kind that is not served, or that we may not read, is tried again.
 const UNAVAILABLE_EVERY: Duration = Duration::from_secs(5);

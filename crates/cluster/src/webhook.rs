@@ -16,10 +16,10 @@ use std::time::Duration;
 
 use crate::connect::Clients;
 use crate::metrics::Metrics;
-use crate::objects::SharedObjects;
 use authority::Lifetimes;
 use certificates::{Keeper, Source};
 use configuration::Target;
+use quotient_host::objects::SharedObjects;
 use serve::{ServeError, serve};
 
 /// How the webhooks are served.

@@ -5,6 +5,7 @@
 
 use crate::fact::{Amount, Name, PodSpec};
 use crate::pods::PodId;
+use crate::policy::Ask;
 use crate::resources::{Demand, ResourceId};
 use crate::shape::ShapeId;
 use crate::world::World;
@@ -43,7 +44,7 @@ impl World {
             return self.looks_at_several(id, &amounts, false);
         }
         if let [one] = amounts[..] {
-            self.quotas.queues.note_card(one.0);
+            self.quotas.note_card(one.0);
             return vec![Some(Look { shape: self.pods.get(id).shape, cards: vec![one] })];
         }
         let same = held.filter(|held| cards.contains(held));
@@ -64,7 +65,7 @@ impl World {
             kinds.map(|(card, _)| (*card, *amount))
         });
         let kinds: Vec<(ResourceId, Amount)> = kinds.collect();
-        let counted = |(card, _): &(ResourceId, Amount)| self.quotas.speak_of(&pod.quotas, *card);
+        let counted = |(card, _): &(ResourceId, Amount)| self.quotas.counts_card(&pod.quotas, *card);
         if !kinds.iter().any(counted) {
             return vec![None];
         }
@@ -78,7 +79,8 @@ impl World {
         let charge = &self.shapes.get(pod.shape).charge;
         let admits = |card: &&(ResourceId, Amount)| {
             let charge: Vec<(ResourceId, Amount)> = charge.iter().copied().chain([**card]).collect();
-            let refusals = self.quotas.refusals(&pod.quotas, &charge, pod.non_preemptible, &self.names);
+            let ask = Ask { charge: &charge, non_preemptible: pod.non_preemptible };
+            let refusals = self.quotas.refusals(&pod.quotas, &ask, &self.names);
             !refusals.iter().any(|refusal| refusal.numbers.resource == *self.names.name(card.0))
         };
         let (open, full): (Vec<&(ResourceId, Amount)>, Vec<_>) = cards.iter().partition(admits);
@@ -96,7 +98,7 @@ impl World {
     }
 
     fn single_look(&mut self, id: PodId, card: ResourceId, amount: Amount, any: bool) -> Look {
-        self.quotas.queues.note_card(card);
+        self.quotas.note_card(card);
         Look { shape: self.variant(id, &[card], any), cards: vec![(card, amount)] }
     }
 

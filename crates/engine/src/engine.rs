@@ -8,18 +8,19 @@ mod overuse;
 mod patience;
 mod report;
 mod ruling;
+mod wake;
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use crate::claims::Claim;
+use crate::engine::wake::Change;
 use crate::fact::{Amount, Name, PodKey, QuotaKey, Tick};
 use crate::gangs::GangId;
+use crate::ledger::pool::PoolId;
 use crate::lookup::LookupMap;
 use crate::pods::{Place, PodId};
+use crate::policy::{PolicyKind, QuotaId, Quotas};
 use crate::queue::{Queue, group_key};
-use crate::quota::QuotaId;
-use crate::quota::elastic::PoolId;
-use crate::relations::Effects;
 use crate::score::node_cap::CapWeights;
 use crate::shape::ShapeId;
 use crate::world::World;
@@ -130,8 +131,7 @@ impl Default for CapSettings {
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct QuotaReport {
     pub key: QuotaKey,
-    /// `elastic`, `elastic-fair`, `tree` or `queue`.
-    pub policy: &'static str,
+    pub policy: PolicyKind,
     pub parent: Option<QuotaKey>,
     pub tree: Option<Name>,
     pub min: Vec<(Name, i128)>,
@@ -182,7 +182,9 @@ pub struct Engine {
     keys_epoch: u64,
     /// Pods that may have to lose a mark: they answer to other quotas than before.
     remark: BTreeSet<PodId>,
-    /// Pools in which somebody was given something since those who rest were last looked at.
+    /// Quotas that may hold more, and pools in which somebody holds what others may claim, since those who rest were
+    /// last looked at.
+    risen: Vec<QuotaId>,
     moved_pools: BTreeSet<PoolId>,
     /// Since when quotas of trees hold more than their runtime.
     overused_since: BTreeMap<QuotaId, Tick>,
@@ -198,28 +200,14 @@ impl Engine {
     pub fn new(settings: Settings) -> Self {
         let mut world = World::default();
         world.cap_weights = CapWeights::new(&settings.caps, &mut world.names);
-        world.quotas.trees.scale_min = settings.tree.scale_min;
         world.card_weight = settings.cards.node_order_weight.clamp(0, 1_000_000);
-        world.quotas.queues.unlimited_cpu_memory = settings.cards.unlimited_cpu_memory;
+        world.quotas = Quotas::new(&settings);
         Engine { settings, world, ..Engine::default() }
     }
 
     /// A copy that goes its own way: what-if, plan and explain run the real thing.
     pub fn fork(&self) -> Engine {
         self.clone()
-    }
-
-    /// Something changed that may let pods run that could not before.
-    pub(super) fn stir(&mut self) {
-        self.changes += 1;
-        self.admission_due = true;
-        self.queue.wake_all();
-    }
-
-    pub(super) fn wake(&mut self, effects: Effects) {
-        for group in effects.woken {
-            self.queue.wake(group);
-        }
     }
 
     pub(super) fn count_claim(&mut self, id: PodId, add: bool) {
@@ -237,7 +225,7 @@ impl Engine {
         if self.claimants.remove(&id) {
             self.count_claim(id, false);
             self.world.pods.get_mut(id).claim = None;
-            self.stir();
+            self.note(Change::ReservationDropped);
         }
     }
 

@@ -9,9 +9,9 @@ use crate::filter::{Filter, node_cap as cap_filter, resources_fit};
 use crate::nodes::NodeId;
 use crate::place::{ClosedCounts, Question};
 use crate::pods::{Pod, PodId};
+use crate::policy::{QuotaId, Refusal};
 use crate::preempt::Plan;
 use crate::quantity::canonical;
-use crate::quota::{QuotaId, Refusal};
 use crate::reason::{Code, Numbers, Reason};
 use crate::resources::{Demand, ResourceId};
 use crate::score::FULL;
@@ -113,7 +113,8 @@ impl World {
     /// A quota refuses the pod.
     pub fn refused(&self, refusal: &Refusal) -> Reason {
         let Refusal { code, quota, numbers, .. } = refusal;
-        let key = self.quotas.shown(*quota);
+        let path = self.quotas.quota_path(*quota);
+        let key = path.to_string();
         let quota = self.quotas.get(*quota);
         let Numbers { resource, used, requested, limit } = numbers;
         let show = |amount: i128| canonical(resource, amount);
@@ -184,7 +185,7 @@ impl World {
             }
         };
         let mut reason = plain(*code, message, remedies);
-        reason.quota = Some(Name::from(key));
+        reason.quota = Some(path);
         reason.numbers = Some(numbers.clone());
         reason
     }
@@ -196,7 +197,7 @@ impl World {
         let for_whom = format!("evicted to make room on {node} for {}", gets.key());
         let (mine, theirs) = (goes.priority, gets.priority);
         let holdings = |pod: &Pod| {
-            let binding = pod.quotas.iter().filter(|quota| !self.quotas.get(**quota).is_plain());
+            let binding = pod.quotas.iter().filter(|quota| !self.quotas.is_plain(**quota));
             let holdings = binding.map(|quota| self.holdings(*quota, claimant, plan));
             holdings.collect::<Vec<_>>().join("; ")
         };

@@ -8,6 +8,7 @@
 use std::sync::Arc;
 
 use crate::decision::Capacity;
+pub use crate::policy::{ElasticFact, QueueFact, QuotaFact, TreeFact};
 
 /// A name, a label key, a label value: text that is compared and shown, and never parsed here.
 pub type Name = Arc<str>;
@@ -219,16 +220,12 @@ pub struct NodeFact {
     pub taints: Vec<Taint>,
     /// `spec.unschedulable`.
     pub unschedulable: bool,
-    /// The `Ready` condition. The engine places pods by taints, as Kubernetes does, and not by
-    /// readiness; this is told for what counts capacity.
-    pub ready: bool,
     /// What pods may use, `pods` included.
     pub allocatable: Amounts,
     /// Images present: every name one is known by, and its size in bytes.
     pub images: Vec<(Vec<Name>, u64)>,
     /// What pods that are subject to a cap ([`PodSpec::capped`]) may hold here together, by resource that is capped;
-    /// for a
-    /// resource without a limit its allocatable. `None` on nodes without GPUs, which have no cap.
+    /// for a resource without a limit its allocatable. `None` on nodes without GPUs, which have no cap.
     pub cap: Option<Limits>,
     /// The kinds of card that it has.
     pub cards: Vec<NodeCard>,
@@ -524,65 +521,6 @@ impl std::fmt::Display for QuotaKey {
     }
 }
 
-/// An elastic quota over namespaces. Quotas of one API group form a pool.
-#[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub struct ElasticFact {
-    pub key: QuotaKey,
-    /// The namespaces whose pods it is charged for.
-    pub namespaces: Vec<Name>,
-    pub min: Limits,
-    pub max: Limits,
-    /// Over-quota is shared fairly, in-quota pods are safe, and pods are marked in-quota or over-quota (seed 004).
-    pub fair: bool,
-}
-
-/// A quota of a quota tree. Its name is unique in the cluster, whatever its namespace.
-#[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub struct TreeFact {
-    pub key: QuotaKey,
-    /// The quota above it, by name. `None` right below the root of the default tree, and for the root of a tree.
-    pub parent: Option<Name>,
-    /// Which tree, by id; empty for the default tree.
-    pub tree: Name,
-    /// It is the root of a tree of its own, which has `total` to share.
-    pub is_root: bool,
-    /// Quotas may be below it, and pods may not name it.
-    pub is_parent: bool,
-    /// What it does not ask for, others may have (`allow-lent-resource`).
-    pub lends: bool,
-    pub min: Limits,
-    pub max: Limits,
-    /// By what the hungry share what is left; where it is empty or all zero, max.
-    pub weight: Limits,
-    /// What a tree's nodes hold; for its root.
-    pub total: Limits,
-    /// A root whose total is not taken out of the default tree.
-    pub ignores_default_tree: bool,
-    /// Namespaces whose pods it is charged for if they name no quota and have none of their own.
-    pub namespaces: Vec<Name>,
-}
-
-/// A queue. Its name is unique in the cluster.
-#[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub struct QueueFact {
-    pub key: QuotaKey,
-    pub created: Created,
-    /// The queue above it, by name. `None` right below the root.
-    pub parent: Option<Name>,
-    /// It starts nothing new.
-    pub closed: bool,
-    pub capability: Limits,
-    /// `None`: not given, so the guarantee is deserved. A resource that a given one leaves out is not reclaimed.
-    pub deserved: Option<Limits>,
-    pub guarantee: Limits,
-    /// How many of each kind of card it may hold; one that is not named is 0. `None`: as many as there are.
-    pub card_quota: Option<Limits>,
-    /// Whether others may take back what it holds beyond what it deserves.
-    pub reclaimable: bool,
-    /// The more important queue is served first.
-    pub priority: i32,
-}
-
 /// Pods that start together or not at all.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct GroupFact {
@@ -638,9 +576,7 @@ pub enum Fact {
         namespace: Name,
         object: Name,
     },
-    ElasticQuota(ElasticFact),
-    TreeQuota(TreeFact),
-    Queue(QueueFact),
+    Quota(QuotaFact),
     /// A quota of any kind is gone.
     QuotaGone(QuotaKey),
     Group(GroupFact),
@@ -663,4 +599,10 @@ pub enum Fact {
         pod: PodKey,
         uid: Name,
     },
+}
+
+impl<Q: Into<QuotaFact>> From<Q> for Fact {
+    fn from(quota: Q) -> Self {
+        Fact::Quota(quota.into())
+    }
 }

@@ -4,9 +4,9 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use crate::fact::{Amount, GroupFact, Name};
+use crate::ledger::sums::Sums;
 use crate::pods::{Pod, PodId, Pods};
-use crate::quota::QuotaId;
-use crate::quota::amounts::Sums;
+use crate::policy::QuotaId;
 use crate::reason::Reason;
 use crate::resources::ResourceId;
 

@@ -4,11 +4,12 @@ use std::collections::BTreeMap;
 
 use crate::engine::Engine;
 use crate::gangs::Muster;
+use crate::ledger::Ledger;
+use crate::ledger::pool::PoolId;
+use crate::ledger::sums::Sums;
 use crate::nodes::{Node, NodeId};
 use crate::pods::{Place, PodId};
-use crate::quota::amounts::Sums;
-use crate::quota::elastic::PoolId;
-use crate::quota::{Ledger, QuotaId};
+use crate::policy::QuotaId;
 
 impl Engine {
     /// Checks what must always hold; the first thing that does not is the error.
@@ -19,7 +20,7 @@ impl Engine {
         self.check_attachments()?;
         self.check_queue()?;
         self.check_quotas()?;
-        self.world.quotas.check_requests()?;
+        self.world.quotas.check()?;
         self.check_gangs()
     }
 
@@ -131,7 +132,7 @@ impl Engine {
             let asked = &world.shapes.get(pod.shape).charge;
             for quota in &pod.quotas {
                 *pods.entry(*quota).or_default() += usize::from(pod.node().is_some());
-                let asks = pod.counted && world.quotas.get(*quota).elastic().is_none();
+                let asks = pod.counted && world.quotas.counts_requests(*quota);
                 for level in world.quotas.path(*quota) {
                     let counted = ledgers.entry(level).or_default();
                     let mut count = |counts: bool, sums: fn(&mut Ledger) -> &mut Sums, charge: &[_]| {
@@ -143,19 +144,19 @@ impl Engine {
                     count(placed, |ledger| &mut ledger.used, &charge);
                     count(placed && pod.running, |ledger| &mut ledger.running, &charge);
                     count(placed && pod.is_leaving(), |ledger| &mut ledger.leaving, &charge);
-                    count(placed && pod.non_preemptible, |ledger| &mut ledger.fixed, &charge);
+                    count(placed && pod.non_preemptible, |ledger| &mut ledger.non_preemptible, &charge);
                     count(!placed && pod.claim.is_some(), |ledger| &mut ledger.claimed, &charge);
-                    count(asks, |ledger| &mut ledger.asked, asked);
-                    let fixed = asks && pod.non_preemptible && world.quotas.get(*quota).tree().is_some();
-                    count(fixed, |ledger| &mut ledger.fixed_asked, asked);
+                    count(asks, |ledger| &mut ledger.requested, asked);
+                    let stays = asks && pod.non_preemptible;
+                    count(stays, |ledger| &mut ledger.non_preemptible_requested, asked);
                 }
             }
         }
         for (_, gang) in world.gangs.iter() {
             for level in gang.queue.into_iter().flat_map(|queue| world.quotas.path(queue)) {
                 let counted = ledgers.entry(level).or_default();
-                counted.kept.charge(&gang.reserved, true);
-                counted.elastic.charge(&gang.elastic, true);
+                counted.reserved.charge(&gang.reserved, true);
+                counted.gang_surplus.charge(&gang.elastic, true);
             }
         }
         let mut pools: BTreeMap<PoolId, Ledger> = BTreeMap::new();
@@ -166,7 +167,7 @@ impl Engine {
             if pods != quota.pods.len() {
                 return Err(format!("{}: {} pods by seniority, but {pods} on nodes", quota.key, quota.pods.len()));
             }
-            if quota.elastic().is_some() {
+            if world.quotas.is_pooled(id) {
                 pools.entry(quota.pool).or_default().count(&counted, true);
             }
         }

@@ -7,7 +7,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use crate::cap::Cap;
-use crate::fact::{Amount, Effect, HostPort, Labels, Limits, Name, NodeFact, Taint};
+use crate::fact::{Amount, Effect, HostPort, Labels, Limits, Name, NodeCard, NodeFact, Taint};
 use crate::lookup::LookupMap;
 use crate::resources::{CPU_ID, Demand, MEMORY_ID, ResourceId, ResourceNames};
 use crate::score::resources::Load;
@@ -248,6 +248,39 @@ impl Nodes {
         }
     }
 
+    /// Whether a fact says nothing new of a node.
+    pub fn knows(&self, id: NodeId, fact: &NodeFact, names: &ResourceNames) -> bool {
+        let NodeFact { name: _, labels, taints, unschedulable, allocatable, images, cap, cards } = fact;
+        let node = &self.list[id.at()];
+        let number = |name: &Name| names.find(name);
+        let has = |(name, amount): &(Name, Amount)| number(name).map_or(0, |r| self.allocatable(r, id)) == *amount;
+        let is_capped = |known: &(ResourceId, Amount), (name, amount): &(Name, Amount)| {
+            (Some(known.0), known.1) == (number(name), *amount)
+        };
+        let is_same_cap = match (node.cap.limits(), cap) {
+            (None, None) => true,
+            (Some(known), Some(cap)) => {
+                known.len() == cap.iter().count() && known.iter().zip(cap.iter()).all(|(k, c)| is_capped(k, c))
+            }
+            _ => false,
+        };
+        let named = allocatable.iter().filter(|(_, amount)| *amount != 0).count();
+        let has_card = |card: &NodeCard| match (number(&card.resource), number(&card.name)) {
+            (Some(resource), Some(name)) => node.cards.contains(&(resource, name)),
+            _ => false,
+        };
+        node.present
+            && node.labels == *labels
+            && node.taints == *taints
+            && node.unschedulable == *unschedulable
+            && node.images == *images
+            && is_same_cap
+            && node.cards.len() == cards.len()
+            && cards.iter().all(has_card)
+            && allocatable.iter().all(has)
+            && self.allocatable.iter().filter(|column| column[id.at()] != 0).count() == named
+    }
+
     /// Takes in a node object. Returns whether labels, taints, cordon or presence changed.
     pub fn observe(&mut self, fact: NodeFact, names: &mut ResourceNames) -> (NodeId, bool) {
         let id = self.number(&fact.name);
@@ -406,9 +439,15 @@ impl Nodes {
         }
     }
 
-    pub fn set_attach_limits(&mut self, id: NodeId, limits: Vec<(Name, u32)>) {
-        self.list[id.at()].attach_limits = limits;
+    /// Returns whether they are others than before.
+    pub fn set_attach_limits(&mut self, id: NodeId, limits: Vec<(Name, u32)>) -> bool {
+        let known = &mut self.list[id.at()].attach_limits;
+        if *known == limits {
+            return false;
+        }
+        *known = limits;
         self.touch(id);
+        true
     }
 
     /// Adds what a pod holds (or takes it off).

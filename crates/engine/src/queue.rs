@@ -13,10 +13,10 @@ use std::sync::Arc;
 
 use crate::fact::{Created, Name};
 use crate::gangs::GangId;
+use crate::ledger::share::Share;
 use crate::lookup::LookupMap;
 use crate::pods::{Pod, PodId};
-use crate::quota::QuotaId;
-use crate::quota::share::Share;
+use crate::policy::QuotaId;
 use crate::reason::{Code, Reason};
 use crate::shape::ShapeId;
 
@@ -330,6 +330,11 @@ impl Queue {
             self.group_mut(id).state = State::Awake;
             self.list(id);
         }
+    }
+
+    #[cfg(test)]
+    pub fn is_awake(&self, id: GroupId) -> bool {
+        self.group(id).state == State::Awake
     }
 
     /// A quota may hold more: those who wait for that are looked at. Returns whether there is one.

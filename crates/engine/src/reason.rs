@@ -2,6 +2,7 @@
 
 use crate::fact::Name;
 use crate::filter::Filter;
+use crate::policy::PolicyKind;
 
 /// What kind of reason it is. Where several apply, the first in this order counts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -84,14 +85,37 @@ impl Numbers {
     }
 }
 
+/// A quota with those above it.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub struct QuotaPath {
+    pub policy: PolicyKind,
+    /// The quotas from the root down to this one, which is the last: `Kind/namespace/name`, with the group where another
+    /// group has one of the same name. Never empty.
+    pub path: Vec<Name>,
+}
+
+impl QuotaPath {
+    /// How far below the root it is; the root is at level 0.
+    pub fn level(&self) -> usize {
+        self.path.len() - 1
+    }
+}
+
+/// The quota's own name, without those above it.
+impl std::fmt::Display for QuotaPath {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(self.path.last().map_or("", |name| name))
+    }
+}
+
 /// Why a pod waits, with exact numbers and what would help.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct Reason {
     pub code: Code,
     /// One sentence for people.
     pub message: String,
-    /// The quota that refuses, as `Kind/namespace/name`, from the root down where it has parents.
-    pub quota: Option<Name>,
+    /// The quota that refuses, at whatever level, with those above it.
+    pub quota: Option<QuotaPath>,
     pub numbers: Option<Numbers>,
     /// For `NoFittingNode`: how many nodes each filter closed, in the order of the filters.
     pub closed: Vec<(Filter, u32)>,

@@ -41,6 +41,10 @@ impl ResourceNames {
         id
     }
 
+    pub fn find(&self, name: &Name) -> Option<ResourceId> {
+        self.ids.get(name).copied()
+    }
+
     pub fn name(&self, id: ResourceId) -> &Name {
         &self.names[id.0 as usize]
     }

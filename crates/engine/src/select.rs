@@ -25,7 +25,7 @@ fn integers(value: Option<&Name>, requirement: &Requirement) -> Option<(i64, i64
 }
 
 /// Whether all conditions hold.
-pub(crate) fn selects(selector: &Selector, labels: &Labels) -> bool {
+pub fn selects(selector: &Selector, labels: &Labels) -> bool {
     selector.requirements.iter().all(|requirement| meets(labels, requirement))
 }
 
@@ -39,6 +39,6 @@ pub(crate) fn term_matches(term: &NodeTerm, name: &Name, labels: &Labels) -> boo
 }
 
 /// Whether one of the terms matches.
-pub(crate) fn any_term_matches(terms: &[NodeTerm], name: &Name, labels: &Labels) -> bool {
+pub fn any_term_matches(terms: &[NodeTerm], name: &Name, labels: &Labels) -> bool {
     terms.iter().any(|term| term_matches(term, name, labels))
 }

@@ -6,19 +6,19 @@ use std::collections::BTreeMap;
 use crate::budgets::Budgets;
 use crate::candidates::Kept;
 use crate::cards::Variant;
-use crate::fact::{Amount, Name, PodVolume};
+use crate::fact::{Amount, ClaimFact, Name, PodVolume, StorageClassFact, VolumeFact};
 use crate::gangs::Gangs;
 use crate::implied::Implied;
 use crate::nodes::{NodeId, Nodes};
 use crate::pods::{Place, Pod, PodId, Pods};
-use crate::quota::Quotas;
+use crate::policy::{Ask, Quotas, Refusal};
 use crate::relations::{Around, Effects, Relations};
 use crate::resources::{ResourceId, ResourceNames};
 use crate::score::node_cap::CapWeights;
 use crate::shape::{Compiling, ShapeId, Shapes};
 use crate::statics::Statics;
 use crate::topology::Topologies;
-use crate::volumes::Volumes;
+use crate::volumes::{ClaimKey, Volumes};
 
 #[derive(Debug, Clone, Default)]
 pub(crate) struct World {
@@ -39,8 +39,6 @@ pub(crate) struct World {
     pub card_kinds: BTreeMap<ResourceId, BTreeMap<ResourceId, u32>>,
     /// The shapes that shapes have when their pods may take some cards only.
     pub variants: BTreeMap<ShapeId, Vec<Variant>>,
-    /// The queues of namespaces.
-    pub queue_of_namespace: BTreeMap<Name, Name>,
     pub cap_weights: CapWeights,
     /// What the order of preference among cards weighs.
     pub card_weight: i64,
@@ -191,6 +189,62 @@ impl World {
         outcome
     }
 
+    /// Takes in a volume. Returns whether the fact says something new.
+    pub fn observe_volume(&mut self, fact: VolumeFact) -> bool {
+        if self.volumes.volume(&fact.name) == Some(&fact) {
+            return false;
+        }
+        let users = self.volumes.users_of_volume(&fact.name);
+        self.change_volumes(users, |volumes| volumes.observe_volume(fact));
+        true
+    }
+
+    pub fn volume_gone(&mut self, name: &Name) -> bool {
+        let users = self.volumes.users_of_volume(name);
+        self.volumes.volume(name).is_some() && {
+            self.change_volumes(users, |volumes| volumes.volume_gone(name));
+            true
+        }
+    }
+
+    /// Takes in a volume claim. Returns whether the fact says something new.
+    pub fn observe_volume_claim(&mut self, fact: ClaimFact) -> bool {
+        let key = (fact.namespace.clone(), fact.name.clone());
+        // One that is known to be bound may have been decided anew since.
+        if self.volumes.claim(&key) == Some(&fact) && self.volumes.decided(&key).is_none() {
+            return false;
+        }
+        let users = self.volumes.users(&key).to_vec();
+        self.change_volumes(users, |volumes| volumes.observe_claim(fact));
+        true
+    }
+
+    pub fn volume_claim_gone(&mut self, key: &ClaimKey) -> bool {
+        let users = self.volumes.users(key).to_vec();
+        self.volumes.claim(key).is_some() && {
+            self.change_volumes(users, |volumes| volumes.claim_gone(key));
+            true
+        }
+    }
+
+    /// Takes in a storage class. Returns whether the fact says something new.
+    pub fn observe_storage_class(&mut self, fact: StorageClassFact) -> bool {
+        if self.volumes.class(&fact.name) == Some(&fact) {
+            return false;
+        }
+        let users = self.users_of_claims();
+        self.change_volumes(users, |volumes| volumes.observe_class(fact));
+        true
+    }
+
+    pub fn storage_class_gone(&mut self, name: &Name) -> bool {
+        let users = self.users_of_claims();
+        self.volumes.class(name).is_some() && {
+            self.change_volumes(users, |volumes| volumes.class_gone(name));
+            true
+        }
+    }
+
     /// The pods on known nodes that have claims: a storage class may be that of any.
     pub fn users_of_claims(&self) -> Vec<PodId> {
         let uses = |pod: &crate::pods::Pod| {
@@ -210,12 +264,13 @@ impl World {
     }
 
     /// Why the pod's quotas refuse it; the first is the one that counts.
-    pub fn refusals(&self, id: PodId) -> Vec<crate::quota::Refusal> {
+    pub fn refusals(&self, id: PodId) -> Vec<Refusal> {
         let pod = self.pods.get(id);
         if pod.quotas.is_empty() {
             return Vec::new();
         }
-        self.quotas.refusals(&pod.quotas, &self.asked_charge(id), pod.non_preemptible, &self.names)
+        let ask = Ask { charge: &self.asked_charge(id), non_preemptible: pod.non_preemptible };
+        self.quotas.refusals(&pod.quotas, &ask, &self.names)
     }
 
     /// What a pod is charged to its quotas where it is: what it asks for, what follows from it, and the cards there.
@@ -305,7 +360,7 @@ impl World {
     /// Counts the kinds of card of a node (or no longer).
     fn count_cards(&mut self, node: NodeId, add: bool) {
         for (resource, card) in &self.nodes.get(node).cards {
-            self.quotas.queues.note_card(*card);
+            self.quotas.note_card(*card);
             let kinds = self.card_kinds.entry(*resource).or_default();
             let nodes = kinds.entry(*card).or_default();
             *nodes = if add { *nodes + 1 } else { *nodes - 1 };
@@ -314,10 +369,8 @@ impl World {
             }
             if kinds.is_empty() {
                 self.card_kinds.remove(resource);
-                self.quotas.queues.card_resources.remove(resource);
-            } else {
-                self.quotas.queues.card_resources.insert(*resource);
             }
+            self.quotas.note_card_resource(*resource, self.card_kinds.contains_key(resource));
         }
     }
 

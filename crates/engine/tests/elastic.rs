@@ -81,7 +81,7 @@ fn limits(of: &[Option<i64>; 2]) -> Limits {
 fn node_fact(index: usize, size: Vector) -> Fact {
     let pods = (name("pods"), 20);
     let allocatable = RESOURCES.iter().zip(size).map(|(r, a)| (name(r), a)).chain([pods]).collect();
-    Fact::Node(NodeFact { name: name(&format!("n{index}")), allocatable, ready: true, ..NodeFact::default() })
+    Fact::Node(NodeFact { name: name(&format!("n{index}")), allocatable, ..NodeFact::default() })
 }
 
 impl Model {
@@ -97,7 +97,7 @@ impl Model {
 
     fn quota_fact(&self, namespace: usize) -> Fact {
         let Quota { min, max } = &self.quotas[&namespace];
-        Fact::ElasticQuota(ElasticFact {
+        Fact::from(ElasticFact {
             key: self.key(namespace),
             namespaces: vec![name(NAMESPACES[namespace])],
             min: limits(min),

@@ -14,7 +14,7 @@ fn name(text: &str) -> Name {
 fn node(cpu: i64) -> Fact {
     let amounts = [("cpu", cpu), ("memory", 10), ("pods", 20)];
     let allocatable = amounts.into_iter().map(|(resource, amount)| (name(resource), amount)).collect();
-    Fact::Node(NodeFact { name: name("n"), allocatable, ready: true, ..NodeFact::default() })
+    Fact::Node(NodeFact { name: name("n"), allocatable, ..NodeFact::default() })
 }
 
 /// A group of which one pod is enough, if it is a head.
@@ -130,7 +130,7 @@ fn a_quota_gives_back_the_needed_pod_with_the_others() {
         let worker = member(waiting("worker", 2, worker, (1, 0)), "worker");
         let other = running(waiting("other", 3, 2, (1, 0)));
         let pods = [head, worker, other].map(Fact::Pod);
-        let mut engine = engine([node(10), group(), Fact::TreeQuota(quota.clone())].into_iter().chain(pods));
+        let mut engine = engine([node(10), group(), Fact::from(quota.clone())].into_iter().chain(pods));
         assert_eq!(evicted(&mut engine, Tick(0)), names([]));
         assert_eq!(evicted(&mut engine, Tick(1_000_000)), names(["head", "worker"]));
     }
@@ -144,7 +144,7 @@ fn gangs_do_not_evict_each_other_in_turn() {
         let (kind, group) = (name("Queue"), name("scheduling.volcano.sh"));
         let key = QuotaKey { kind, group, namespace: name(""), name: name(named) };
         let deserved = Some([(name("cpu"), deserved)].into_iter().collect());
-        Fact::Queue(QueueFact { key, deserved, reclaimable: true, ..QueueFact::default() })
+        Fact::from(QueueFact { key, deserved, reclaimable: true, ..QueueFact::default() })
     };
     let gang = |named: &str| {
         let (namespace, queue) = (name("a"), Some(name(named)));

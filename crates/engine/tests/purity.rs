@@ -1,6 +1,6 @@
 //! The engine must answer the same to the same facts, for ever. This test reads the engine's own sources and fails
 //! where they mention a clock, the environment, a file, the network, a thread, randomness, async, serde, a float, or a
-//! map whose order is not defined.
+//! map whose order is not defined. It also fails where a policy is named outside `policy`.
 //!
 //! It works on tokens, not on text: comments and string literals do not count, and neither does formatting.
 //! The tests at the end plant violations, so that the check is known to fail when it should.
@@ -301,6 +301,126 @@ fn the_engine_is_pure() {
     assert!(found.is_empty(), "the engine is not pure:\n{}", found.join("\n"));
 }
 
+/// The policies: the variants of `enum Policy`, each with the type that it holds.
+fn policies(source: &str) -> Vec<(String, String)> {
+    let tokens = tokens(source);
+    let text = |i: usize| tokens.get(i).map_or("", |t| t.text.as_str());
+    let at = (0..tokens.len()).find(|i| text(*i) == "enum" && text(i + 1) == "Policy").expect("policy.rs has the enum");
+    let body = (at + 3..tokens.len()).take_while(|i| text(*i) != "}");
+    let variants = body.filter(|i| text(i + 1) == "(" && text(i + 3) == ")");
+    variants.map(|i| (text(i).to_owned(), text(i + 2).to_owned())).collect()
+}
+
+/// Where a file outside `policy` names a policy or looks into one. `fact.rs` hands on what the engine is told of them.
+fn policies_named(file: &str, source: &str, policies: &[(String, String)]) -> Vec<String> {
+    // A file `tests.rs` is a module that is only there for tests.
+    if file == "policy.rs" || file.starts_with("policy/") || file.ends_with("/tests.rs") {
+        return Vec::new();
+    }
+    let tokens = without_tests(tokens(source));
+    let text = |i: usize| tokens.get(i).map_or("", |t| t.text.as_str());
+    let follows = |i: usize, path: &str| i >= 3 && text(i - 1) == ":" && text(i - 2) == ":" && text(i - 3) == path;
+    let mut found = Vec::new();
+    for (i, token) in tokens.iter().enumerate() {
+        let word = token.text.as_str();
+        let is_policy = policies.iter().any(|(variant, held)| {
+            let module = variant.to_lowercase();
+            let is_fact = word == format!("{variant}Fact") && file != "fact.rs";
+            // The queue of pending pods has the name of a policy, and is none.
+            (word == held || word == variant) && word != "Queue"
+                || is_fact
+                || follows(i, "QuotaFact")
+                || word == module && (follows(i, "policy") || i > 0 && text(i - 1) == "." && text(i + 1) == "(")
+        });
+        if is_policy || word == "Policy" {
+            found.push(format!("src/{file}:{}: `{word}` is a policy's own; ask `Quotas` instead", token.line));
+        }
+    }
+    found
+}
+
+#[test]
+fn no_policy_is_named_outside_policy() {
+    let src = Path::new(env!("CARGO_MANIFEST_DIR")).join("src");
+    let policies = policies(&fs::read_to_string(src.join("policy.rs")).expect("policy.rs can be read"));
+    assert!(policies.len() >= 4, "{policies:?}");
+    let mut files = Vec::new();
+    source_files(&src, &mut files);
+    let found: Vec<String> = files
+        .iter()
+        .flat_map(|path| {
+            let name = path.strip_prefix(&src).expect("it was found under src").to_string_lossy().replace('\\', "/");
+            policies_named(&name, &fs::read_to_string(path).expect("a source file can be read"), &policies)
+        })
+        .collect();
+    assert!(found.is_empty(), "policies are named outside of `policy`:\n{}", found.join("\n"));
+
+    let planted = [
+        "fn f(tree: &Tree) {}",
+        "if let Policy::Queue(queue) = &quota.policy {}",
+        "quota.tree().is_some()",
+        "use crate::policy::elastic;",
+        "Fact::Quota(QuotaFact::Queue(fact)) => {}",
+        "fn f(fact: TreeFact) {}",
+    ];
+    for source in planted {
+        assert!(!policies_named("a.rs", source, &policies).is_empty(), "{source}");
+        assert!(policies_named("policy/a.rs", source, &policies).is_empty(), "{source}");
+    }
+    let innocent = ["use crate::queue::Queue;", "settings.tree.revoke_after_ms", "// Tree\nlet queue = 1;"];
+    for source in innocent {
+        assert_eq!(policies_named("a.rs", source, &policies), Vec::<String>::new(), "{source}");
+    }
+}
+
+/// What the crate that decides what to write must not name either: it has the same time and the same answers as
+/// whoever runs it gives. It may await an answer, but brings nothing that waits.
+const HOST_NAMES: &[&str] = &[
+    "SystemTime",
+    "Instant",
+    "RandomState",
+    "rand",
+    "getrandom",
+    "fastrand",
+    "tokio",
+    "futures",
+    "kube",
+    "k8s_openapi",
+];
+const HOST_MODULES: &[&str] = &["env", "fs", "net", "thread", "process", "io", "os", "path"];
+
+fn host_violations(name: &str, source: &str) -> Vec<String> {
+    let tokens = tokens(source);
+    let mut found = Vec::new();
+    for (at, token) in tokens.iter().enumerate().filter(|(_, token)| token.kind == Kind::Word) {
+        let before: Vec<&str> = tokens[at.saturating_sub(3)..at].iter().map(|token| token.text.as_str()).collect();
+        let is_module = before == ["std", ":", ":"] && HOST_MODULES.contains(&token.text.as_str());
+        let is_unordered = UNORDERED.contains(&token.text.as_str());
+        if is_module || is_unordered || HOST_NAMES.contains(&token.text.as_str()) {
+            found.push(format!("{name}:{}: {}", token.line, token.text));
+        }
+    }
+    found
+}
+
+#[test]
+fn what_decides_what_to_write_reads_no_clock_and_no_network() {
+    let src = Path::new(env!("CARGO_MANIFEST_DIR")).join("../host/src");
+    let mut files = Vec::new();
+    source_files(&src, &mut files);
+    assert!(files.len() >= 10, "only {} source files found under {}", files.len(), src.display());
+    let read = |path: &PathBuf| fs::read_to_string(path).expect("a source file can be read");
+    let found: Vec<String> =
+        files.iter().flat_map(|path| host_violations(&path.display().to_string(), &read(path))).collect();
+    assert!(found.is_empty(), "quotient-host is not pure:\n{}", found.join("\n"));
+    for planted in
+        ["let now = Instant::now();", "use std::fs::File;", "tokio::spawn(f);", "let m: HashMap<u8, u8> = x;"]
+    {
+        assert_eq!(host_violations("a.rs", planted).len(), 1, "{planted}");
+    }
+    assert_eq!(host_violations("a.rs", "use std::time::Duration; // Instant"), Vec::<String>::new());
+}
+
 #[test]
 fn planted_violations_are_found() {
     let planted = [
@@ -381,7 +501,7 @@ fn the_engine_is_built_from_nothing_but_a_hash() {
 #[test]
 fn what_reads_manifests_and_simulates_needs_no_cluster() {
     let barred = ["kube", "kube-client", "kube-runtime", "k8s-openapi", "tokio", "hyper", "reqwest", "async-std"];
-    for package in ["quotient-api", "quotient-sim"] {
+    for package in ["quotient-api", "quotient-host", "quotient-sim"] {
         let found: Vec<String> = built_from(package).into_iter().filter(|name| barred.contains(&&**name)).collect();
         assert!(found.is_empty(), "{package} is built from {found:?}, which belong to the live adapter");
     }
@@ -393,5 +513,6 @@ fn dependencies_point_one_way() {
         built_from(package).into_iter().filter(|name| name.starts_with("quotient")).collect()
     };
     assert_eq!(ours("quotient-api"), ["quotient-engine"]);
-    assert_eq!(ours("quotient-sim"), ["quotient-api", "quotient-engine"]);
+    assert_eq!(ours("quotient-host"), ["quotient-api", "quotient-engine"]);
+    assert_eq!(ours("quotient-sim"), ["quotient-api", "quotient-engine", "quotient-host"]);
 }

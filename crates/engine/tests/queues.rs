@@ -546,7 +546,7 @@ impl Run {
             }
             Step::Queue(fact) => {
                 self.server.queues.insert(fact.key.clone(), fact.clone());
-                vec![Fact::Queue(fact.clone())]
+                vec![Fact::from(fact.clone())]
             }
             Step::DropQueue(which) => match server::nth(&self.server.queues, *which) {
                 Some(key) => {
@@ -726,7 +726,7 @@ fn node() -> impl Strategy<Value = NodeFact> {
         let allocatable = amounts.into_iter().map(|(resource, amount)| (name(resource), amount)).collect();
         let card = ["A", "B", "A"].get(index).map(|card| NodeCard { name: name(card), resource: name(GPU) });
         let cards = card.into_iter().collect();
-        NodeFact { name: name(&format!("n{index}")), allocatable, ready: true, cards, ..NodeFact::default() }
+        NodeFact { name: name(&format!("n{index}")), allocatable, cards, ..NodeFact::default() }
     })
 }
 
@@ -761,8 +761,7 @@ fn queue(index: usize) -> impl Strategy<Value = QueueFact> {
         let (capability, deserved, guarantee, card_quota) = amounts;
         let parent = parent.map(|at| name(QUEUES[at]));
         let key = key(index);
-        let created = Created(index as i64);
-        QueueFact { key, created, parent, closed, capability, deserved, guarantee, card_quota, reclaimable, priority }
+        QueueFact { key, parent, closed, capability, deserved, guarantee, card_quota, reclaimable, priority }
     })
 }
 

@@ -500,7 +500,7 @@ impl Run {
             }
             Step::Quota(fact) => {
                 self.server.trees.insert(fact.key.clone(), fact.clone());
-                vec![Fact::TreeQuota(fact.clone())]
+                vec![Fact::from(fact.clone())]
             }
             Step::DropQuota(which) => match server::nth(&self.server.trees, *which) {
                 Some(key) => {
@@ -705,7 +705,7 @@ fn node() -> impl Strategy<Value = NodeFact> {
     (0usize..3, 2i64..9, 2i64..9).prop_map(|(index, cpu, gpu)| {
         let amounts = [(RESOURCES[0], cpu), (RESOURCES[1], gpu), ("pods", 20)];
         let allocatable = amounts.into_iter().map(|(resource, amount)| (name(resource), amount)).collect();
-        NodeFact { name: name(&format!("n{index}")), allocatable, ready: true, ..NodeFact::default() }
+        NodeFact { name: name(&format!("n{index}")), allocatable, ..NodeFact::default() }
     })
 }
 

@@ -20,7 +20,7 @@ use std::path::Path;
 use anyhow::{Result, anyhow, bail};
 use quotient_api::Configuration;
 use quotient_cluster::connect;
-use quotient_cluster::objects::SharedObjects;
+use quotient_host::objects::SharedObjects;
 use quotient_sim::{Partings, Progress, Scenario, ScenarioResult, Trouble, run_on};
 use tokio::runtime::Runtime;
 

@@ -1,32 +1,30 @@
-//! A virtual cluster: the real engine and the real translation around objects in memory.
+//! A virtual cluster: the scheduler as it ships around objects in memory.
 //!
 //! ```text
-//!   objects ──changes──▶ controllers ──▶ objects        until nobody has anything to do
+//!   objects ──changes──▶ controllers of every cluster ──▶ objects      until nobody has anything to do
 //!      │
-//!      └──changes──▶ translator ──facts──▶ engine ──decisions──▶ objects
+//!      └──changes──▶ replica (host, engine) ──requests──▶ API server ──▶ objects
 //! ```
 //!
 //! A cluster *settles*: this goes round until nothing changes any more. Time stands still meanwhile;
 //! it passes only by [`Cluster::wait`], which stops at every moment at which something is due.
-
-mod queues;
 
 use std::cell::OnceCell;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 
-use quotient_api::{
-    Configuration, ObjectKey, Problem, Translation, Translator, elastic, kinds, preemption_message, time, tree, volcano,
-};
-use quotient_engine::fact::{Name, PodKey};
-use quotient_engine::{Budget, ClaimBinding, Code, Decision, Engine, Fact, Reason, Tick};
-use serde_json::{Value, json};
+use quotient_api::{Configuration, ObjectKey, Problem, elastic, tree};
+use quotient_engine::fact::PodKey;
+use quotient_engine::{Engine, Reason};
+use quotient_host::{Happened as Done, Now};
+use serde_json::Value;
 
 use crate::clock::Clock;
-use crate::controllers::{Controllers, volume};
+use crate::controllers::Controllers;
 use crate::field;
 use crate::quota_names::{self, QuotaNames};
+use crate::replica::Replica;
 use crate::report::{Bound, Evicted, NodeState, PodPhase, PodReport, QuotaReport, ReasonReport};
 use crate::server::{self, EVENT, Refusal, Rejected, Server, is_over};
 use crate::store::{Change, Store};
@@ -60,6 +58,36 @@ pub struct Happened {
     pub problems: Vec<Problem>,
 }
 
+impl Happened {
+    /// Adds what a scheduler did or found.
+    pub fn add(&mut self, done: Done) {
+        match done {
+            Done::Bound { pod, node } => self.bound.push(Bound {
+                namespace: pod.namespace.to_string(),
+                name: pod.name.to_string(),
+                node: node.to_string(),
+            }),
+            Done::Evicted { pod, node, claimant, rule, message } => self.evicted.push(Evicted {
+                namespace: pod.namespace.to_string(),
+                name: pod.name.to_string(),
+                node: node.to_string(),
+                claimant: claimant.as_ref().map(ToString::to_string),
+                rule: rule.name().to_string(),
+                message,
+            }),
+            Done::Problem(problem) => self.problems.push(problem),
+            Done::Held { .. } | Done::Nominated { .. } => {}
+        }
+    }
+
+    /// Each list by namespace and name.
+    pub fn sort(&mut self) {
+        self.bound.sort();
+        self.evicted.sort();
+        self.rejected.sort();
+    }
+}
+
 /// How a cluster is set up.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct Setup {
@@ -75,18 +103,13 @@ pub struct Cluster {
     setup: Setup,
     server: Server,
     controllers: Controllers,
-    translator: Translator,
-    engine: Engine,
+    replica: Replica,
     /// Why pods wait as things stand now, once somebody asks: what the engine said of a pod may be a while ago.
     reasons: OnceCell<BTreeMap<PodKey, Arc<Reason>>>,
-    /// When time alone makes the engine decide something.
-    wake_at: Option<Tick>,
-    /// Changes that the engine was not told yet.
-    untold: Vec<Change>,
+    /// Changes that the scheduler has not seen yet.
+    unseen: Vec<Change>,
     /// What changed last, for whoever asks what does not come to rest.
     last_changed: BTreeSet<ObjectKey>,
-    /// What is wrong with each object, so that it is said once and not with every change.
-    problems: BTreeMap<ObjectKey, Vec<Problem>>,
     /// Pods that were evicted and that nobody makes anew.
     lost: BTreeSet<ObjectKey>,
     happened: Happened,
@@ -95,18 +118,14 @@ pub struct Cluster {
 impl Cluster {
     /// An empty cluster.
     pub fn new(setup: Setup) -> Self {
-        let (engine, translator) = (engine(&setup), translator(&setup));
         Cluster {
             server: Server::new(&setup.configuration),
-            controllers: Controllers::new(&setup.configuration),
+            controllers: Controllers::default(),
+            replica: Replica::new(&setup),
             setup,
-            translator,
-            engine,
             reasons: OnceCell::new(),
-            wake_at: None,
-            untold: Vec::new(),
+            unseen: Vec::new(),
             last_changed: BTreeSet::new(),
-            problems: BTreeMap::new(),
             lost: BTreeSet::new(),
             happened: Happened::default(),
         }
@@ -119,7 +138,7 @@ impl Cluster {
 
     /// The engine as it is.
     pub fn engine(&self) -> &Engine {
-        &self.engine
+        self.replica.engine()
     }
 
     /// Virtual time, in microseconds since the Unix epoch.
@@ -136,12 +155,19 @@ impl Cluster {
     pub fn take_happened(&mut self) -> Happened {
         let mut happened = std::mem::take(&mut self.happened);
         happened.rejected = self.server.take_rejected();
+        self.leave_out_what_passed(&mut happened.problems);
         happened.problems.extend(self.server.take_warnings());
-        happened.problems.extend(self.controllers.take_problems());
-        happened.bound.sort();
-        happened.evicted.sort();
-        happened.rejected.sort();
+        happened.sort();
         happened
+    }
+
+    /// What was wrong for a moment only is not worth a word: a quota that went in the same step, or whose place another
+    /// takes.
+    fn leave_out_what_passed(&self, problems: &mut Vec<Problem>) {
+        if !problems.is_empty() {
+            let now: BTreeSet<String> = self.replica.problems().map(ToString::to_string).collect();
+            problems.retain(|problem| problem.object.is_none() || now.contains(&problem.to_string()));
+        }
     }
 
     /// Makes or replaces an object.
@@ -150,7 +176,8 @@ impl Cluster {
         // A tree is there as soon as its profile is, so that quotas below it can be applied next.
         if tree::is_profile(&key) {
             self.pass_changes_to_controllers();
-            self.controllers.keep_roots(&mut self.server);
+            self.show_changes();
+            self.replica.keep(self.now(), &mut self.server);
         }
         Ok(key)
     }
@@ -192,11 +219,13 @@ impl Cluster {
     /// The scheduler starts anew and knows only what the objects say.
     pub fn restart(&mut self) {
         self.pass_changes_to_controllers();
-        self.untold.clear();
-        self.engine = engine(&self.setup);
-        self.translator = translator(&self.setup);
-        self.wake_at = None;
-        self.untold = self.store().iter().map(|(key, _)| Change::Seen(key.clone())).collect();
+        self.replica = Replica::new(&self.setup);
+        self.unseen = self.store().iter().map(|(key, _)| Change::Seen(key.clone())).collect();
+    }
+
+    /// Now, by both clocks.
+    fn now(&self) -> Now {
+        Now { tick: self.server.clock.tick(), wall_us: self.server.clock.now_us() }
     }
 
     /// Lets time pass, and everything happen that is due meanwhile.
@@ -216,7 +245,7 @@ impl Cluster {
     /// The next moment at which time alone changes something.
     fn next_due_us(&self) -> Option<i64> {
         // The engine has decided for now already: a wish to be woken now or before is fulfilled.
-        let wake = self.wake_at.map(Clock::us_of).filter(|wake| *wake > self.now_us());
+        let wake = self.replica.next_due().map(Clock::us_of).filter(|wake| *wake > self.now_us());
         self.server.next_departure_us().into_iter().chain(wake).min()
     }
 
@@ -224,26 +253,36 @@ impl Cluster {
     pub fn settle(&mut self) -> Result<(), Stuck> {
         self.reasons = OnceCell::new();
         self.controllers.retry();
+        self.replica.retry();
         self.server.depart();
         let mut rounds = Rounds { done: 0, limit: self.rounds_limit() };
         loop {
             self.run_controllers(&mut rounds)?;
-            self.tell_engine();
             let more = self.decide()?;
-            if !more && !self.store().has_changes() && !self.controllers.have_work() && !self.write_quota_status() {
-                return Ok(());
+            if !more && !self.store().has_changes() {
+                self.replica.tell(self.now(), &mut self.server);
+                self.replica.follow(self.now(), &mut self.server);
+                if !self.store().has_changes() {
+                    return Ok(());
+                }
             }
             self.count_round(&mut rounds)?;
         }
     }
 
+    /// Lets all controllers do what follows from what changed: first those of every cluster, then the scheduler's own.
     fn run_controllers(&mut self, rounds: &mut Rounds) -> Result<(), Stuck> {
         loop {
             self.pass_changes_to_controllers();
-            if !self.controllers.have_work() {
-                return Ok(());
+            if self.controllers.have_work() {
+                self.controllers.run(&mut self.server);
+            } else {
+                self.show_changes();
+                self.replica.follow(self.now(), &mut self.server);
+                if !self.store().has_changes() {
+                    return Ok(());
+                }
             }
-            self.controllers.run(&mut self.server);
             self.count_round(rounds)?;
         }
     }
@@ -282,261 +321,70 @@ impl Cluster {
         }
         for change in changes {
             self.controllers.note(&change, self.server.store());
-            self.untold.push(change);
+            self.unseen.push(change);
         }
     }
 
-    /// Tells the engine what changed, in order.
-    fn tell_engine(&mut self) {
-        let now = self.server.clock.tick();
-        for change in std::mem::take(&mut self.untold) {
-            // Events are for people.
-            if change.key().kind == EVENT {
-                continue;
-            }
-            let translation = match &change {
-                Change::Gone(key, _) => self.translator.remove(key),
-                Change::Seen(key) => match self.server.store().get(key) {
-                    Some(object) => self.translator.upsert(object),
-                    // It went again meanwhile, which is told next.
-                    None => continue,
-                },
-            };
-            let Translation { facts, problems, elsewhere } = translation;
-            for fact in facts {
-                self.engine.observe(now, fact);
-            }
-            self.note_problems(change.key(), problems);
-            for (key, problems) in elsewhere {
-                // What goes with this very change is not worth a word.
-                if self.store().contains(&key) {
-                    self.note_problems(&key, problems);
-                }
-            }
-            if let Change::Seen(key) = &change
-                && self.server.store().get(key).is_some_and(|pod| !server::is_leaving(pod))
-            {
-                self.lost.remove(key);
-            }
-        }
-    }
-
-    /// Keeps what is wrong with an object; what was said of it before is not said again.
-    fn note_problems(&mut self, key: &ObjectKey, problems: Vec<Problem>) {
-        if problems.is_empty() {
-            self.problems.remove(key);
+    /// Shows the scheduler what changed, in order; an object that changed twice is shown once, as it is now.
+    fn show_changes(&mut self) {
+        if self.unseen.is_empty() {
             return;
         }
-        let known = self.problems.get(key).map_or(&[][..], Vec::as_slice);
-        self.happened.problems.extend(problems.iter().filter(|problem| !known.contains(problem)).cloned());
-        self.problems.insert(key.clone(), problems);
+        let (now, mut shown) = (self.now(), BTreeSet::new());
+        for change in std::mem::take(&mut self.unseen) {
+            match &change {
+                Change::Seen(key) if !shown.insert(key.clone()) => continue,
+                Change::Seen(key) => {
+                    if self.server.store().get(key).is_some_and(|pod| !server::is_leaving(pod)) {
+                        self.lost.remove(key);
+                    }
+                }
+                Change::Gone(key, _) => {
+                    shown.remove(key);
+                }
+            }
+            self.replica.see(now, &change, self.server.store());
+        }
+        // What writes wait for may be among it.
+        self.replica.hurry(now);
+        self.note_done();
     }
 
-    /// Lets the engine decide and carries it out; says whether there is more to decide.
+    /// Keeps what the scheduler did and found.
+    fn note_done(&mut self) {
+        self.replica.take_happened().into_iter().for_each(|done| self.happened.add(done));
+    }
+
+    /// Lets the scheduler decide, and its writes happen; says whether there is more to decide.
     fn decide(&mut self) -> Result<bool, Stuck> {
-        let now = self.server.clock.tick();
-        let decisions = self.engine.decide(now, Budget::default());
+        let (writes, happened, more) = self.replica.decide(self.now());
         if cfg!(debug_assertions) {
-            self.engine.check_invariants().map_err(Stuck::Invariant)?;
+            self.replica.engine().check_invariants().map_err(Stuck::Invariant)?;
         }
-        for decision in decisions.list {
-            self.carry_out(decision);
-        }
-        self.wake_at = decisions.wake_at;
-        Ok(decisions.more)
-    }
-
-    fn carry_out(&mut self, decision: Decision) {
-        let now = self.server.clock.tick();
-        match decision {
-            Decision::Bind { pod, uid, node, claims } => {
-                if self.bind(&pod, &uid, &node, &claims).is_none() {
-                    self.engine.observe(now, Fact::BindFailed { pod, uid });
+        for done in happened {
+            if let Done::Evicted { pod, .. } = &done {
+                let key = ObjectKey::pod(&pod.namespace, &pod.name);
+                let owner = self.store().get(&key).and_then(|pod| field::controller(pod));
+                if owner.is_none_or(|owner| !self.store().contains(&owner)) {
+                    self.lost.insert(key);
                 }
             }
-            Decision::Evict { pod, uid, node, claimant, rule, violates_budget: _, message } => {
-                let evicted = Evicted {
-                    namespace: pod.namespace.to_string(),
-                    name: pod.name.to_string(),
-                    node: node.to_string(),
-                    claimant: claimant.as_ref().map(ToString::to_string),
-                    rule: rule.name().to_string(),
-                    message,
-                };
-                if self.evict(&pod, &uid, claimant.as_ref(), evicted).is_none() {
-                    self.engine.observe(now, Fact::EvictFailed { pod, uid });
-                }
-            }
-            Decision::Nominate { pod, uid, node } => {
-                let Some(key) = self.same_pod(&pod, &uid) else { return };
-                self.server.amend(&key, |pod| match &node {
-                    Some(node) => field::put(pod, &["status", "nominatedNodeName"], json!(**node)),
-                    None => {
-                        field::remove(pod, &["status", "nominatedNodeName"]);
-                    }
-                });
-            }
-            Decision::Mark { pod, uid, group, capacity } => {
-                let Some(key) = self.same_pod(&pod, &uid) else { return };
-                let label = format!("{group}/capacity");
-                self.server.amend(&key, |pod| match capacity {
-                    Some(capacity) => field::put(pod, &["metadata", "labels", &label], json!(capacity.name())),
-                    None => {
-                        field::remove(pod, &["metadata", "labels", &label]);
-                    }
-                });
-            }
-            Decision::Admit { namespace, name } => {
-                let key = ObjectKey::pod_group(&namespace, &name);
-                self.server.amend(&key, |group| field::put(group, &["status", "phase"], json!("Inqueue")));
-            }
-            Decision::Hold { pod, uid, reason } => self.hold(&pod, &uid, &reason),
+            self.happened.add(done);
         }
-    }
-
-    /// Writes what each quota's pods hold into its status, and says whether anything changed. The engine is not told of
-    /// statuses, so that this changes no decision.
-    fn write_quota_status(&mut self) -> bool {
-        let all = self.engine.quotas();
-        let reports: BTreeMap<ObjectKey, &quotient_engine::QuotaReport> =
-            all.iter().filter_map(|report| Some((elastic::object_key(&report.key)?, report))).collect();
-        let mut statuses = Vec::new();
-        for kind in kinds::KINDS.iter().filter(|kind| matches!(kind.kind, elastic::PLAIN | elastic::COMPOSITE)) {
-            let objects = self.store().of_kind(kind.group, kind.kind, None).filter(|(key, _)| elastic::is_elastic(key));
-            statuses.extend(
-                objects.map(|(key, object)| (key.clone(), elastic::status::status(object, reports.get(key).copied()))),
-            );
-        }
-        let mut changed = false;
-        for (key, fields) in statuses {
-            changed |= self.server.amend(&key, |object| {
-                for (name, value) in fields {
-                    field::put(object, &["status", name], value);
-                }
-            });
-        }
-        changed | self.write_tree_status(&all) | self.write_queue_status(&all)
-    }
-
-    /// The same for quotas of trees.
-    fn write_tree_status(&mut self, reports: &[quotient_engine::QuotaReport]) -> bool {
-        let quotas: Vec<ObjectKey> =
-            self.store().of_kind(tree::GROUP, tree::QUOTA, None).map(|(key, _)| key.clone()).collect();
-        if quotas.is_empty() {
-            return false;
-        }
-        let held = tree::status::held(reports);
-        let reports: BTreeMap<ObjectKey, &quotient_engine::QuotaReport> =
-            reports.iter().filter_map(|report| Some((elastic::object_key(&report.key)?, report))).collect();
-        let now = time::format_timestamp(self.now_us());
-        let mut changed = false;
-        for key in quotas.iter().filter(|key| &*key.name != tree::ROOT) {
-            let report = reports.get(key).copied();
-            let held = report.and_then(|report| held.get(&report.key));
-            changed |= self.server.amend(key, |quota| tree::status::write(quota, report, held, &now));
-        }
-        changed
-    }
-
-    /// The pod's key, if it is still the one that was decided about.
-    fn same_pod(&self, pod: &PodKey, uid: &Name) -> Option<ObjectKey> {
-        let key = ObjectKey::pod(&pod.namespace, &pod.name);
-        let object = self.store().get(&key)?;
-        (field::text(object, "/metadata/uid") == Some(uid)).then_some(key)
-    }
-
-    /// Binds a pod, its claims first; it runs at once.
-    fn bind(&mut self, pod: &PodKey, uid: &Name, node: &Name, claims: &[ClaimBinding]) -> Option<()> {
-        let key = self.same_pod(pod, uid)?;
-        if !self.store().contains(&ObjectKey::node(node)) {
-            return None;
-        }
-        for claim in claims {
-            match claim {
-                ClaimBinding::Volume { claim, volume } => {
-                    volume::bind(&mut self.server, &volume::claim_key(&pod.namespace, claim), volume);
-                }
-                ClaimBinding::Provision { claim } => {
-                    volume::provision(&mut self.server, &volume::claim_key(&pod.namespace, claim), Some(node));
-                }
-            }
-        }
-        let now = self.now_us();
-        self.server.amend(&key, |pod| {
-            field::put(pod, &["spec", "nodeName"], json!(**node));
-            field::remove(pod, &["status", "nominatedNodeName"]);
-            server::run(pod, now);
-        });
-        self.server.event(&key, "Normal", "Scheduled", &format!("Successfully assigned {pod} to {node}"));
-        self.happened.bound.push(Bound {
-            namespace: pod.namespace.to_string(),
-            name: pod.name.to_string(),
-            node: node.to_string(),
-        });
-        Some(())
-    }
-
-    /// Marks a pod as a victim, and sends it away.
-    fn evict(&mut self, pod: &PodKey, uid: &Name, claimant: Option<&PodKey>, evicted: Evicted) -> Option<()> {
-        let key = self.same_pod(pod, uid)?;
-        let (reason, message) = match claimant {
-            Some(claimant) => ("PreemptionByScheduler", preemption_message(claimant)),
-            None => ("EvictionByEvictionAPI", evicted.message.clone()),
-        };
-        let now = json!(time::format_timestamp(self.now_us()));
-        self.server.amend(&key, |pod| {
-            let fields = [
-                ("status", json!("True")),
-                ("reason", json!(reason)),
-                ("message", json!(message)),
-                ("lastTransitionTime", now),
-            ];
-            field::set_condition(pod, "DisruptionTarget", &fields);
-        });
-        let event = match claimant {
-            Some(claimant) => format!("Preempted by {claimant} ({}): {}", evicted.rule, evicted.message),
-            None => format!("Evicted ({}): {}", evicted.rule, evicted.message),
-        };
-        self.server.event(&key, "Normal", "Preempted", &event);
-        let owner = self.store().get(&key).and_then(|pod| field::controller(pod));
-        if owner.is_none_or(|owner| !self.store().contains(&owner)) {
-            self.lost.insert(key.clone());
-        }
-        self.server.evict(&key);
-        self.happened.evicted.push(evicted);
-        Some(())
-    }
-
-    /// Says on the pod why it waits.
-    fn hold(&mut self, pod: &PodKey, uid: &Name, reason: &Reason) {
-        let Some(key) = self.same_pod(pod, uid) else { return };
-        let short = match reason.code {
-            Code::SchedulingGated => "SchedulingGated",
-            _ => "Unschedulable",
-        };
-        self.server.amend(&key, |pod| {
-            let fields = [("status", json!("False")), ("reason", json!(short)), ("message", json!(reason.message))];
-            field::set_condition(pod, "PodScheduled", &fields);
-        });
-        if reason.code != Code::SchedulingGated {
-            self.server.event(&key, "Warning", "FailedScheduling", &reason.message);
-        }
-        let further = self.store().get(&key).and_then(|pod| volcano::events::of_pod(pod, reason));
-        if let Some(further) = further {
-            self.server.event(&key, "Warning", further, &reason.message);
-        }
+        self.replica.write(self.now(), writes, &mut self.server);
+        Ok(more)
     }
 
     /// Why a pod waits, if it does, in a cluster that has settled.
     pub fn reason(&self, pod: &ObjectKey) -> Option<Arc<Reason>> {
         let namespace = pod.namespace.clone()?;
-        let reasons = self.reasons.get_or_init(|| self.engine.reasons_now());
+        let reasons = self.reasons.get_or_init(|| self.engine().reasons_now());
         reasons.get(&PodKey { namespace, name: pod.name.clone() }).cloned()
     }
 
     /// All pods, by namespace and name; those that were evicted and have nobody to make them anew too.
     pub fn pods(&self) -> Vec<PodReport> {
-        let names = QuotaNames::of(&self.engine.quotas());
+        let names = QuotaNames::of(&self.engine().quotas());
         let mut pods: BTreeMap<&ObjectKey, PodReport> = BTreeMap::new();
         for key in &self.lost {
             pods.insert(key, pod_report(key, PodPhase::Evicted));
@@ -554,9 +402,9 @@ impl Cluster {
                 _ => None,
             };
             let pod = PodKey { namespace: key.namespace.clone().unwrap_or_default(), name: key.name.clone() };
-            let quotas = self.engine.quotas_of(&pod);
+            let quotas = self.engine().quotas_of(&pod);
             let quotas = quotas.iter().filter_map(elastic::object_key).map(|key| names.shown(&key)).collect();
-            let capacity = self.engine.capacity(&pod).map(|(_, capacity)| capacity.name().to_string());
+            let capacity = self.engine().capacity(&pod).map(|(_, capacity)| capacity.name().to_string());
             pods.insert(key, PodReport { node, reason, quotas, capacity, ..pod_report(key, phase) });
         }
         pods.into_values().collect()
@@ -569,12 +417,12 @@ impl Cluster {
 
     /// All quotas with their keys, by namespace and name.
     pub fn keyed_quotas(&self) -> Vec<(ObjectKey, QuotaReport)> {
-        quota_names::keyed_quotas(&self.engine.quotas())
+        quota_names::keyed_quotas(&self.engine().quotas())
     }
 
     /// All nodes, by name.
     pub fn nodes(&self) -> Vec<NodeState> {
-        let mut nodes: Vec<NodeState> = self.engine.nodes().iter().map(NodeState::from).collect();
+        let mut nodes: Vec<NodeState> = self.engine().nodes().iter().map(NodeState::from).collect();
         nodes.sort_by(|a, b| a.name.cmp(&b.name));
         nodes
     }
@@ -606,14 +454,6 @@ fn pod_report(key: &ObjectKey, phase: PodPhase) -> PodReport {
     }
 }
 
-fn engine(setup: &Setup) -> Engine {
-    Engine::new(setup.configuration.engine_settings())
-}
-
-fn translator(setup: &Setup) -> Translator {
-    Translator::new(setup.configuration.translator_settings(setup.scheduler_names.clone()))
-}
-
 /// Whether a pod is on a node, and neither ended nor leaving.
 pub fn is_bound(pod: &Value) -> bool {
     field::text(pod, "/spec/nodeName").is_some() && !is_over(pod) && !server::is_leaving(pod)
@@ -627,6 +467,7 @@ pub fn is_pending(pod: &Value) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use serde_json::json;
 
     #[test]
     fn a_cluster_that_does_not_settle_says_what_changes() {

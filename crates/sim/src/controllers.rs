@@ -1,29 +1,23 @@
-//! The controllers of a cluster that make pods and keep status: what people's workloads rely on.
+//! Stand-ins for the controllers of every cluster, those of kube-controller-manager: what people's workloads rely on.
+//! Quotient's own controllers are in `quotient-host` and run here as they are.
 //!
 //! They are level-triggered, as the real ones are: a change puts the objects it concerns into a
 //! queue, and each is then compared with how it should be, whatever happened before. They see
 //! objects only, never the engine.
 
-mod composite_quota;
 mod daemonset;
 mod deployment;
-mod disruption;
-mod gang;
+pub mod disruption;
 mod job;
-mod matching;
 mod node;
-mod profile;
-mod queue;
 mod replicaset;
 mod statefulset;
 mod template;
-mod volcano_job;
-pub mod volume;
+mod volume;
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::sync::Arc;
 
-use quotient_api::{Configuration, ObjectKey, Problem, Translator, TranslatorSettings, elastic, kinds, volcano};
+use quotient_api::{ObjectKey, Translator, TranslatorSettings, kinds};
 use quotient_engine::Fact;
 use serde_json::Value;
 
@@ -40,23 +34,8 @@ pub struct Controllers {
     refused: BTreeSet<ObjectKey>,
     /// How many objects each owner has made, so that each has a name of its own.
     made: BTreeMap<ObjectKey, u64>,
-    /// Pods of jobs of several tasks that went by themselves, by job, since the job was last looked at.
-    gone: BTreeMap<ObjectKey, Vec<Arc<Value>>>,
-    /// The uids of pods that were deleted on behalf of such a job.
-    deleted: BTreeSet<String>,
-    /// Whether such jobs are looked after here.
-    runs_volcano_jobs: bool,
-    /// Whether groups are made for pods by annotation.
-    runs_pod_groups: bool,
-    /// Whether roots of quota trees are kept current.
-    runs_profiles: bool,
     /// Reads selectors, requests and affinity as the engine is told them.
     translator: Translator,
-    /// The roots of quota trees have to be compared with their profiles.
-    roots_due: bool,
-    /// What the controllers found wrong with each object, and what of that was not told yet.
-    problems: BTreeMap<ObjectKey, Vec<Problem>>,
-    untold: Vec<Problem>,
 }
 
 impl Default for Controllers {
@@ -65,30 +44,12 @@ impl Default for Controllers {
             queue: BTreeSet::new(),
             refused: BTreeSet::new(),
             made: BTreeMap::new(),
-            gone: BTreeMap::new(),
-            deleted: BTreeSet::new(),
-            runs_volcano_jobs: true,
-            runs_pod_groups: true,
-            runs_profiles: true,
             translator: Translator::new(TranslatorSettings::default()),
-            roots_due: false,
-            problems: BTreeMap::new(),
-            untold: Vec::new(),
         }
     }
 }
 
 impl Controllers {
-    /// The controllers of a cluster with this configuration.
-    pub fn new(configuration: &Configuration) -> Self {
-        Controllers {
-            runs_volcano_jobs: configuration.runs_volcano_jobs,
-            runs_pod_groups: configuration.runs_pod_groups,
-            runs_profiles: configuration.runs_profiles,
-            ..Controllers::default()
-        }
-    }
-
     /// Takes note of a change: whom it concerns has to look again.
     pub fn note(&mut self, change: &Change, store: &Store) {
         let key = change.key();
@@ -98,19 +59,8 @@ impl Controllers {
             Change::Gone(_, object) => Some(object),
         };
         if let Some(object) = object {
-            let controller = field::controller(object);
-            if let (Change::Gone(..), Some(owner)) = (change, &controller)
-                && volcano::is_job(owner)
-                && key.kind == "Pod"
-            {
-                let uid = field::text(object, "/metadata/uid").unwrap_or_default();
-                if !self.deleted.remove(uid) && store.contains(owner) {
-                    self.gone.entry(owner.clone()).or_default().push(object.clone());
-                }
-            }
-            self.queue.extend(controller);
+            self.queue.extend(field::controller(object));
         }
-        self.roots_due |= profile::is_concerned(change, object.map(AsRef::as_ref), &self.problems);
         let namespace = key.namespace.as_deref();
         let mut concerns = |group: &'static str, kind: &'static str, namespace: Option<&str>| {
             self.queue.extend(store.of_kind(group, kind, namespace).map(|(key, _)| key.clone()));
@@ -121,7 +71,6 @@ impl Controllers {
                 concerns("policy", "PodDisruptionBudget", namespace);
             }
             ("", "Node") => concerns("apps", "DaemonSet", None),
-            (group @ ("nos.nebuly.com" | "n8s.nebuly.ai"), elastic::PLAIN) => concerns(group, elastic::COMPOSITE, None),
             ("", "PersistentVolume") | ("storage.k8s.io", "StorageClass") => {
                 concerns("", "PersistentVolumeClaim", None);
             }
@@ -135,7 +84,7 @@ impl Controllers {
 
     /// Whether somebody has to look at something.
     pub fn have_work(&self) -> bool {
-        !self.queue.is_empty() || self.roots_due
+        !self.queue.is_empty()
     }
 
     /// Lets those try again who were refused something.
@@ -148,44 +97,14 @@ impl Controllers {
         for key in std::mem::take(&mut self.queue) {
             self.reconcile(server, &key);
         }
-        self.keep_roots(server);
-    }
-
-    /// Brings the roots of quota trees up to date, if something changed that they follow.
-    pub fn keep_roots(&mut self, server: &mut Server) {
-        if std::mem::take(&mut self.roots_due) && self.runs_profiles {
-            profile::reconcile(self, server);
-        }
-    }
-
-    /// What was found wrong since this was last asked.
-    pub fn take_problems(&mut self) -> Vec<Problem> {
-        std::mem::take(&mut self.untold)
-    }
-
-    /// Keeps what is wrong with an object; what was said of it before is not said again.
-    fn note_problems(&mut self, key: &ObjectKey, problems: Vec<Problem>) {
-        let known = self.problems.remove(key).unwrap_or_default();
-        self.untold.extend(problems.iter().filter(|problem| !known.contains(problem)).cloned());
-        if !problems.is_empty() {
-            self.problems.insert(key.clone(), problems);
-        }
     }
 
     fn reconcile(&mut self, server: &mut Server, key: &ObjectKey) {
         let Some(object) = server.store().get(key).cloned() else { return };
-        if volcano::uses_queues(key, &object) {
-            queue::ensure_standing(server);
-        }
         match (key.group, key.kind) {
             ("apps", "Deployment") => deployment::reconcile(self, server, key, &object),
             ("apps", "ReplicaSet") | ("", "ReplicationController") => {
                 replicaset::reconcile(self, server, key, &object);
-            }
-            ("", "Pod") if self.runs_pod_groups => gang::reconcile(self, server, key, &object),
-            (volcano::SCHEDULING, volcano::QUEUE) => queue::reconcile(server, key, &object),
-            (volcano::BATCH, volcano::JOB) if self.runs_volcano_jobs => {
-                volcano_job::reconcile(self, server, key, &object);
             }
             ("apps", "StatefulSet") => statefulset::reconcile(self, server, key, &object),
             ("apps", "DaemonSet") => daemonset::reconcile(self, server, key, &object),
@@ -194,19 +113,6 @@ impl Controllers {
             ("", "PersistentVolumeClaim") => volume::reconcile_claim(self, server, key, &object),
             ("", "PersistentVolume") => volume::reconcile_volume(server, key, &object),
             ("", "Node") => node::reconcile(server, key, &object),
-            (_, elastic::COMPOSITE) => composite_quota::reconcile(server, key, &object),
-            _ => {}
-        }
-        if !self.runs_pod_groups {
-            return;
-        }
-        match (key.group, key.kind) {
-            ("apps", "ReplicaSet" | "StatefulSet") | ("batch", "Job") => gang::reconcile_owner(self, server, key),
-            ("apps", "Deployment") => {
-                let sets = server.store().controlled(key, "ReplicaSet");
-                let sets: Vec<ObjectKey> = sets.into_iter().map(|(key, _)| key.clone()).collect();
-                sets.iter().for_each(|set| gang::reconcile_owner(self, server, set));
-            }
             _ => {}
         }
     }

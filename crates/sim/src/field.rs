@@ -7,24 +7,36 @@
 use quotient_api::{ObjectKey, kinds};
 use serde_json::{Map, Value};
 
+/// What is at `pointer` (`/spec/nodeName`). The same as [`Value::pointer`], which makes a copy of every part of the way.
+fn at<'a>(object: &'a Value, pointer: &str) -> Option<&'a Value> {
+    if pointer.contains('~') {
+        return object.pointer(pointer);
+    }
+    pointer.split('/').skip(1).try_fold(object, |value, part| match value {
+        Value::Object(map) => map.get(part),
+        Value::Array(list) => list.get(part.parse::<usize>().ok()?),
+        _ => None,
+    })
+}
+
 /// The text at `pointer` (`/spec/nodeName`), where there is one that is not empty.
 pub fn text<'a>(object: &'a Value, pointer: &str) -> Option<&'a str> {
-    object.pointer(pointer).and_then(Value::as_str).filter(|text| !text.is_empty())
+    at(object, pointer).and_then(Value::as_str).filter(|text| !text.is_empty())
 }
 
 /// The integer at `pointer`.
 pub fn integer(object: &Value, pointer: &str) -> Option<i64> {
-    object.pointer(pointer).and_then(Value::as_i64)
+    at(object, pointer).and_then(Value::as_i64)
 }
 
 /// Whether `true` stands at `pointer`.
 pub fn is_true(object: &Value, pointer: &str) -> bool {
-    object.pointer(pointer).and_then(Value::as_bool).unwrap_or(false)
+    at(object, pointer).and_then(Value::as_bool).unwrap_or(false)
 }
 
 /// The list at `pointer`; empty where there is none.
 pub fn list<'a>(object: &'a Value, pointer: &str) -> &'a [Value] {
-    object.pointer(pointer).and_then(Value::as_array).map_or(&[], Vec::as_slice)
+    at(object, pointer).and_then(Value::as_array).map_or(&[], Vec::as_slice)
 }
 
 /// Writes `value` at `path`, making the mappings on the way.

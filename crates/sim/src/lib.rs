@@ -1,12 +1,13 @@
 //! A virtual cluster around the engine that schedules real ones.
 //!
-//! The same engine, the same translation and the same admission run here as in a live cluster; this
-//! crate replaces only what is around them: the API server, the clock, the kubelets and the
-//! controllers that make pods. On top of it are `simulate` (apply files, report) and scenarios (tests of
+//! What decides what to write is `quotient-host`, as in a live cluster, and so are the engine, the translation and
+//! admission. This crate replaces only what is around it: the API server, the clock, the kubelets and the controllers
+//! of kube-controller-manager. On top of it are `simulate` (apply files, report) and scenarios (tests of
 //! quota policies). Nothing here reads a clock or draws a random number: the same input gives the
 //! same bytes.
 
 pub mod ages;
+mod answer;
 pub mod clock;
 pub mod cluster;
 mod controllers;
@@ -16,6 +17,7 @@ pub mod junit;
 mod naming;
 pub mod provisioner;
 pub mod quota_names;
+mod replica;
 pub mod report;
 pub mod run;
 pub mod scenario;

@@ -130,11 +130,12 @@ impl Server {
         }
     }
 
-    /// The same for a controller, whose it is to tell what was refused.
-    pub fn apply_for_controller(&mut self, object: Value) -> Result<ObjectKey, Refusal> {
-        let told = self.rejected.len();
-        let outcome = self.apply(object);
-        self.rejected.truncate(told);
+    /// Does something for a program, whose it is to tell what was refused and what it was warned of.
+    pub fn quietly<T>(&mut self, change: impl FnOnce(&mut Server) -> T) -> T {
+        let told = (self.rejected.len(), self.warnings.len());
+        let outcome = change(self);
+        self.rejected.truncate(told.0);
+        self.warnings.truncate(told.1);
         outcome
     }
 
@@ -184,7 +185,7 @@ impl Server {
     }
 
     /// Replaces an object that exists.
-    fn update(&mut self, key: &ObjectKey, object: Value) -> Result<ObjectKey, Refusal> {
+    pub fn update(&mut self, key: &ObjectKey, object: Value) -> Result<ObjectKey, Refusal> {
         let Some(old) = self.store.get(key).cloned() else { return Err(Refusal::Missing(key.clone())) };
         let mut object = self.admitted(Operation::Update, key, object, Some(&old))?;
         if object.get("spec") != old.get("spec") {
@@ -235,7 +236,8 @@ impl Server {
         self.store.put(key, object);
     }
 
-    fn admitted(
+    /// What admission makes of an object.
+    pub fn admitted(
         &mut self,
         operation: Operation,
         key: &ObjectKey,

@@ -34,8 +34,8 @@ impl Change {
 #[derive(Debug, Clone, Default)]
 pub struct Store {
     objects: BTreeMap<ObjectKey, Arc<Value>>,
-    /// What each object owns, whether the owner exists or not.
-    dependents: BTreeMap<ObjectKey, BTreeSet<ObjectKey>>,
+    /// What each object owns, whether the owner exists or not, and whether it is the controller.
+    dependents: BTreeMap<ObjectKey, BTreeMap<ObjectKey, bool>>,
     /// The pods that name a node in `spec.nodeName`.
     pods_on: BTreeMap<String, BTreeSet<ObjectKey>>,
     changes: Vec<Change>,
@@ -90,16 +90,15 @@ impl Store {
 
     /// What this object owns, by key.
     pub fn dependents(&self, owner: &ObjectKey) -> Vec<ObjectKey> {
-        self.dependents.get(owner).map_or_else(Vec::new, |keys| keys.iter().cloned().collect())
+        self.dependents.get(owner).map_or_else(Vec::new, |keys| keys.keys().cloned().collect())
     }
 
     /// The objects that this one controls, of one kind.
     pub fn controlled<'a>(&'a self, owner: &ObjectKey, kind: &'static str) -> Vec<(&'a ObjectKey, &'a Arc<Value>)> {
         let Some(keys) = self.dependents.get(owner) else { return Vec::new() };
         keys.iter()
-            .filter(|key| key.kind == kind)
-            .filter_map(|key| self.objects.get_key_value(key))
-            .filter(|(_, object)| field::controller(object).as_ref() == Some(owner))
+            .filter(|(key, is_controlled)| **is_controlled && key.kind == kind)
+            .filter_map(|(key, _)| self.objects.get_key_value(key))
             .collect()
     }
 
@@ -114,8 +113,10 @@ impl Store {
             return false;
         }
         self.forget(&key);
+        let controller = field::controller(&object);
         for owner in field::owners(&object, key.namespace.as_deref()) {
-            self.dependents.entry(owner).or_default().insert(key.clone());
+            let is_controller = controller.as_ref() == Some(&owner);
+            *self.dependents.entry(owner).or_default().entry(key.clone()).or_default() |= is_controller;
         }
         if let Some(node) = node_of(&key, &object) {
             self.pods_on.entry(node.to_string()).or_default().insert(key.clone());

@@ -253,6 +253,8 @@ impl ControlPlane {
             format!("--etcd-servers=http://127.0.0.1:{etcd_port}"),
             "--bind-address=127.0.0.1".to_string(),
             "--advertise-address=127.0.0.1".to_string(),
+            // Endpoints may not be loopback addresses, and nothing here asks for those of the API server.
+            "--endpoint-reconciler-type=none".to_string(),
             format!("--secure-port={}", self.port),
             format!("--cert-dir={}", self.folder.display()),
             format!("--tls-cert-file={}", certificate.display()),

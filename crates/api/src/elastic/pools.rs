@@ -142,11 +142,11 @@ impl Pool {
                     .as_ref()
                     .filter(|_| !kept.is_empty())
                     .map(|now| ElasticFact { namespaces: kept, ..now.clone() });
-                outcome.facts.push(kept.clone().map_or_else(|| Fact::QuotaGone(quota_key(key)), Fact::ElasticQuota));
+                outcome.facts.push(kept.clone().map_or_else(|| Fact::QuotaGone(quota_key(key)), Fact::from));
                 before = kept;
             }
         }
-        gaining.extend(fact.clone().filter(|now| before.as_ref() != Some(now)).map(Fact::ElasticQuota));
+        gaining.extend(fact.clone().filter(|now| before.as_ref() != Some(now)).map(Fact::from));
         member.told = fact;
     }
 }

@@ -153,7 +153,7 @@ impl Forest {
         match now {
             Some(now) => {
                 let loses = before.is_some_and(|before| before.namespaces.iter().any(|n| !now.namespaces.contains(n)));
-                if loses { &mut *losing } else { others }.push(Fact::TreeQuota(now.clone()));
+                if loses { &mut *losing } else { others }.push(Fact::from(now.clone()));
                 self.told.insert(name.clone(), now);
             }
             None => drop(self.told.remove(name)),

@@ -3,9 +3,9 @@
 
 use std::collections::BTreeMap;
 
-use quotient_engine::QuotaReport;
 use quotient_engine::fact::{Name, QuotaKey};
 use quotient_engine::quantity::canonical;
+use quotient_engine::{PolicyKind, QuotaReport};
 use serde_json::{Map, Value};
 
 use super::{annotation, keys};
@@ -24,7 +24,7 @@ pub struct Held {
 /// What each quota of a tree holds, by key.
 pub fn held(reports: &[QuotaReport]) -> BTreeMap<&QuotaKey, Held> {
     let by_key: BTreeMap<&QuotaKey, &QuotaReport> =
-        reports.iter().filter(|report| report.policy == "tree").map(|report| (&report.key, report)).collect();
+        reports.iter().filter(|report| report.policy == PolicyKind::Tree).map(|report| (&report.key, report)).collect();
     let depth = |report: &QuotaReport| {
         let above = std::iter::successors(report.parent.as_ref(), |parent| by_key.get(parent)?.parent.as_ref());
         // No chain is longer than there are quotas.
@@ -146,7 +146,7 @@ mod tests {
         QuotaReport {
             key: key(name),
             parent: parent.map(key),
-            policy: "tree",
+            policy: PolicyKind::Tree,
             min: amounts(&[("cpu", min)]),
             max: amounts(&[("cpu", 100_000)]),
             used: amounts(&[("cpu", used)]),

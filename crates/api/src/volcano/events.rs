@@ -1,10 +1,10 @@
 //! Events that say of a pod or queue what users of capacity-card look for, beside the usual ones.
 
 use quotient_engine::fact::{CPU, MEMORY};
-use quotient_engine::{Code, Reason};
+use quotient_engine::{Code, PolicyKind, Reason};
 use serde_json::Value;
 
-use super::{CARD_NAME, CARD_QUOTA, DEFAULT_QUEUE, GROUP_NAMES, QUEUE, QUEUE_NAME, ROOT_QUEUE, annotation};
+use super::{CARD_NAME, CARD_QUOTA, DEFAULT_QUEUE, GROUP_NAMES, QUEUE_NAME, ROOT_QUEUE, annotation};
 
 /// A pod's request cannot be read.
 pub const GET_TASK_REQUEST_RESOURCE_FAILED: &str = "GetTaskRequestResourceFailed";
@@ -20,7 +20,7 @@ pub fn of_pod(pod: &Value, reason: &Reason) -> Option<&'static str> {
             is_queued.then_some(GET_TASK_REQUEST_RESOURCE_FAILED)
         }
         Code::QuotaMaxExceeded | Code::CardQuotaExceeded => {
-            let of_queue = reason.quota.as_deref().is_some_and(|quota| quota.starts_with(&format!("{QUEUE}/")));
+            let of_queue = reason.quota.as_ref().is_some_and(|quota| quota.policy == PolicyKind::Queue);
             let resource = reason.numbers.as_ref().map(|numbers| &*numbers.resource);
             of_queue.then_some(match resource {
                 Some(CPU) => "InsufficientCPUQuota",

@@ -1,6 +1,6 @@
 //! Queues as their objects declare them.
 
-use quotient_engine::fact::{Created, Limits, QueueFact};
+use quotient_engine::fact::{Limits, QueueFact};
 use serde_json::{Value, json};
 
 use super::{CARD_QUOTA, DEFAULT_QUEUE, QUEUE, ROOT_QUEUE, SCHEDULING, cards};
@@ -8,7 +8,6 @@ use crate::cursor::Cursor;
 use crate::elastic::pools::quota_key;
 use crate::intern::Interner;
 use crate::object::ObjectKey;
-use crate::time::parse_timestamp;
 
 /// The states of a queue that starts nothing new. One that says nothing is open.
 const CLOSED: [&str; 2] = ["Closed", "Closing"];
@@ -44,12 +43,9 @@ pub(crate) fn queue(root: &Cursor<'_, '_>, key: &ObjectKey, interner: &mut Inter
     let deserved = spec.field("deserved");
     let guarantee = spec.field("guarantee");
     let parent = spec.field("parent").non_empty_str().filter(|parent| *parent != ROOT_QUEUE);
-    let created = metadata.field("creationTimestamp");
-    let created = created.str().and_then(|text| parse_timestamp(text).map_err(|message| created.note(message)).ok());
     let annotations = metadata.field("annotations");
     QueueFact {
         key: quota_key(key),
-        created: Created(created.unwrap_or_default()),
         parent: parent.map(|parent| interner.name(parent)),
         closed: status.field("state").str().is_some_and(|state| CLOSED.contains(&state)),
         capability: limits(&spec.field("capability"), interner),

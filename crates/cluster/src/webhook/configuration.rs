@@ -11,8 +11,8 @@ use quotient_api::{Guarded, guarded_kinds};
 use serde_json::{Value, json};
 
 use super::review::Endpoint;
-use crate::controllers::MARK;
 use crate::system::System;
+use quotient_host::controllers::MARK;
 
 /// The name of both configurations.
 pub const NAME: &str = "quotient";

@@ -20,7 +20,7 @@ use tokio_rustls::rustls::{ServerConfig, version};
 use super::certificates::Holder;
 use super::review::{Endpoint, answer};
 use crate::metrics::Metrics;
-use crate::objects::SharedObjects;
+use quotient_host::objects::SharedObjects;
 
 /// The largest question. An object has 3 MiB at most on its way in, and a question has two.
 const BODY_MAX: usize = 8 << 20;

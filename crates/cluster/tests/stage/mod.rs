@@ -6,7 +6,8 @@ use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
 use quotient_api::Configuration;
-use quotient_cluster::{LeaseSettings, LiveSettings, Metrics, SharedObjects, connect};
+use quotient_cluster::{LeaseSettings, LiveSettings, Metrics, connect};
+use quotient_host::SharedObjects;
 use quotient_testenv::{ControlPlane, Options};
 use serde_json::{Value, json};
 use tokio::sync::oneshot;

@@ -4,6 +4,7 @@ use crate::cards::Look;
 use crate::claims::{Claim, ClaimKind, SleepingClaim};
 use crate::decision::{Budget, Capacity, Decision, Decisions, Rule};
 use crate::engine::Engine;
+use crate::engine::wake::Change;
 use crate::explain;
 use crate::fact::{Created, Name, PodKey, Tick};
 use crate::filter::volume_binding;
@@ -11,9 +12,9 @@ use crate::gangs::GangId;
 use crate::nodes::NodeId;
 use crate::place::{Answer, ClosedCounts, Question};
 use crate::pods::{Place, Pod, PodId};
+use crate::policy::{Moved, QuotaId, Refusal};
 use crate::preempt::{Outcome, Plan};
 use crate::queue::GroupId;
-use crate::quota::{QuotaId, Refusal};
 use crate::reason::Reason;
 use crate::relations::Effects;
 use std::collections::{BTreeMap, BTreeSet};
@@ -87,7 +88,7 @@ impl Engine {
             let gang = self.unstarted_gang(pod);
             let turn = match gang {
                 Some(gang) => {
-                    let levels = self.levels_of_trees(pod);
+                    let levels = self.moving_levels(pod);
                     self.take_gang_turn(gang, &mut decisions).gated_by(levels)
                 }
                 None => self.take_turn(pod, &mut decisions),
@@ -126,8 +127,8 @@ impl Engine {
         self.settle_gangs();
         if self.world.quotas.is_stale() {
             match self.queue.next_quotas(FEW_LINES) {
-                Some(quotas) => self.world.quotas.refresh_runtimes_of(&quotas),
-                None => self.world.quotas.refresh_runtimes(),
+                Some(quotas) => self.world.quotas.refresh_of(&quotas),
+                None => self.world.quotas.refresh(),
             }
         }
         self.take_in_moved();
@@ -136,23 +137,23 @@ impl Engine {
     /// Brings what all quotas may hold up to date.
     pub(super) fn take_in_all_quotas(&mut self) {
         if self.world.quotas.is_stale() {
-            self.world.quotas.refresh_runtimes();
+            self.world.quotas.refresh();
             self.take_in_moved();
         }
     }
 
     fn take_in_moved(&mut self) {
-        let quotas = &mut self.world.quotas;
-        let moved = std::mem::take(&mut quotas.trees.moved.shares);
-        self.changes += u64::from(!moved.is_empty());
-        let changed = std::mem::take(&mut quotas.changed);
-        for quota in changed.into_iter().chain(moved) {
+        let Moved { shares, limits, risen, drawn_on } = self.world.quotas.changed();
+        self.changes += u64::from(limits);
+        self.risen.extend(risen);
+        self.moved_pools.extend(drawn_on);
+        for quota in shares {
             let quotas = &self.world.quotas;
             if !quotas.is_listed(quota) {
                 continue;
             }
-            let known = quotas.get(quota);
-            if known.tree().is_some() && (!known.pods.is_empty() || self.overused_since.contains_key(&quota)) {
+            let may_be_over = quotas.ends_overuse(quota) && !quotas.get(quota).pods.is_empty();
+            if may_be_over || self.overused_since.contains_key(&quota) {
                 self.recheck_overuse.insert(quota);
             }
             self.queue.quota_changed(quota, |of| quotas.share(of));
@@ -164,10 +165,9 @@ impl Engine {
     /// each placement. In a tree nobody is given more than its due; there it matters whose due has changed. Returns
     /// whether there is anybody to look at.
     fn look_at_debtors_again(&mut self) -> bool {
-        let quotas = &mut self.world.quotas;
-        let risen = std::mem::take(&mut quotas.trees.moved.risen);
-        let mut pools = std::mem::take(&mut self.moved_pools);
-        pools.append(&mut quotas.trees.moved.drawn_on);
+        let quotas = &self.world.quotas;
+        let risen = std::mem::take(&mut self.risen);
+        let pools = std::mem::take(&mut self.moved_pools);
         let mut is_any_woken = false;
         for quota in risen {
             is_any_woken |= self.queue.wake_gated(quota);
@@ -182,15 +182,12 @@ impl Engine {
     }
 
     pub(super) fn note_moved_pools(&mut self, pod: PodId) {
-        let quotas = self.world.pods.get(pod).quotas.iter().map(|quota| self.world.quotas.get(*quota));
-        self.moved_pools.extend(quotas.filter(|quota| quota.tree().is_none()).map(|quota| quota.pool));
+        self.world.quotas.note_given(&self.world.pods.get(pod).quotas);
     }
 
-    /// All levels of trees that bear on a pod.
-    pub(super) fn levels_of_trees(&self, pod: PodId) -> Vec<QuotaId> {
-        let quotas = &self.world.quotas;
-        let of_trees = self.world.pods.get(pod).quotas.iter().filter(|quota| quotas.get(**quota).tree().is_some());
-        of_trees.flat_map(|quota| quotas.path(*quota)).collect()
+    /// All levels that bear on a pod and whose ceilings move.
+    pub(super) fn moving_levels(&self, pod: PodId) -> Vec<QuotaId> {
+        self.world.quotas.moving_levels(&self.world.pods.get(pod).quotas)
     }
 
     /// Selectors look at labels that they did not look at before: pods that were alike may differ now.
@@ -289,7 +286,7 @@ impl Engine {
             let victims = self.victims_still_leaving(&pod);
             if !victims.is_empty() {
                 let reason = explain::awaiting(&victims, &self.world.nodes.get(claim.node).name);
-                return Turn::AwaitsVictims(reason, self.levels_of_trees(id));
+                return Turn::AwaitsVictims(reason, self.moving_levels(id));
             }
             let takes = |engine: &mut Engine, look: &Option<Look>| {
                 engine.look_at(id, look);
@@ -299,7 +296,7 @@ impl Engine {
                 self.counts_on_leaving = true;
                 let others = self.leaving_near(claim.node);
                 let reason = explain::awaiting(&others, &self.world.nodes.get(claim.node).name);
-                return Turn::Rests(reason, self.levels_of_trees(id));
+                return Turn::Rests(reason, self.moving_levels(id));
             }
             let is_worth_keeping = |tried: &Tried| self.is_worth_keeping(&tried.question, claim.node);
             if claim.kind == ClaimKind::Preemption || !tried.iter().any(is_worth_keeping) {
@@ -388,7 +385,7 @@ impl Engine {
             reasons.extend(closed.as_ref().map(|closed| self.world.no_fitting_node(pod, question, closed, leaving)));
         }
         let gates = tried.iter().flat_map(|tried| self.world.quotas.gates(&tried.refusals));
-        let gates = if pod.claim.is_some() { self.levels_of_trees(id) } else { gates.collect() };
+        let gates = if pod.claim.is_some() { self.moving_levels(id) } else { gates.collect() };
         Turn::Rests(explain::first_of(reasons), gates)
     }
 
@@ -416,7 +413,7 @@ impl Engine {
         // The end of a claim frees room, a decided volume may attach where the undecided claim could not, and who rests
         // because leaving pods make room for it may find that room taken: from the top again.
         if self.claimants.remove(&id) || !claims.is_empty() || std::mem::take(&mut self.counts_on_leaving) {
-            self.stir();
+            self.note(Change::BoundWithEffect);
         }
         let name = self.world.nodes.get(node).name.clone();
         let sharing = claims.iter().flat_map(|binding| {
@@ -497,8 +494,7 @@ impl Engine {
         }
         // What leaves now may be all that kept another pod from claiming. Those for whom pods leave already have a
         // claim, and another's only takes room from them.
-        self.changes += 1;
-        self.queue.wake_all_but_awaiting();
+        self.note(Change::Preempted);
         self.enqueue(id);
         self.wake(effects);
     }
@@ -529,9 +525,9 @@ impl Engine {
     fn mark(&mut self, decisions: &mut Decisions) {
         let mut pods = std::mem::take(&mut self.remark);
         let mut marks: BTreeMap<PodId, Vec<(Name, Capacity)>> = BTreeMap::new();
-        for quota in std::mem::take(&mut self.world.quotas.unmarked) {
+        for quota in self.world.quotas.take_unmarked() {
             let quotas = &self.world.quotas;
-            if quotas.get(quota).marks_pods() {
+            if quotas.marks_pods(quota) {
                 pods.extend(quotas.get(quota).pods.iter().map(|senior| senior.pod));
             }
         }

@@ -5,18 +5,23 @@ use std::sync::Arc;
 
 use crate::decision::{Decision, Decisions};
 use crate::engine::Engine;
+use crate::engine::wake::Change;
 use crate::explain;
 use crate::fact::{Amount, GroupFact, Name};
 use crate::gangs::GangId;
-use crate::quota::{QuotaId, Refusal};
-use crate::reason::{Code, Numbers, Reason};
+use crate::policy::QuotaId;
+use crate::reason::{Code, Reason};
 use crate::resources::{CPU_ID, MEMORY_ID, ResourceId};
+use crate::world::World;
 
 impl Engine {
-    /// Takes in a group.
-    pub(super) fn observe_group(&mut self, fact: GroupFact) {
+    /// Takes in a group. Returns whether the fact says something new.
+    pub(super) fn observe_group(&mut self, fact: GroupFact) -> bool {
         let id = self.world.gangs.number(&fact.namespace, &fact.name);
         let gang = self.world.gangs.get_mut(id);
+        if gang.fact.as_ref() == Some(&fact) {
+            return false;
+        }
         let queue_changed = gang.fact.as_ref().is_none_or(|old| old.queue != fact.queue);
         gang.admitted |= fact.admitted;
         let admitted = gang.admitted;
@@ -29,6 +34,7 @@ impl Engine {
             let members = self.world.gangs.get(id).members.iter().copied().collect();
             self.reassign_pods(members);
         }
+        true
     }
 
     pub(super) fn group_gone(&mut self, namespace: &Name, name: &Name) -> bool {
@@ -82,10 +88,9 @@ impl Engine {
             let mut cards = Vec::new();
             for (kinds, amount) in &fact.card_request {
                 let kinds: Vec<ResourceId> = kinds.iter().map(|name| self.world.names.intern(name)).collect();
-                kinds.iter().for_each(|kind| self.world.quotas.queues.note_card(*kind));
-                let has_room = |kind: &&ResourceId| {
-                    queue.is_none_or(|queue| self.has_room(queue, **kind, *amount, Code::CardQuotaExceeded).is_ok())
-                };
+                kinds.iter().for_each(|kind| self.world.quotas.note_card(*kind));
+                let has_room =
+                    |kind: &&ResourceId| queue.is_none_or(|queue| self.has_room(queue, (**kind, *amount)).is_ok());
                 let kept = kinds.iter().find(|kind| held == Some(**kind)).or_else(|| kinds.iter().find(has_room));
                 cards.extend(kept.or(kinds.first()).map(|kind| (*kind, *amount)));
             }
@@ -122,8 +127,7 @@ impl Engine {
     }
 
     fn queue_of_gang(&self, id: GangId) -> Option<QuotaId> {
-        let name = self.world.queue_name_of_gang(id)?;
-        self.world.quotas.queues.find(&name)
+        self.world.admitting_quota(id).ok().flatten()
     }
 
     /// Lets in those groups for which there is room, the oldest first. Returns whether one came in.
@@ -155,7 +159,7 @@ impl Engine {
             }
         }
         if any {
-            self.stir();
+            self.note(Change::GroupAdmitted);
         }
         any
     }
@@ -167,27 +171,24 @@ impl Engine {
         if let Some(problem) = &fact.problem {
             return Err(Arc::new(explain::invalid(problem)));
         }
-        let Some(name) = self.world.queue_name_of_gang(id) else { return Ok(Vec::new()) };
-        let Some(queue) = self.world.quotas.queues.find(&name) else {
-            let why = format!("the queue {name} does not exist");
-            return Err(Arc::new(explain::unruled(Code::QueueNotFound, why)));
-        };
-        if let Some((code, why)) = self.world.quotas.closed_queue(queue) {
-            return Err(Arc::new(explain::unruled(code, why)));
+        let refused = |(code, why)| Arc::new(explain::unruled(code, why));
+        let Some(queue) = self.world.admitting_quota(id).map_err(refused)? else { return Ok(Vec::new()) };
+        if let Some(why) = self.world.quotas.closed(queue) {
+            return Err(refused(why));
         }
         let free = self.settings.cards.unlimited_cpu_memory && !fact.card_request.is_empty();
         let held_to = least.iter().filter(|(r, _)| !(free && (*r == CPU_ID || *r == MEMORY_ID)));
         for (resource, amount) in held_to {
-            self.has_room(queue, *resource, *amount, Code::QuotaMaxExceeded)?;
+            self.has_room(queue, (*resource, *amount))?;
         }
         let mut cards = Vec::new();
         for (kinds, amount) in &fact.card_request {
             let kinds: Vec<ResourceId> = kinds.iter().map(|name| self.world.names.intern(name)).collect();
             for kind in &kinds {
-                self.world.quotas.queues.note_card(*kind);
+                self.world.quotas.note_card(*kind);
             }
             let tried: Vec<Result<(), Arc<Reason>>> =
-                kinds.iter().map(|kind| self.has_room(queue, *kind, *amount, Code::CardQuotaExceeded)).collect();
+                kinds.iter().map(|kind| self.has_room(queue, (*kind, *amount))).collect();
             match tried.iter().position(Result::is_ok) {
                 Some(at) => cards.push((kinds[at], *amount)),
                 None => {
@@ -201,19 +202,9 @@ impl Engine {
         Ok(cards)
     }
 
-    /// Whether a queue, and those above it, have room for so much more beside what is held and kept in them.
-    fn has_room(&self, queue: QuotaId, resource: ResourceId, amount: Amount, code: Code) -> Result<(), Arc<Reason>> {
-        let quotas = &self.world.quotas;
-        for level in quotas.path(queue) {
-            let Some(limit) = quotas.real_capability(level, resource) else { continue };
-            let ledger = &quotas.get(level).ledger;
-            let used = ledger.taken(resource) + ledger.kept.get(resource) - ledger.elastic.get(resource);
-            let requested = i128::from(amount);
-            if used + requested > limit {
-                let numbers = Numbers { resource: self.world.names.name(resource).clone(), used, requested, limit };
-                return Err(Arc::new(self.world.refused(&Refusal { code, quota: level, resource, numbers })));
-            }
-        }
-        Ok(())
+    /// Whether a quota has room for so much more beside what is held and reserved in it.
+    fn has_room(&self, quota: QuotaId, asked: (ResourceId, Amount)) -> Result<(), Arc<Reason>> {
+        let World { quotas, names, .. } = &self.world;
+        quotas.room_for(quota, asked, names).map_err(|refusal| Arc::new(self.world.refused(&refusal)))
     }
 }

@@ -8,15 +8,16 @@ use crate::claims::{Claim, ClaimKind};
 use crate::decision::{Decision, Decisions, Rule};
 use crate::engine::Engine;
 use crate::engine::cycle::Turn;
+use crate::engine::wake::Change;
 use crate::explain;
 use crate::fact::{Name, PodKey};
 use crate::gangs::{Gang, GangId, Muster};
 use crate::nodes::NodeId;
 use crate::place::{Answer, ClosedCounts, Question};
 use crate::pods::{Place, Pod, PodId};
+use crate::policy::{Ask, Refusal};
 use crate::preempt::Outcome;
 use crate::queue::GroupId;
-use crate::quota::Refusal;
 use crate::reason::{Code, Reason};
 use crate::relations::Effects;
 use crate::resources::ResourceId;
@@ -497,7 +498,8 @@ impl Engine {
         plan.members.iter().any(|(member, _)| {
             let pod = world.pods.get(*member);
             let nothing: Vec<_> = world.charge_of(*member).iter().map(|(resource, _)| (*resource, 0)).collect();
-            !world.quotas.refusals(&pod.quotas, &nothing, false, &world.names).is_empty()
+            let ask = Ask { charge: &nothing, non_preemptible: false };
+            !world.quotas.refusals(&pod.quotas, &ask, &world.names).is_empty()
         })
     }
 
@@ -579,8 +581,7 @@ impl Engine {
             self.note_leaving_for(victim, true);
             self.world.budgets.unseen.push(victim);
         }
-        self.changes += 1;
-        self.queue.wake_all_but_awaiting();
+        self.note(Change::Preempted);
         for (member, _) in members {
             self.enqueue(member);
         }
@@ -625,7 +626,7 @@ impl Engine {
             }
         }
         if enough {
-            self.stir();
+            self.note(Change::Reserved);
         }
         enough
     }

@@ -2,121 +2,98 @@
 
 use crate::claims::{Claim, ClaimKind, SleepingClaim};
 use crate::engine::Engine;
-use crate::fact::{Fact, Name, Phase, PodFact, PodKey, Tick};
+use crate::engine::wake::Change;
+use crate::fact::{AttachLimits, Fact, Name, NodeFact, Phase, PodFact, PodKey, Tick};
 use crate::pods::{Place, Pod, PodId, QuotaOf};
 use crate::relations::Effects;
 use crate::shape::ShapeId;
 use std::sync::Arc;
 
 impl Engine {
-    /// Takes in what was seen, or that it is gone.
+    /// Takes in what was seen, or that it is gone. A fact that says nothing new changes nothing and wakes nobody.
     pub fn observe(&mut self, now: Tick, fact: Fact) {
-        let mut effects = Effects::default();
-        let matters = match fact {
+        let change = match fact {
             Fact::Pod(fact) => return self.observe_pod(now, fact),
             Fact::PodGone(key) => return self.pod_gone(&key),
             Fact::BindFailed { pod, uid } => return self.bind_failed(&pod, &uid),
             Fact::EvictFailed { pod, uid } => return self.evict_failed(&pod, &uid),
-            Fact::ElasticQuota(fact) => {
-                let moved = self.world.quotas.observe_elastic(fact, &mut self.world.names);
-                self.reassign_namespaces(moved.iter());
-                true
-            }
-            Fact::TreeQuota(fact) => {
-                let reassigned = self.world.quotas.observe_tree(fact, &mut self.world.names);
-                self.reassign(&reassigned);
-                true
-            }
-            Fact::Queue(fact) => {
-                self.observe_queue(fact);
-                true
-            }
-            Fact::QuotaGone(key) => self.quota_gone(&key),
+            Fact::Quota(fact) => self.observe_quota(fact).then_some(Change::Quota),
+            Fact::QuotaGone(key) => self.quota_gone(&key).then_some(Change::Quota),
             Fact::QueueOfNamespace { namespace, queue } => {
-                self.set_queue_of_namespace(namespace, queue);
-                true
+                self.set_queue_of_namespace(namespace, queue).then_some(Change::Quota)
             }
-            Fact::Group(fact) => {
-                self.observe_group(fact);
-                true
+            Fact::Group(fact) => self.observe_group(fact).then_some(Change::Group),
+            Fact::GroupGone { namespace, name } => self.group_gone(&namespace, &name).then_some(Change::Group),
+            Fact::Node(fact) => self.observe_node(fact).then_some(Change::Node),
+            Fact::NodeGone(name) => self.node_gone(&name).then_some(Change::Node),
+            Fact::AttachLimits(AttachLimits { node, limits }) => {
+                let node = self.world.nodes.number(&node);
+                self.world.nodes.set_attach_limits(node, limits).then_some(Change::Node)
             }
-            Fact::GroupGone { namespace, name } => self.group_gone(&namespace, &name),
-            Fact::Node(fact) => {
-                let node = self.world.nodes.number(&fact.name);
-                self.world.change_node(node, &mut effects, |nodes, names| nodes.observe(fact, names));
-                true
+            Fact::AttachLimitsGone(name) => {
+                let known = self.world.nodes.find(&name);
+                let changed = known.is_some_and(|node| self.world.nodes.set_attach_limits(node, Vec::new()));
+                changed.then_some(Change::Node)
             }
-            Fact::NodeGone(name) => match self.world.nodes.find_present(&name) {
-                Some(node) => {
-                    self.world.change_node(node, &mut effects, |nodes, _| nodes.gone(node));
-                    true
-                }
-                None => false,
-            },
-            Fact::AttachLimits(limits) => {
-                let node = self.world.nodes.number(&limits.node);
-                self.world.nodes.set_attach_limits(node, limits.limits);
-                true
-            }
-            Fact::AttachLimitsGone(name) => match self.world.nodes.find(&name) {
-                Some(node) => {
-                    self.world.nodes.set_attach_limits(node, Vec::new());
-                    true
-                }
-                None => false,
-            },
             Fact::Namespace(name, labels) => {
                 let changed = self.world.relations.observe_namespace(name.clone(), labels);
-                changed && self.reshape_waiting(&name)
+                self.reshaped(changed, &name)
             }
             Fact::NamespaceGone(name) => {
                 let changed = self.world.relations.namespace_gone(&name);
-                changed && self.reshape_waiting(&name)
+                self.reshaped(changed, &name)
             }
-            Fact::Budget(fact) => self.world.budgets.observe(fact),
-            Fact::BudgetGone { namespace, name } => self.world.budgets.gone(&(namespace, name)),
-            Fact::Volume(fact) => {
-                let users = self.world.volumes.users_of_volume(&fact.name);
-                self.world.change_volumes(users, |volumes| volumes.observe_volume(fact));
-                true
+            Fact::Budget(fact) => self.world.budgets.observe(fact).then_some(Change::Budget),
+            Fact::BudgetGone { namespace, name } => {
+                self.world.budgets.gone(&(namespace, name)).then_some(Change::Budget)
             }
-            Fact::VolumeGone(name) => {
-                let users = self.world.volumes.users_of_volume(&name);
-                self.world.change_volumes(users, |volumes| volumes.volume_gone(&name));
-                true
-            }
-            Fact::Claim(fact) => {
-                let users = self.world.volumes.users(&(fact.namespace.clone(), fact.name.clone())).to_vec();
-                self.world.change_volumes(users, |volumes| volumes.observe_claim(fact));
-                true
-            }
+            Fact::Volume(fact) => self.world.observe_volume(fact).then_some(Change::Volume),
+            Fact::VolumeGone(name) => self.world.volume_gone(&name).then_some(Change::Volume),
+            Fact::Claim(fact) => self.world.observe_volume_claim(fact).then_some(Change::Volume),
             Fact::ClaimGone { namespace, name } => {
-                let key = (namespace, name);
-                let users = self.world.volumes.users(&key).to_vec();
-                self.world.change_volumes(users, |volumes| volumes.claim_gone(&key));
-                true
+                self.world.volume_claim_gone(&(namespace, name)).then_some(Change::Volume)
             }
-            Fact::StorageClass(fact) => {
-                let users = self.world.users_of_claims();
-                self.world.change_volumes(users, |volumes| volumes.observe_class(fact));
-                true
-            }
-            Fact::StorageClassGone(name) => {
-                let users = self.world.users_of_claims();
-                self.world.change_volumes(users, |volumes| volumes.class_gone(&name));
-                true
-            }
+            Fact::StorageClass(fact) => self.world.observe_storage_class(fact).then_some(Change::Volume),
+            Fact::StorageClassGone(name) => self.world.storage_class_gone(&name).then_some(Change::Volume),
             Fact::Selector(fact) => {
                 let namespace = fact.namespace.clone();
-                self.world.implied.observe(fact) && self.reshape_waiting(&namespace)
+                let changed = self.world.implied.observe(fact);
+                self.reshaped(changed, &namespace)
             }
             Fact::SelectorGone { namespace, object } => {
-                self.world.implied.gone(&namespace, &object) && self.reshape_waiting(&namespace)
+                let changed = self.world.implied.gone(&namespace, &object);
+                self.reshaped(changed, &namespace)
             }
         };
-        if matters {
-            self.stir();
+        if let Some(change) = change {
+            self.note(change);
         }
+    }
+
+    /// What a namespace is labelled, or what is selected in it, changed, or did not.
+    fn reshaped(&mut self, changed: bool, namespace: &Name) -> Option<Change> {
+        changed.then(|| {
+            self.reshape_pending(namespace);
+            Change::Selection
+        })
+    }
+
+    /// Takes in a node. Returns whether the fact says something new.
+    fn observe_node(&mut self, fact: NodeFact) -> bool {
+        let node = self.world.nodes.number(&fact.name);
+        if self.world.nodes.knows(node, &fact, &self.world.names) {
+            return false;
+        }
+        let mut effects = Effects::default();
+        self.world.change_node(node, &mut effects, |nodes, names| nodes.observe(fact, names));
+        true
+    }
+
+    fn node_gone(&mut self, name: &Name) -> bool {
+        let Some(node) = self.world.nodes.find_present(name) else { return false };
+        let mut effects = Effects::default();
+        self.world.change_node(node, &mut effects, |nodes, _| nodes.gone(node));
+        true
     }
 
     fn observe_pod(&mut self, now: Tick, fact: PodFact) {
@@ -190,12 +167,12 @@ impl Engine {
         match node {
             Some(name) => {
                 self.place(id, &name);
-                self.stir();
+                self.note(Change::PodPlaced);
             }
             None => {
                 self.adopt_nomination(id);
                 if self.world.pods.get(id).claim.is_some() {
-                    self.stir(); // It takes room that others count on.
+                    self.note(Change::Nomination); // It takes room that others count on.
                 }
                 self.enqueue(id);
             }
@@ -290,7 +267,7 @@ impl Engine {
                 }
                 self.enqueue(id);
             }
-            self.stir();
+            self.note(Change::PodTerminating);
         }
         let pod = self.world.pods.get(id);
         match (pod.place, &fact.node) {
@@ -298,14 +275,14 @@ impl Engine {
                 self.dequeue(id);
                 self.drop_claim(id);
                 self.place(id, name);
-                self.stir();
+                self.note(Change::PodPlaced);
             }
             (Place::Assumed(node), Some(name)) if self.world.nodes.get(node).name == *name => {
                 self.world.pods.confirm(id);
                 self.world.pods.get_mut(id).asleep = None;
                 // It can be a victim from now on, which matters only to those who would have wanted it before.
                 if std::mem::take(&mut self.looked_past_assumed) {
-                    self.stir();
+                    self.note(Change::VictimAppeared);
                 }
             }
             (Place::Assumed(node) | Place::Placed(node), Some(name)) if self.world.nodes.get(node).name != *name => {
@@ -314,7 +291,7 @@ impl Engine {
                 self.world.pods.get_mut(id).asleep = None;
                 self.wake(effects);
                 self.place(id, name);
-                self.stir();
+                self.note(Change::PodPlaced);
             }
             _ => {}
         }
@@ -325,7 +302,7 @@ impl Engine {
                     self.dequeue(id);
                     self.adopt_nomination(id);
                     self.enqueue(id);
-                    self.stir();
+                    self.note(Change::Nomination);
                 }
                 Place::Assumed(_) => {
                     let pod = self.world.pods.get_mut(id);
@@ -362,7 +339,7 @@ impl Engine {
         }
         self.world.settle_request(id);
         self.wake(effects);
-        self.stir();
+        self.note(Change::PodChanged);
     }
 
     fn set_shape(&mut self, id: PodId, shape: ShapeId) {
@@ -386,9 +363,9 @@ impl Engine {
         self.set_shape(id, shape);
     }
 
-    /// Gives waiting pods of a namespace their shapes anew: what services select, or what a namespace is labelled,
+    /// Gives pending pods of a namespace their shapes anew: what services select, or what a namespace is labelled,
     /// changed.
-    fn reshape_waiting(&mut self, namespace: &Name) -> bool {
+    fn reshape_pending(&mut self, namespace: &Name) {
         for id in self.queue.members() {
             let pod = self.world.pods.get(id);
             if pod.namespace != *namespace {
@@ -403,7 +380,6 @@ impl Engine {
                 self.change_pod(id, |engine| engine.set_shape(id, shape));
             }
         }
-        true
     }
 
     /// Holds the room that the pod's status says is kept for it, and no other.
@@ -442,7 +418,7 @@ impl Engine {
                 let mut effects = Effects::default();
                 self.world.leave(id, Place::Waiting, &mut effects);
                 self.wake(effects);
-                self.stir();
+                self.note(Change::PodLeft);
             }
         }
         self.world.leave_gang(id);
@@ -482,7 +458,7 @@ impl Engine {
         self.enqueue(id);
         // It may have been asked to go meanwhile, and then it asks for nothing more.
         self.world.settle_request(id);
-        self.stir();
+        self.note(Change::BindFailed);
     }
 
     fn evict_failed(&mut self, key: &PodKey, uid: &Name) {
@@ -497,6 +473,6 @@ impl Engine {
         self.world.change_leaving(id, &mut effects, |pod| pod.evicted_for = None);
         self.wake(effects);
         self.note_leaving_for(id, true);
-        self.stir();
+        self.note(Change::EvictFailed);
     }
 }

@@ -5,10 +5,11 @@ use std::collections::BTreeMap;
 use crate::budgets::BudgetKey;
 use crate::decision::{Decision, Decisions, Rule};
 use crate::engine::Engine;
+use crate::engine::wake::Change;
 use crate::fact::Tick;
 use crate::pods::{Place, Pod, PodId};
+use crate::policy::QuotaId;
 use crate::quantity::canonical;
-use crate::quota::QuotaId;
 use crate::relations::Effects;
 use crate::resources::ResourceId;
 
@@ -50,9 +51,12 @@ impl Engine {
     /// The resources of which a quota holds more than its runtime when these are gone, with what it holds and may hold.
     fn excess(&self, id: QuotaId, gone: &[PodId]) -> Vec<(ResourceId, i128, i128)> {
         let quota = self.world.quotas.get(id);
-        let Some(tree) = quota.tree().filter(|tree| !tree.fact.is_parent) else { return Vec::new() };
+        if !self.world.quotas.ends_overuse(id) {
+            return Vec::new();
+        }
         let left = |resource: ResourceId| quota.ledger.stays(resource) - self.held_by(gone, resource);
-        let over = tree.runtimes().map(|(resource, runtime)| (resource, left(resource), runtime));
+        let limits = self.world.quotas.within(id).into_iter();
+        let over = limits.map(|(resource, limit)| (resource, left(resource), limit));
         over.filter(|(_, left, runtime)| left > runtime).collect()
     }
 
@@ -155,6 +159,6 @@ impl Engine {
             self.world.budgets.unseen.push(victim);
         }
         self.wake(effects);
-        self.stir();
+        self.note(Change::OveruseEvicted);
     }
 }

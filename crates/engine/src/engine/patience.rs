@@ -3,6 +3,7 @@
 use crate::claims::{Claim, ClaimKind};
 use crate::decision::{Decision, Decisions};
 use crate::engine::Engine;
+use crate::engine::wake::Change;
 use crate::fact::Tick;
 use crate::filter::{Filter, node_cap, resources_fit};
 use crate::nodes::NodeId;
@@ -33,7 +34,7 @@ impl Engine {
             let Some(node) = self.node_to_reserve(id) else { continue };
             self.dequeue(id);
             self.take_claim(id, Claim { node, kind: ClaimKind::Patience });
-            self.stir();
+            self.note(Change::Reserved);
             self.enqueue(id);
             let pod = self.world.pods.get(id);
             let node = Some(self.world.nodes.get(node).name.clone());

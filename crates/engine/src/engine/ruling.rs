@@ -1,12 +1,10 @@
 //! Which quotas a pod answers to, and what becomes of that when quotas come, change and go.
 
 use crate::engine::Engine;
-use crate::fact::{Name, QueueFact, QuotaKey};
+use crate::fact::{Name, QuotaFact, QuotaKey};
 use crate::gangs::GangId;
 use crate::pods::{PodId, QuotaOf};
-use crate::quota::queues::DEFAULT_QUEUE;
-use crate::quota::trees::Reassigned;
-use crate::quota::{Policy, QuotaId};
+use crate::policy::{Membership, QuotaId, Reassigned, Ties};
 use crate::reason::Code;
 use crate::world::{World, charge_of};
 
@@ -22,44 +20,19 @@ impl World {
     /// What rules a pod as things stand.
     pub fn ruling(&self, id: PodId) -> Ruling {
         let pod = self.pods.get(id);
-        let mut quotas = self.quotas.of_namespace(&pod.namespace).to_vec();
-        let mut unruled = None;
-        match self.quotas.tree_quota_of(&pod.namespace, pod.tree_quota.as_ref()) {
-            Ok(quota) => quotas.extend(quota),
-            Err(why) => unruled = Some((Code::QuotaNotFound, Name::from(why))),
-        }
-        if let Some(name) = self.queue_of(id) {
-            match self.quotas.queues.find(&name) {
-                Some(queue) => quotas.push(queue),
-                None => {
-                    let why = format!("the queue {name} does not exist");
-                    unruled = Some((Code::QueueNotFound, Name::from(why)));
-                }
-            }
-        }
-        quotas.sort_by(|a, b| self.quotas.get(*a).key.cmp(&self.quotas.get(*b).key));
-        let binding: Vec<QuotaId> = quotas.iter().copied().filter(|id| !self.quotas.get(*id).is_plain()).collect();
-        Ruling { quota: QuotaOf::new(&binding), quotas, unruled }
+        let of_group = pod.gang.and_then(|gang| self.gangs.get(gang).fact.as_ref()?.queue.as_ref());
+        let queue = of_group.or(pod.queue.as_ref());
+        let ties = Ties { namespace: &pod.namespace, quota: pod.tree_quota.as_ref(), queue };
+        let Membership { quotas, error } = self.quotas.membership(ties);
+        let binding: Vec<QuotaId> = quotas.iter().copied().filter(|id| !self.quotas.is_plain(*id)).collect();
+        Ruling { quota: QuotaOf::new(&binding), quotas, unruled: error }
     }
 
-    /// The queue of a pod: its group's, its own, its namespace's, or the default where there are queues.
-    fn queue_of(&self, id: PodId) -> Option<Name> {
-        let pod = self.pods.get(id);
-        let of_group = pod.gang.and_then(|gang| self.gangs.get(gang).fact.as_ref()?.queue.clone());
-        of_group.or_else(|| pod.queue.clone()).or_else(|| self.default_queue(&pod.namespace))
-    }
-
-    /// The queue of those in a namespace that name none.
-    fn default_queue(&self, namespace: &Name) -> Option<Name> {
-        let default = || self.quotas.queues.find(DEFAULT_QUEUE).map(|_| Name::from(DEFAULT_QUEUE));
-        self.queue_of_namespace.get(namespace).cloned().or_else(default)
-    }
-
-    /// The queue of a group.
-    pub fn queue_name_of_gang(&self, id: GangId) -> Option<Name> {
+    /// The quota that admits a group. The error is why there is none, though there should be.
+    pub fn admitting_quota(&self, id: GangId) -> Result<Option<QuotaId>, (Code, String)> {
         let gang = self.gangs.get(id);
-        let named = gang.fact.as_ref().and_then(|fact| fact.queue.clone());
-        named.or_else(|| self.default_queue(&gang.namespace))
+        let named = gang.fact.as_ref().and_then(|fact| fact.queue.as_ref());
+        self.quotas.admitting_quota(&gang.namespace, named)
     }
 
     /// Notes that a pod belongs to the group it names, or to none.
@@ -101,8 +74,7 @@ impl World {
         if let Some((code, why)) = &pod.unruled {
             return Some((*code, why.to_string()));
         }
-        let queue = pod.quotas.iter().find(|quota| self.quotas.get(**quota).queue().is_some())?;
-        self.quotas.closed_queue(*queue)
+        pod.quotas.iter().find_map(|quota| self.quotas.closed(*quota))
     }
 }
 
@@ -124,68 +96,51 @@ impl Engine {
         self.reassign_pods(pods);
     }
 
+    /// Lets pods and groups answer to the quotas that govern them now.
     pub(super) fn reassign(&mut self, reassigned: &Reassigned) {
-        if reassigned.all {
-            return self.reassign_all();
+        let Reassigned { namespaces, named, all, groups } = reassigned;
+        if *all {
+            let pods = self.world.pods.iter().map(|(id, _)| id).collect();
+            self.reassign_pods(pods);
+        } else {
+            self.reassign_namespaces(namespaces.iter());
+            let named = named.iter().flat_map(|name| self.world.pods.naming_tree_quota(name)).collect();
+            self.reassign_pods(named);
         }
-        self.reassign_namespaces(reassigned.namespaces.iter());
-        let named = reassigned.named.iter().flat_map(|name| self.world.pods.naming_tree_quota(name)).collect();
-        self.reassign_pods(named);
-    }
-
-    pub(super) fn reassign_all(&mut self) {
-        let pods = self.world.pods.iter().map(|(id, _)| id).collect();
-        self.reassign_pods(pods);
-    }
-
-    pub(super) fn observe_queue(&mut self, fact: QueueFact) {
-        let key = fact.key.clone();
-        let is_plain =
-            |engine: &Engine| engine.world.quotas.find(&key).is_none_or(|id| engine.world.quotas.get(id).is_plain());
-        let was_plain = is_plain(self);
-        let is_new = self.world.quotas.observe_queue(fact, &mut self.world.names);
-        // A queue that begins to say something, or no longer does, is another thing to its pods.
-        if is_new || was_plain != is_plain(self) {
-            self.reassign_all();
-            self.recount_gangs();
+        if *groups {
+            let gangs: Vec<GangId> = self.world.gangs.iter().map(|(id, _)| id).collect();
+            self.world.gangs.changed.extend(gangs);
         }
     }
 
-    /// Gangs may be in other queues than before.
-    fn recount_gangs(&mut self) {
-        let gangs: Vec<GangId> = self.world.gangs.iter().map(|(id, _)| id).collect();
-        self.world.gangs.changed.extend(gangs);
+    /// Takes in a quota. Returns whether the fact says something new.
+    pub(super) fn observe_quota(&mut self, fact: QuotaFact) -> bool {
+        let reassigned = self.world.quotas.observe(fact, &mut self.world.names);
+        if let Some(reassigned) = &reassigned {
+            self.reassign(reassigned);
+        }
+        reassigned.is_some()
     }
 
-    pub(super) fn set_queue_of_namespace(&mut self, namespace: Name, queue: Option<Name>) {
-        match queue {
-            Some(queue) => drop(self.world.queue_of_namespace.insert(namespace.clone(), queue)),
-            None => drop(self.world.queue_of_namespace.remove(&namespace)),
+    /// Takes in the queue of a namespace. Returns whether it is another one than before.
+    pub(super) fn set_queue_of_namespace(&mut self, namespace: Name, queue: Option<Name>) -> bool {
+        let changed = self.world.quotas.set_queue_of_namespace(namespace.clone(), queue);
+        if changed {
+            self.reassign_namespaces(std::iter::once(&namespace));
         }
-        self.reassign_namespaces(std::iter::once(&namespace));
+        changed
     }
 
     /// A quota is gone: its pods answer to others, and then nothing is charged to it any more.
     pub(super) fn quota_gone(&mut self, key: &QuotaKey) -> bool {
         let Some(id) = self.world.quotas.find(key) else { return false };
-        match self.world.quotas.get(id).policy {
-            Policy::Elastic(_) => {
-                let moved = self.world.quotas.release_namespaces(id);
-                self.reassign_namespaces(moved.iter());
-            }
-            Policy::Tree(_) => {
-                let reassigned = self.world.quotas.release_tree(id);
-                self.reassign(&reassigned);
-                self.overused_since.remove(&id);
-                self.recheck_overuse.remove(&id);
-            }
-            Policy::Queue(_) => {
-                self.world.quotas.release_queue(id);
-                self.reassign_all();
-                self.recount_gangs();
-                self.settle_gangs();
-            }
+        let reassigned = self.world.quotas.release(id);
+        self.reassign(&reassigned);
+        if reassigned.groups {
+            self.settle_gangs();
         }
+        self.overused_since.remove(&id);
+        self.recheck_overuse.remove(&id);
         self.world.quotas.forget(id);
         true
     }

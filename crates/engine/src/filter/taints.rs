@@ -17,7 +17,8 @@ fn tolerated(taint: &Taint, tolerations: &[Toleration]) -> bool {
     tolerations.iter().any(|toleration| tolerates(toleration, taint))
 }
 
-pub(crate) fn tolerates(toleration: &Toleration, taint: &Taint) -> bool {
+/// Whether a toleration puts up with a taint.
+pub fn tolerates(toleration: &Toleration, taint: &Taint) -> bool {
     if toleration.effect.is_some_and(|effect| effect != taint.effect) {
         return false;
     }

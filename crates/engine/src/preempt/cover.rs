@@ -7,9 +7,8 @@
 use crate::budgets::BudgetKey;
 use crate::fact::{Created, PodKey};
 use crate::pods::PodId;
+use crate::policy::{DrawDepth, QuotaId};
 use crate::preempt::cost::Cost;
-use crate::quota::QuotaId;
-use crate::quota::standing::Bound;
 
 /// A pod that may go.
 #[derive(Debug, Clone)]
@@ -23,7 +22,7 @@ pub(crate) struct Victim {
     /// The budgets that select it, as positions in the list of what they allow.
     pub budgets: Vec<usize>,
     /// The quota that is drawn on, and how far that may go.
-    pub from: Option<(QuotaId, Bound)>,
+    pub from: Option<(QuotaId, DrawDepth)>,
     /// By seniority it is within its quota's entitlement.
     pub entitled: bool,
 }

@@ -10,11 +10,11 @@ use crate::filter::{Filter, resources_fit};
 use crate::nodes::NodeId;
 use crate::place::Question;
 use crate::pods::{Place, PodId, Resident};
+use crate::policy::{Ask, Shortage};
 use crate::preempt::cost::Cost;
 use crate::preempt::cover::{Allowances, Victim};
 use crate::preempt::missing::Short;
 use crate::preempt::right::Rights;
-use crate::quota::Shortage;
 use crate::relations::Effects;
 use crate::world::World;
 
@@ -96,7 +96,7 @@ impl World {
     }
 
     pub fn has_queue(&self, pod: PodId) -> bool {
-        self.pods.get(pod).quotas.iter().any(|quota| self.quotas.get(*quota).queue().is_some())
+        self.pods.get(pod).quotas.iter().any(|quota| self.quotas.entitles_in_part(*quota))
     }
 
     /// The pods that go with these, since their gangs fall below their minimum, each with the one that it goes with.
@@ -216,7 +216,7 @@ impl World {
             from: self.right(rights, id).and_then(|right| right.from),
             // A queue that says nothing protects nobody.
             entitled: (pod.quotas.iter())
-                .filter(|quota| !self.quotas.get(**quota).is_plain())
+                .filter(|quota| !self.quotas.is_plain(**quota))
                 .any(|quota| self.is_within(rights, id, *quota)),
         }
     }
@@ -426,7 +426,8 @@ impl World {
 
     fn ledger_need(&self, rights: &Rights, allowances: &mut Allowances) -> LedgerNeed {
         let pod = self.pods.get(rights.claimant);
-        let shortages = self.quotas.shortages(&pod.quotas, &rights.charge, pod.non_preemptible);
+        let ask = Ask { charge: &rights.charge, non_preemptible: pod.non_preemptible };
+        let shortages = self.quotas.shortages(&pod.quotas, &ask);
         // Where few could help they are put together with those on a node, so that the cheapest set is found. Where
         // many
         // could, those on a node mostly do, and the others are gathered only if they do not.

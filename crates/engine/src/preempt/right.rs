@@ -5,12 +5,11 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use crate::decision::Rule;
 use crate::fact::Amount;
+use crate::ledger::amount_of;
 use crate::lookup::LookupMap;
 use crate::nodes::NodeId;
 use crate::pods::{Place, PodId, QuotaOf, Resident};
-use crate::quota::fraction::mul_div;
-use crate::quota::standing::{Bound, Standing};
-use crate::quota::{QuotaId, Seniority, seniority};
+use crate::policy::{DrawDepth, QuotaId, Seniority, Standing, Taking, seniority};
 use crate::relations::Effects;
 use crate::resources::ResourceId;
 use crate::shape::ShapeId;
@@ -21,7 +20,7 @@ use crate::world::World;
 pub(crate) struct Right {
     pub rule: Rule,
     /// For a claim on what others hold beyond their due: the quota that is drawn on, and how far that may go.
-    pub from: Option<(QuotaId, Bound)>,
+    pub from: Option<(QuotaId, DrawDepth)>,
 }
 
 /// What a claimant may do, worked out once for a search.
@@ -68,7 +67,7 @@ impl World {
     /// What a waiting pod may do to others. `charge` is what it will be charged.
     pub fn rights(&self, claimant: PodId, charge: &[(ResourceId, Amount)]) -> Rights {
         let pod = self.pods.get(claimant);
-        let own = pod.quotas.iter().filter(|quota| !self.quotas.get(**quota).is_plain());
+        let own = pod.quotas.iter().filter(|quota| !self.quotas.is_plain(**quota));
         let own: Vec<(QuotaId, Standing)> = own.map(|quota| (*quota, self.quotas.standing(*quota, charge))).collect();
         let mut rights = Rights {
             claimant,
@@ -80,16 +79,16 @@ impl World {
             is_drawable: Vec::new(),
             spares_gangs: false,
         };
-        if rights.own.iter().any(|(_, standing)| standing.entitled.is_some()) {
+        if rights.own.iter().any(|(_, standing)| standing.draw.is_some()) {
             for (id, quota) in self.quotas.iter() {
                 let claims = |(own, standing): &&(QuotaId, Standing)| {
-                    standing.entitled.is_some() && self.quotas.get(*own).pool == quota.pool
+                    standing.draw.is_some() && self.quotas.get(*own).pool == quota.pool
                 };
                 if !quota.pods.is_empty()
-                    && !quota.is_plain()
+                    && !self.quotas.is_plain(id)
                     && rights.own.iter().all(|(own, _)| *own != id)
                     && let Some(own) = rights.own.iter().find(claims)
-                    && self.over(own, id, Bound::Min, &|_| 0).next().is_some()
+                    && self.over(own, id, DrawDepth::Min, &|_| 0).next().is_some()
                 {
                     rights.drawable.push(id);
                 }
@@ -111,7 +110,7 @@ impl World {
     }
 
     /// Whether a quota holds more than its due of something the claimant asks for.
-    fn is_over(&self, rights: &Rights, id: QuotaId, bound: Bound) -> bool {
+    fn is_over(&self, rights: &Rights, id: QuotaId, depth: DrawDepth) -> bool {
         let everything;
         let own = match self.own_in_pool(rights, id) {
             Some(own) => own,
@@ -119,11 +118,11 @@ impl World {
                 // Another pool than the claimant's: all it asks for is looked at.
                 let compared = rights.charge.iter().map(|(resource, _)| *resource);
                 let compared = compared.filter(|r| self.quotas.entitlement(id, *r).is_some()).collect();
-                everything = (id, Standing { entitled: None, compared, preempts_own: false });
+                everything = (id, Standing { draw: None, compared, preempts_own: false });
                 &everything
             }
         };
-        self.over(own, id, bound, &|_| 0).next().is_some()
+        self.over(own, id, depth, &|_| 0).next().is_some()
     }
 
     /// What a quota holds more of than its due, of what the claimant stands for, after `taken` of it are gone.
@@ -131,7 +130,7 @@ impl World {
         &'a self,
         (_, standing): &'a (QuotaId, Standing),
         id: QuotaId,
-        bound: Bound,
+        depth: DrawDepth,
         taken: &'a dyn Fn(ResourceId) -> i128,
     ) -> impl Iterator<Item = ResourceId> + 'a {
         let ledger = &self.quotas.get(id).ledger;
@@ -139,14 +138,14 @@ impl World {
             .compared
             .iter()
             .copied()
-            .filter(move |r| self.quotas.due(id, *r, bound).is_some_and(|due| ledger.stays(*r) - taken(*r) > due))
+            .filter(move |r| self.quotas.keeps(id, *r, depth).is_some_and(|kept| ledger.stays(*r) - taken(*r) > kept))
     }
 
     /// Whether a pod is within its quota's min by seniority.
     pub fn is_within(&self, rights: &Rights, victim: PodId, quota: QuotaId) -> bool {
         let mut known = rights.first_over.borrow_mut();
         let first = known.or_insert_with(quota, || {
-            let asked = rights.own.iter().any(|(own, _)| *own == quota) || self.is_over(rights, quota, Bound::Min);
+            let asked = rights.own.iter().any(|(own, _)| *own == quota) || self.is_over(rights, quota, DrawDepth::Min);
             let first = || self.quotas.first_over(quota, &self.pods, &self.shapes, |pod| !pod.is_leaving());
             asked.then(first).flatten().cloned()
         });
@@ -164,7 +163,7 @@ impl World {
             return None;
         }
         let lower = pod.priority < rights.priority;
-        let binding = || pod.quotas.iter().filter(|quota| !self.quotas.get(**quota).is_plain());
+        let binding = || pod.quotas.iter().filter(|quota| !self.quotas.is_plain(**quota));
         if rights.own.is_empty() {
             return (binding().next().is_none() && lower).then_some(Right { rule: Rule::Priority, from: None });
         }
@@ -180,18 +179,18 @@ impl World {
             }
             let pool = self.quotas.get(*quota).pool;
             let from = *binding().find(|quota| self.quotas.get(**quota).pool == pool)?;
-            let entitled = standing.entitled.as_ref()?;
+            let draw = standing.draw?;
             let charged = |resource: ResourceId| self.charges(victim, resource);
-            let gives = self.over(own, from, entitled.bound, &|_| 0).any(charged)
-                && self.may_draw(rights, own, from, &[], victim);
-            gives.then_some(Right { rule: entitled.rule, from: Some((from, entitled.bound)) })
+            let gives =
+                self.over(own, from, draw.depth, &|_| 0).any(charged) && self.may_draw(rights, own, from, &[], victim);
+            gives.then_some(Right { rule: draw.rule, from: Some((from, draw.depth)) })
         })?;
         let protects = |quota: &QuotaId| {
             let own = rights.own.iter().any(|(own, _)| own == quota);
-            !own && if self.quotas.get(*quota).marks_pods() {
+            !own && if self.quotas.marks_pods(*quota) {
                 self.is_within(rights, victim, *quota)
             } else {
-                !self.is_over(rights, *quota, Bound::Min)
+                !self.is_over(rights, *quota, DrawDepth::Min)
             }
         };
         (!binding().any(protects)).then_some(right)
@@ -200,13 +199,16 @@ impl World {
     /// Whether one more pod may be taken from a queue after others are: what those above it, and the guarantees, ask.
     fn may_draw(&self, rights: &Rights, own: &(QuotaId, Standing), from: QuotaId, gone: &[PodId], next: PodId) -> bool {
         let (quota, standing) = own;
-        if self.quotas.get(from).queue().is_none() {
-            return true;
-        }
         let before = |resource: ResourceId| gone.iter().map(|pod| self.charged(*pod, resource)).sum::<i128>();
         let after = |resource: ResourceId| before(resource) + self.charged(next, resource);
-        self.quotas.draws_through((*quota, &rights.charge), from, &standing.compared, &before)
-            && self.quotas.keeps_guarantee(*quota, from, &after)
+        let taking = Taking {
+            claimant: *quota,
+            charge: &rights.charge,
+            compared: &standing.compared,
+            gone_before: &before,
+            gone_after: &after,
+        };
+        self.quotas.permits(from, &taking)
     }
 
     fn charges(&self, pod: PodId, resource: ResourceId) -> bool {
@@ -215,7 +217,7 @@ impl World {
 
     /// What a pod is charged of a resource.
     pub fn charged(&self, pod: PodId, resource: ResourceId) -> i128 {
-        crate::quota::amount_of(&self.charge_of(pod), resource).unwrap_or(0)
+        amount_of(&self.charge_of(pod), resource).unwrap_or(0)
     }
 
     /// Whether a set of victims leaves every quota it draws on with its due until the last one is taken: in some order
@@ -223,15 +225,15 @@ impl World {
     ///
     /// And none of them may be owed its place again once it is gone: where a fair share is claimed, a victim with which
     /// its quota would be within its own share, as that will be then, could claim the place back for ever.
-    pub fn may_take(&self, rights: &Rights, victims: &[(PodId, Option<(QuotaId, Bound)>)]) -> bool {
+    pub fn may_take(&self, rights: &Rights, victims: &[(PodId, Option<(QuotaId, DrawDepth)>)]) -> bool {
         if rights.spares_gangs {
             let pods: Vec<PodId> = victims.iter().map(|(pod, _)| *pod).collect();
             if self.breaks_a_gang(&pods) {
                 return false;
             }
         }
-        let mut drawn: Vec<(QuotaId, Bound)> = victims.iter().filter_map(|(_, from)| *from).collect();
-        if drawn.iter().any(|(quota, _)| self.quotas.get(*quota).queue().is_some()) {
+        let mut drawn: Vec<(QuotaId, DrawDepth)> = victims.iter().filter_map(|(_, from)| *from).collect();
+        if drawn.iter().any(|(quota, _)| self.quotas.entitles_in_part(*quota)) {
             let pods: Vec<PodId> = victims.iter().map(|(pod, _)| *pod).collect();
             if !self.spares_guarantees(rights.claimant, &pods) {
                 return false;
@@ -239,20 +241,19 @@ impl World {
         }
         drawn.sort_unstable_by_key(|(quota, _)| *quota);
         drawn.dedup();
-        drawn.iter().all(|(quota, bound)| {
+        drawn.iter().all(|(quota, depth)| {
             let Some(own) = self.own_in_pool(rights, *quota) else { return false };
             let pods: Vec<PodId> =
-                victims.iter().filter(|(_, from)| *from == Some((*quota, *bound))).map(|(pod, _)| *pod).collect();
-            self.is_some_order_right(rights, own, (*quota, *bound), &pods)
-                && (*bound != Bound::FairShare || !self.is_owed_again(rights, *quota, &pods, victims))
+                victims.iter().filter(|(_, from)| *from == Some((*quota, *depth))).map(|(pod, _)| *pod).collect();
+            self.is_some_order_right(rights, own, (*quota, *depth), &pods)
+                && (*depth != DrawDepth::FairShare || !self.is_owed_again(rights, *quota, &pods, victims))
         })
     }
 
     /// Whether all queues that the claimant is not under keep their guarantees when these go together.
     pub fn spares_guarantees(&self, claimant: PodId, gone: &[PodId]) -> bool {
         let levels = |pod: PodId| {
-            let queues = self.pods.get(pod).quotas.iter().filter(|quota| self.quotas.get(**quota).queue().is_some());
-            queues.flat_map(|quota| self.quotas.path(*quota)).collect::<Vec<QuotaId>>()
+            self.pods.get(pod).quotas.iter().flat_map(|quota| self.quotas.path(*quota)).collect::<Vec<QuotaId>>()
         };
         let mine = levels(claimant);
         let mut lost: BTreeMap<QuotaId, Vec<PodId>> = BTreeMap::new();
@@ -263,8 +264,7 @@ impl World {
         }
         lost.iter().all(|(level, pods)| {
             let quota = self.quotas.get(*level);
-            let guarantee = quota.queue().into_iter().flat_map(|queue| &queue.guarantee);
-            guarantee.into_iter().all(|(resource, amount)| {
+            self.quotas.guarantees(*level).iter().all(|(resource, amount)| {
                 let lost: i128 = pods.iter().map(|pod| self.charged(*pod, *resource)).sum();
                 lost == 0 || quota.ledger.stays(*resource) - lost >= i128::from(*amount)
             })
@@ -279,7 +279,7 @@ impl World {
         &self,
         rights: &Rights,
         own: &(QuotaId, Standing),
-        (quota, bound): (QuotaId, Bound),
+        (quota, depth): (QuotaId, DrawDepth),
         pods: &[PodId],
     ) -> bool {
         let mut unordered = pods.to_vec();
@@ -293,7 +293,7 @@ impl World {
                     all - self.charged(*pod, resource)
                 };
                 let finds_enough =
-                    self.over(own, quota, bound, &before).any(|resource| self.charged(*pod, resource) > 0);
+                    self.over(own, quota, depth, &before).any(|resource| self.charged(*pod, resource) > 0);
                 let others = || all.iter().copied().filter(|other| other != pod).collect::<Vec<PodId>>();
                 !(finds_enough && self.may_draw(rights, own, quota, &others(), *pod))
             });
@@ -312,30 +312,17 @@ impl World {
         rights: &Rights,
         id: QuotaId,
         pods: &[PodId],
-        victims: &[(PodId, Option<(QuotaId, Bound)>)],
+        victims: &[(PodId, Option<(QuotaId, DrawDepth)>)],
     ) -> bool {
-        let quota = self.quotas.get(id);
-        let Some(policy) = quota.elastic() else { return false };
-        let pool = self.quotas.pool(quota.pool);
-        let amount = |charge: &[(ResourceId, Amount)], r: ResourceId| crate::quota::amount_of(charge, r).unwrap_or(0);
-        let members = self.quotas.iter().filter(|(_, member)| member.pool == quota.pool);
-        let members: Vec<QuotaId> = members.map(|(member, _)| member).collect();
+        let asked = |r: ResourceId| amount_of(&rights.charge, r).unwrap_or(0);
         let used_then = |member: QuotaId, r: ResourceId| {
             let ledger = &self.quotas.get(member).ledger;
             let gone = victims.iter().filter(|(pod, _)| self.pods.get(*pod).quotas.contains(&member));
             let gone: i128 = gone.map(|(pod, _)| self.charged(*pod, r)).sum();
             let comes = rights.own.iter().any(|(own, _)| *own == member);
-            ledger.stays(r) - gone + if comes { amount(&rights.charge, r) } else { 0 }
+            ledger.stays(r) - gone + if comes { asked(r) } else { 0 }
         };
-        let min_of = |member: QuotaId, r: ResourceId| self.quotas.get(member).elastic().map_or(0, |e| e.min(r));
-        let share_then = |r: ResourceId| {
-            let total = pool.min.get(r);
-            let unused = members.iter().map(|m| (min_of(*m, r) - used_then(*m, r)).max(0)).sum();
-            policy.min(r) + if total > 0 { mul_div(unused, policy.min(r), total) } else { 0 }
-        };
-        let governed: Vec<ResourceId> = pool.governed().collect();
-        let bounds: Vec<(ResourceId, i128)> =
-            governed.iter().map(|r| (*r, share_then(*r) - used_then(id, *r))).collect();
+        let bounds = self.quotas.claimable_if(id, &used_then);
         pods.iter().any(|pod| {
             bounds.iter().all(|(r, room)| {
                 let asked = self.charged(*pod, *r);

@@ -13,7 +13,7 @@ fn name(text: &str) -> Name {
 
 fn node() -> Step {
     let allocatable = [(name(CPU), 4), (name(PODS), 9)].into_iter().collect();
-    Step::Node(NodeFact { name: name("n"), allocatable, ready: true, ..NodeFact::default() })
+    Step::Node(NodeFact { name: name("n"), allocatable, ..NodeFact::default() })
 }
 
 fn pod(of: &str, cpu: i64, volumes: Vec<PodVolume>) -> PodFact {
@@ -116,7 +116,7 @@ fn a_claim_that_is_told_is_noticed_by_those_who_rest() {
     let node = Step::Node(NodeFact {
         name: name("n"),
         allocatable: [(name(PODS), 2)].into_iter().collect(),
-        ready: true,
+
         ..NodeFact::default()
     });
     let low = |of: &str| running(pod(of, 0, vec![]));

@@ -133,7 +133,6 @@ fn node_named(name: impl Strategy<Value = Name>) -> impl Strategy<Value = NodeFa
                 labels,
                 taints,
                 unschedulable,
-                ready: true,
                 allocatable: amounts([(CPU, cpu), (MEMORY, memory), ("gpu", gpu), (PODS, pods)]),
                 images: images.collect(),
                 name,
@@ -481,7 +480,6 @@ pub fn wide_history() -> impl Strategy<Value = History> {
         Step::Node(NodeFact {
             name: number(i),
             labels: pairs.into_iter().map(|(k, v)| (Name::from(k), v)).collect(),
-            ready: true,
             allocatable: amounts([(CPU, cpu), (MEMORY, memory), (PODS, pods)]),
             ..NodeFact::default()
         })

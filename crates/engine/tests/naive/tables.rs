@@ -26,7 +26,6 @@ fn node(name: &str, cpu: i64) -> NodeFact {
         name: name.into(),
         allocatable: amounts(&[(CPU, cpu), (MEMORY, 1000), (PODS, 10)]),
         labels: labelled(&[("kubernetes.io/hostname", name)]),
-        ready: true,
         ..NodeFact::default()
     }
 }

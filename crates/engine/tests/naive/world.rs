@@ -138,9 +138,7 @@ impl World {
             Fact::StorageClassGone(name) => drop(self.classes.remove(&name)),
             Fact::Selector(s) => drop(self.selectors.insert((s.namespace.clone(), s.object.clone()), s)),
             Fact::SelectorGone { namespace, object } => drop(self.selectors.remove(&(namespace, object))),
-            Fact::ElasticQuota(_)
-            | Fact::TreeQuota(_)
-            | Fact::Queue(_)
+            Fact::Quota(_)
             | Fact::QuotaGone(_)
             | Fact::Group(_)
             | Fact::GroupGone { .. }

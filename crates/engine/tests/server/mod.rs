@@ -109,8 +109,8 @@ impl Server {
     /// Everything there is.
     pub fn objects(&self) -> Vec<Fact> {
         let mut facts: Vec<Fact> = self.nodes.values().cloned().map(Fact::Node).collect();
-        facts.extend(self.trees.values().cloned().map(Fact::TreeQuota));
-        facts.extend(self.queues.values().cloned().map(Fact::Queue));
+        facts.extend(self.trees.values().cloned().map(Fact::from));
+        facts.extend(self.queues.values().cloned().map(Fact::from));
         facts.extend(self.groups.values().cloned().map(Fact::Group));
         facts.extend(self.budgets.values().cloned().map(Fact::Budget));
         facts.extend(self.pods.values().cloned().map(Fact::Pod));

@@ -308,8 +308,8 @@ impl Bench {
     /// Tells the engine of a team's quota, off the clock.
     fn set_quota(&mut self, team: u32, system: System, min: Limits) {
         let fact = match system {
-            System::Queue => Fact::Queue(self.words.queue(team, min)),
-            _ => Fact::ElasticQuota(self.words.quota(team, system, min)),
+            System::Queue => Fact::from(self.words.queue(team, min)),
+            _ => Fact::from(self.words.quota(team, system, min)),
         };
         self.engine.observe(NOW, fact);
     }
@@ -328,7 +328,7 @@ impl Bench {
                     let name = team(made);
                     made += 1;
                     let fact = self.words.tree_quota(name.clone(), parent.clone(), !is_last, NODE_CPU / 100);
-                    self.engine.observe(NOW, Fact::TreeQuota(fact));
+                    self.engine.observe(NOW, Fact::from(fact));
                     names.push(Some(name));
                 }
             }

@@ -81,7 +81,6 @@ impl Words {
                 (self.pool.clone(), self.pools[(i / ZONES % POOLS) as usize].clone()),
             ]),
             name,
-            ready: true,
             allocatable: Amounts::from_iter([
                 (self.cpu.clone(), NODE_CPU),
                 (self.memory.clone(), NODE_MEMORY),

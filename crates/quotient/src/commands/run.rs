@@ -10,7 +10,8 @@ use quotient_cluster::serve::serve;
 use quotient_cluster::webhook::certificates::Source;
 use quotient_cluster::webhook::configuration::Target;
 use quotient_cluster::webhook::{WebhookSettings, webhooks};
-use quotient_cluster::{LeaseSettings, LiveSettings, Metrics, SharedObjects, connect};
+use quotient_cluster::{LeaseSettings, LiveSettings, Metrics, connect};
+use quotient_host::SharedObjects;
 use tokio::signal::unix::{SignalKind, signal};
 use tracing_subscriber::EnvFilter;
 

@@ -5,17 +5,16 @@ use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime};
 
 use quotient_api::{Kind, ObjectKey, guarded_kinds, key_of, kinds};
-use quotient_cluster::objects::{SharedObjects, watched_kinds};
 use quotient_cluster::rehearsal::{Conductor, Ended, Figures, Standing, rehearsal};
-use quotient_cluster::scheduler::Happened as Done;
-use quotient_cluster::subject::Subject as Watched;
 use quotient_cluster::{LiveSettings, rehearse};
 use quotient_engine::fact::PodKey;
 use quotient_engine::{Reason, Tick};
+use quotient_host::objects::{SharedObjects, watched_kinds};
+use quotient_host::subject::Subject as Watched;
 use quotient_sim::clock::Clock;
 use quotient_sim::cluster::{Happened, Outcome};
 use quotient_sim::quota_names::keyed_quotas;
-use quotient_sim::report::{Bound, Evicted, NodeState, QuotaReport};
+use quotient_sim::report::{NodeState, QuotaReport};
 use quotient_sim::server::{Rejected, end, is_leaving, is_pod, replacement};
 use quotient_sim::{Observed, Scenario, Subject, Trouble};
 use serde_json::{Map, Value, json};
@@ -731,27 +730,9 @@ impl Subject for Live<'_> {
     fn take_happened(&mut self) -> Result<Happened, Trouble> {
         let mut happened = Happened { rejected: std::mem::take(&mut self.rejected), ..Happened::default() };
         for done in std::mem::take(&mut self.figures.happened) {
-            match done {
-                Done::Bound { pod, node } => happened.bound.push(Bound {
-                    namespace: pod.namespace.to_string(),
-                    name: pod.name.to_string(),
-                    node: node.to_string(),
-                }),
-                Done::Evicted { pod, claimant, rule, message } => happened.evicted.push(Evicted {
-                    namespace: pod.namespace.to_string(),
-                    name: pod.name.to_string(),
-                    node: String::new(),
-                    claimant: claimant.as_ref().map(ToString::to_string),
-                    rule: rule.name().to_string(),
-                    message,
-                }),
-                Done::Problem(problem) => happened.problems.push(problem),
-                Done::Held { .. } | Done::Nominated { .. } => {}
-            }
+            happened.add(done);
         }
-        happened.bound.sort();
-        happened.evicted.sort();
-        happened.rejected.sort();
+        happened.sort();
         Ok(happened)
     }
 }

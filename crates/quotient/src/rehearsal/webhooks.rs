@@ -6,11 +6,11 @@ use std::time::{Duration, Instant};
 use http::Method;
 use quotient_api::key_of;
 use quotient_cluster::Metrics;
-use quotient_cluster::objects::SharedObjects;
 use quotient_cluster::system::SYSTEMS;
 use quotient_cluster::webhook::certificates::Source;
 use quotient_cluster::webhook::configuration::{KINDS, NAME, Target, configurations};
 use quotient_cluster::webhook::{WebhookSettings, webhooks};
+use quotient_host::objects::SharedObjects;
 use quotient_sim::Trouble;
 use serde_json::{Value, json};
 

@@ -3,11 +3,10 @@
 use std::collections::BTreeMap;
 
 use quotient_api::ObjectKey;
-use quotient_engine::Fact;
 use quotient_engine::fact::{Effect, NodeFact, PodSpec};
+use quotient_engine::{Fact, any_term_matches, tolerates};
 use serde_json::{Value, json};
 
-use super::matching::{node_terms_match, selector_matches_labels, tolerates};
 use super::template::{active, pod};
 use super::{Controllers, Rounding, int_or_percent, observed, write_status};
 use crate::field;
@@ -77,9 +76,10 @@ pub(super) fn reconcile(controllers: &mut Controllers, server: &mut Server, key:
 
 /// Where the pod may be, as the DaemonSet controller sees it: node name, selector, affinity, taints.
 fn place(spec: &PodSpec, node: &NodeFact) -> Place {
-    let selected = selector_matches_labels(&spec.node_selector, &node.labels)
-        && spec.required_nodes.as_ref().is_none_or(|terms| node_terms_match(terms, &node.name, &node.labels));
-    let bars = |effect| node.taints.iter().any(|t| t.effect == effect && !tolerates(&spec.tolerations, t));
+    let selected = spec.node_selector.iter().all(|(key, value)| node.labels.get(key) == Some(value))
+        && spec.required_nodes.as_ref().is_none_or(|terms| any_term_matches(terms, &node.name, &node.labels));
+    let tolerated = |taint| spec.tolerations.iter().any(|toleration| tolerates(toleration, taint));
+    let bars = |effect| node.taints.iter().any(|taint| taint.effect == effect && !tolerated(taint));
     match (selected, bars(Effect::NoExecute), bars(Effect::NoSchedule)) {
         (false, _, _) | (_, true, _) => Place::Leaves,
         (_, _, true) => Place::Stays,

@@ -2,28 +2,25 @@
 
 use std::collections::BTreeMap;
 
-use quotient_api::ObjectKey;
-use quotient_engine::Fact;
-use quotient_engine::fact::{Labels, Name};
+use quotient_api::{ObjectKey, Translator, TranslatorSettings};
+use quotient_engine::fact::{Labels, Name, Selector};
+use quotient_engine::{Fact, selects};
 use serde_json::{Value, json};
 
-use super::matching::selector_matches;
 use super::{Controllers, Rounding, int_or_percent, observed, write_status};
 use crate::field;
 use crate::server::{Server, is_leaving, is_ready};
+use crate::store::Store;
 
 pub(super) fn reconcile(controllers: &mut Controllers, server: &mut Server, key: &ObjectKey, budget: &Value) {
-    let selector = controllers.facts(budget).into_iter().find_map(|fact| match fact {
-        Fact::Budget(budget) => budget.selector,
-        _ => None,
-    });
+    let selector = selector_of(controllers.facts(budget));
     let pods: Vec<&Value> = match &selector {
         None => Vec::new(),
         Some(selector) => server
             .store()
             .of_kind("", "Pod", key.namespace.as_deref())
             .map(|(_, pod)| pod.as_ref())
-            .filter(|pod| selector_matches(selector, &labels(pod)))
+            .filter(|pod| selects(selector, &labels(pod)))
             .collect(),
     };
     let healthy = count(pods.iter().filter(|pod| is_ready(pod) && !is_leaving(pod)).count());
@@ -37,6 +34,21 @@ pub(super) fn reconcile(controllers: &mut Controllers, server: &mut Server, key:
         observed(budget),
     ];
     write_status(server, key, &status);
+}
+
+fn selector_of(facts: Vec<Fact>) -> Option<Selector> {
+    facts.into_iter().find_map(|fact| if let Fact::Budget(budget) = fact { budget.selector } else { None })
+}
+
+/// The budgets that a pod is under.
+pub fn budgets_of(store: &Store, pod: &ObjectKey, object: &Value) -> Vec<ObjectKey> {
+    let labels = labels(object);
+    let mut translator = Translator::new(TranslatorSettings::default());
+    let budgets = store.of_kind("policy", "PodDisruptionBudget", pod.namespace.as_deref());
+    budgets
+        .filter(|(_, budget)| selector_of(translator.upsert(budget).facts).is_some_and(|s| selects(&s, &labels)))
+        .map(|(key, _)| key.clone())
+        .collect()
 }
 
 /// How many pods there should be, and how many of them healthy.

@@ -27,7 +27,7 @@ pub fn active<'a>(store: &'a Store, owner: &ObjectKey) -> Vec<(&'a ObjectKey, &'
         .map(|(key, pod)| (key, pod.as_ref()))
         .filter(|(_, pod)| !is_over(pod) && !is_leaving(pod))
         .collect();
-    pods.sort_by_key(|(key, pod)| (created(pod), *key));
+    pods.sort_by_cached_key(|(key, pod)| (created(pod), *key));
     pods
 }
 

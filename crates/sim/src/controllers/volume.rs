@@ -1,17 +1,16 @@
 //! Claims and volumes: who has which, and volumes made on demand.
 //!
-//! Claims that wait for their first consumer are left to the scheduler, which says with a pod's
-//! binding which volume each claim gets.
+//! Claims that wait for their first consumer are left to the scheduler, which says on the volume which claim it is for,
+//! or on the claim near which node its volume is to be made.
 
 use std::sync::Arc;
 
 use quotient_api::{ObjectKey, kinds};
-use quotient_engine::Fact;
 use quotient_engine::fact::{ClaimFact, StorageClassFact, VolumeFact};
+use quotient_engine::{Fact, selects};
 use serde_json::{Value, json};
 
 use super::Controllers;
-use super::matching::selector_matches;
 use super::template::created;
 use crate::field;
 use crate::provisioner::provisioned_volume;
@@ -19,6 +18,7 @@ use crate::server::Server;
 use crate::store::Store;
 
 const BIND_COMPLETED: &str = "pv.kubernetes.io/bind-completed";
+const SELECTED_NODE: &str = "volume.kubernetes.io/selected-node";
 const DEFAULT_CLASS: &str = "storageclass.kubernetes.io/is-default-class";
 
 pub(super) fn reconcile_claim(controllers: &mut Controllers, server: &mut Server, key: &ObjectKey, claim: &Value) {
@@ -48,6 +48,10 @@ pub(super) fn reconcile_claim(controllers: &mut Controllers, server: &mut Server
     }
     let class = class_fact(controllers, server.store(), &fact.class);
     if class.as_ref().is_some_and(|class| class.waits_for_consumer) {
+        // The scheduler says near which node the volume is to be.
+        if let Some(node) = claim["metadata"]["annotations"][SELECTED_NODE].as_str() {
+            provision(server, key, Some(node));
+        }
         return;
     }
     if let Some(volume) = smallest_fitting(controllers, server.store(), &fact) {
@@ -74,7 +78,7 @@ pub(super) fn reconcile_volume(server: &mut Server, key: &ObjectKey, volume: &Va
 }
 
 /// Gives a volume to a claim, on both sides.
-pub fn bind(server: &mut Server, claim: &ObjectKey, volume: &str) {
+fn bind(server: &mut Server, claim: &ObjectKey, volume: &str) {
     let volume_key = volume_key(volume);
     let Some(volume_object) = server.store().get(&volume_key).cloned() else { return };
     let Some(claim_object) = server.store().get(claim).cloned() else { return };
@@ -99,7 +103,7 @@ pub fn bind(server: &mut Server, claim: &ObjectKey, volume: &str) {
 }
 
 /// Makes a volume for a claim, reachable from the node that will use it, and binds it.
-pub fn provision(server: &mut Server, claim: &ObjectKey, node: Option<&str>) {
+fn provision(server: &mut Server, claim: &ObjectKey, node: Option<&str>) {
     let Some(object) = server.store().get(claim).cloned() else { return };
     let class_name = field::text(&object, "/spec/storageClassName");
     let class = class_name.and_then(|name| server.store().get(&class_key(name)).cloned());
@@ -141,7 +145,7 @@ fn fits(claim: &ClaimFact, volume: &VolumeFact) -> bool {
         && volume.volume_mode == claim.volume_mode
         && volume.capacity >= claim.request
         && claim.access_modes.iter().all(|mode| volume.access_modes.contains(mode))
-        && claim.selector.as_ref().is_none_or(|selector| selector_matches(selector, &volume.labels))
+        && claim.selector.as_ref().is_none_or(|selector| selects(selector, &volume.labels))
 }
 
 fn claim_fact(controllers: &mut Controllers, claim: &Value) -> Option<ClaimFact> {
@@ -167,7 +171,7 @@ fn claimed_by(store: &Store, volume: &str) -> Option<ObjectKey> {
 }
 
 /// The key of a claim.
-pub fn claim_key(namespace: &str, name: &str) -> ObjectKey {
+fn claim_key(namespace: &str, name: &str) -> ObjectKey {
     let kind = kinds::find("", "PersistentVolumeClaim").expect("claims are a known kind");
     ObjectKey::new(kind, Some(namespace), name)
 }

@@ -1,0 +1,240 @@
+//! What five named cases cost, in instructions: numbers that no other work on the machine can move.
+//!
+//! `make counts` runs each case under valgrind, counts only what happens inside [`measured`], and compares with the
+//! numbers in `counts.tsv` beside this file. Without an argument the cases run once each, so that they can be tried.
+
+use std::hint::black_box;
+use std::sync::Arc;
+
+use quotient_engine::fact::{
+    Amounts, CPU, Created, ElasticFact, Fact, GroupFact, Labels, Limits, MEMORY, Name, NodeFact, NodeTerm, Operator,
+    PODS, Phase, PodFact, PodKey, PodSpec, PodTerm, QuotaKey, Requirement, Selector, SpreadConstraint, Tick,
+    WhenUnsatisfiable,
+};
+use quotient_engine::{Budget, Decision, Engine, Settings};
+
+const NOW: Tick = Tick(0);
+const GIBIBYTE: i64 = 1 << 30;
+const GPU: &str = "nvidia.com/gpu";
+const ZONE: &str = "topology.kubernetes.io/zone";
+const HOSTNAME: &str = "kubernetes.io/hostname";
+const NODE_GPUS: u32 = 8;
+
+/// The cases, by the name that `counts.tsv` has.
+const CASES: [(&str, fn()); 5] = [
+    ("plain-fill", plain_fill),
+    ("all-different-fill", all_different_fill),
+    ("verdict", verdict),
+    ("reclaim", reclaim),
+    ("gang", gang),
+];
+
+fn main() {
+    let wanted = std::env::args().skip(1).find(|argument| !argument.starts_with('-'));
+    for (name, case) in CASES {
+        if wanted.as_deref().is_none_or(|wanted| wanted == name) {
+            case();
+        }
+    }
+}
+
+/// The one place where instructions are counted.
+#[inline(never)]
+fn measured(engine: &mut Engine, facts: Vec<Fact>) -> Vec<Decision> {
+    for fact in facts {
+        engine.observe(NOW, fact);
+    }
+    black_box(engine.decide(NOW, Budget::default()).list)
+}
+
+/// Eight shapes fill a cluster, a thousand pods a cycle.
+fn plain_fill() {
+    let mut engine = cluster(1000);
+    for cycle in 0..5 {
+        let pods = (cycle * 1000..(cycle + 1) * 1000).map(|i| pod(i, asks(100 + 50 * i64::from(i % 8), GIBIBYTE, 0)));
+        let pods: Vec<PodFact> = pods.collect();
+        let decisions = measured(&mut engine, pods.iter().cloned().map(Fact::Pod).collect());
+        assert_eq!(decisions.len(), 1000, "every pod is bound");
+        measured(&mut engine, confirmed(&decisions, &pods));
+    }
+}
+
+/// Pods that are all different, with node affinity, spread and anti-affinity.
+fn all_different_fill() {
+    let mut engine = cluster(500);
+    for cycle in 0..2 {
+        let pods: Vec<PodFact> = (cycle * 200..(cycle + 1) * 200).map(different).collect();
+        let decisions = measured(&mut engine, pods.iter().cloned().map(Fact::Pod).collect());
+        assert_eq!(decisions.len(), 200, "every pod is bound");
+        measured(&mut engine, confirmed(&decisions, &pods));
+    }
+}
+
+/// Pods that no node is large enough for, one a cycle.
+fn verdict() {
+    let mut engine = cluster(2000);
+    for i in 0..50 {
+        let decisions = measured(&mut engine, vec![Fact::Pod(pod(i, asks(1_000_000 + i64::from(i), GIBIBYTE, 0)))]);
+        assert!(matches!(decisions[..], [Decision::Hold { .. }]), "{decisions:?}");
+    }
+}
+
+/// One team borrowed all GPUs, the other claims its own back, one pod a cycle.
+fn reclaim() {
+    let nodes = 100;
+    let mut engine = cluster(nodes);
+    for (team, min) in [("lender", nodes * NODE_GPUS), ("borrower", 0)] {
+        engine.observe(NOW, Fact::from(quota(team, min)));
+    }
+    for i in 0..nodes * NODE_GPUS {
+        let pod = PodFact { namespace: "borrower".into(), ..pod(i, asks(1000, GIBIBYTE, 1)) };
+        engine.observe(NOW, Fact::Pod(running(pod, node_name(i % nodes))));
+    }
+    engine.decide(NOW, Budget::default());
+    for i in 0..100 {
+        let claimant = PodFact { namespace: "lender".into(), ..pod(100_000 + i, asks(1000, GIBIBYTE, 1)) };
+        let decisions = measured(&mut engine, vec![Fact::Pod(claimant.clone())]);
+        let gone: Vec<Fact> = decisions.iter().filter_map(evicted).map(Fact::PodGone).collect();
+        assert_eq!(gone.len(), 1, "one victim is enough");
+        let decisions = measured(&mut engine, gone);
+        measured(&mut engine, confirmed(&decisions, &[claimant]));
+    }
+}
+
+/// Gangs of 32 pods fill half of a cluster, one a cycle; then one comes that cannot run.
+fn gang() {
+    let mut engine = cluster(100);
+    for group in 0..12 {
+        let members: Vec<PodFact> = (group * 32..(group + 1) * 32).map(|i| member(i, group, 1)).collect();
+        engine.observe(NOW, Fact::Group(group_fact(group)));
+        let decisions = measured(&mut engine, members.iter().cloned().map(Fact::Pod).collect());
+        assert_eq!(decisions.len(), 32, "the gang starts whole");
+        measured(&mut engine, confirmed(&decisions, &members));
+    }
+    engine.observe(NOW, Fact::Group(group_fact(12)));
+    let members = (384..416).map(|i| Fact::Pod(member(i, 12, 8))).collect();
+    let decisions = measured(&mut engine, members);
+    assert!(decisions.iter().all(|decision| matches!(decision, Decision::Hold { .. })), "a gang too large waits");
+}
+
+fn cluster(nodes: u32) -> Engine {
+    let mut engine = Engine::new(Settings::default());
+    for i in 0..nodes {
+        engine.observe(NOW, Fact::Node(node(i)));
+    }
+    // Nothing is measured on an engine that has not decided anything yet.
+    engine.observe(NOW, Fact::Pod(pod(900_000, asks(50, GIBIBYTE, 0))));
+    engine.decide(NOW, Budget::default());
+    engine
+}
+
+fn node_name(i: u32) -> Name {
+    format!("node-{i:05}").into()
+}
+
+fn node(i: u32) -> NodeFact {
+    let zone: Name = format!("zone-{}", i % 16).into();
+    NodeFact {
+        name: node_name(i),
+        labels: Labels::from_iter([(ZONE.into(), zone), (HOSTNAME.into(), node_name(i))]),
+        allocatable: Amounts::from_iter([
+            (CPU.into(), 64_000),
+            (MEMORY.into(), 256 * GIBIBYTE),
+            (PODS.into(), 110),
+            (GPU.into(), i64::from(NODE_GPUS)),
+        ]),
+        ..NodeFact::default()
+    }
+}
+
+fn asks(cpu: i64, memory: i64, gpus: i64) -> PodSpec {
+    let amounts = [(CPU.into(), cpu), (MEMORY.into(), memory), (GPU.into(), gpus)];
+    let requests = Amounts::from_iter(amounts.into_iter().filter(|(_, amount)| *amount > 0));
+    PodSpec { requests, assumed: (cpu, memory), ..PodSpec::default() }
+}
+
+fn pod(i: u32, spec: PodSpec) -> PodFact {
+    let application: Name = format!("app-{}", i / 20).into();
+    PodFact {
+        namespace: "bench".into(),
+        name: format!("pod-{i:06}").into(),
+        uid: format!("uid-{i:06}").into(),
+        created: Created(i64::from(i)),
+        labels: Labels::from_iter([("app".into(), application)]),
+        spec: Arc::new(spec),
+        phase: Phase::Pending,
+        ours: true,
+        ..PodFact::default()
+    }
+}
+
+/// A pod like no other, spread with those of its application over zones, and alone on its node among them.
+fn different(i: u32) -> PodFact {
+    let of = |key: &str, values: Vec<Name>| Requirement { key: key.into(), operator: Operator::In, values };
+    let selector = Selector { requirements: vec![of("app", vec![format!("app-{}", i / 20).into()])] };
+    let zones = (0..12).map(|n| format!("zone-{}", (i + n) % 16).into()).collect();
+    let spec = PodSpec {
+        required_nodes: Some(vec![NodeTerm { labels: vec![of(ZONE, zones)], fields: Vec::new() }]),
+        spread: vec![SpreadConstraint {
+            topology_key: ZONE.into(),
+            max_skew: 1,
+            when: WhenUnsatisfiable::DoNotSchedule,
+            selector: Some(selector.clone()),
+            min_domains: None,
+            honor_affinity: true,
+            honor_taints: false,
+        }],
+        anti_affinity: vec![PodTerm {
+            topology_key: HOSTNAME.into(),
+            selector: Some(selector),
+            namespaces: vec!["bench".into()],
+            namespace_selector: None,
+        }],
+        ..asks(100 + i64::from(i), GIBIBYTE + 4096 * i64::from(i), 0)
+    };
+    pod(i, spec)
+}
+
+fn quota(team: &str, min: u32) -> ElasticFact {
+    ElasticFact {
+        key: QuotaKey {
+            kind: "ElasticQuota".into(),
+            group: "scheduling.x-k8s.io".into(),
+            namespace: team.into(),
+            name: "quota".into(),
+        },
+        namespaces: vec![team.into()],
+        min: Limits::from_iter([(GPU.into(), i64::from(min))]),
+        ..ElasticFact::default()
+    }
+}
+
+fn group_fact(i: u32) -> GroupFact {
+    let name = format!("gang-{i}").into();
+    GroupFact { namespace: "bench".into(), name, min_member: 32, admitted: true, ..GroupFact::default() }
+}
+
+fn member(i: u32, group: u32, gpus: i64) -> PodFact {
+    PodFact { group: Some(format!("gang-{group}").into()), ..pod(i, asks(1000, GIBIBYTE, gpus)) }
+}
+
+fn running(pod: PodFact, node: Name) -> PodFact {
+    PodFact { phase: Phase::Running, node: Some(node), ..pod }
+}
+
+/// What the API server shows of the pods that were bound.
+fn confirmed(decisions: &[Decision], pods: &[PodFact]) -> Vec<Fact> {
+    let bound = decisions.iter().filter_map(|decision| match decision {
+        Decision::Bind { pod, node, .. } => Some((pod, node)),
+        _ => None,
+    });
+    let find = |key: &PodKey| pods.iter().find(|pod| pod.key() == *key).cloned();
+    bound.filter_map(|(key, node)| Some(Fact::Pod(running(find(key)?, node.clone())))).collect()
+}
+
+fn evicted(decision: &Decision) -> Option<PodKey> {
+    match decision {
+        Decision::Evict { pod, .. } => Some(pod.clone()),
+        _ => None,
+    }
+}

@@ -1,0 +1,116 @@
+//! Ledgers: what is held, claimed and requested, in exact sums. No ledger knows a policy.
+
+pub(crate) mod fraction;
+pub(crate) mod links;
+pub(crate) mod pool;
+pub(crate) mod share;
+pub(crate) mod sums;
+
+use crate::fact::{Amount, Limits};
+use crate::ledger::sums::Sums;
+use crate::resources::{ResourceId, ResourceNames};
+
+/// What a quota holds.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Ledger {
+    /// By pods on nodes, and decided onto nodes.
+    pub used: Sums,
+    /// Of that, by pods that run.
+    pub running: Sums,
+    /// Of that, by pods that are leaving.
+    pub leaving: Sums,
+    /// By pending pods that hold a claim.
+    pub claimed: Sums,
+    /// Of what is used, by pods that are never evicted.
+    pub non_preemptible: Sums,
+    /// What all its pods request, pending or not.
+    pub requested: Sums,
+    /// Of that, by pods that are never evicted.
+    pub non_preemptible_requested: Sums,
+    /// What is reserved for groups that were admitted and have not started.
+    pub reserved: Sums,
+    /// What groups hold beyond what it takes them to start.
+    pub gang_surplus: Sums,
+}
+
+impl Ledger {
+    /// What will be held when those who leave are gone and those who claim have come.
+    pub fn to_be_used(&self, resource: ResourceId) -> i128 {
+        self.used.get(resource) - self.leaving.get(resource) + self.claimed.get(resource)
+    }
+
+    /// What is held and claimed now.
+    pub fn taken(&self, resource: ResourceId) -> i128 {
+        self.used.get(resource) + self.claimed.get(resource)
+    }
+
+    /// What is held and stays.
+    pub fn stays(&self, resource: ResourceId) -> i128 {
+        self.used.get(resource) - self.leaving.get(resource)
+    }
+
+    /// What counts when a group asks to be admitted: what is held, claimed and reserved, less what groups could give up.
+    pub fn admitted(&self, resource: ResourceId) -> i128 {
+        self.taken(resource) + self.reserved.get(resource) - self.gang_surplus.get(resource)
+    }
+
+    /// All its sums, by name.
+    pub fn sums(&self) -> [(&'static str, &Sums); 9] {
+        let Ledger {
+            used,
+            running,
+            leaving,
+            claimed,
+            non_preemptible,
+            requested,
+            non_preemptible_requested,
+            reserved,
+            gang_surplus,
+        } = self;
+        [
+            ("used", used),
+            ("running", running),
+            ("leaving", leaving),
+            ("claimed", claimed),
+            ("held by non-preemptible pods", non_preemptible),
+            ("requested", requested),
+            ("requested by non-preemptible pods", non_preemptible_requested),
+            ("reserved for groups", reserved),
+            ("held by groups beyond their need", gang_surplus),
+        ]
+    }
+
+    fn sums_mut(&mut self) -> [&mut Sums; 9] {
+        let Ledger {
+            used,
+            running,
+            leaving,
+            claimed,
+            non_preemptible,
+            requested,
+            non_preemptible_requested,
+            reserved,
+            gang_surplus,
+        } = self;
+        [used, running, leaving, claimed, non_preemptible, requested, non_preemptible_requested, reserved, gang_surplus]
+    }
+
+    /// Adds what another holds (or takes it off).
+    pub fn count(&mut self, other: &Ledger, add: bool) {
+        for (to, (_, from)) in self.sums_mut().into_iter().zip(other.sums()) {
+            for (resource, amount) in from.nonzero() {
+                to.add(resource, if add { amount } else { -amount });
+            }
+        }
+    }
+}
+
+/// Amounts by resource number.
+pub(crate) fn compile(limits: &Limits, names: &mut ResourceNames) -> Vec<(ResourceId, Amount)> {
+    limits.iter().map(|(name, amount)| (names.intern(name), *amount)).collect()
+}
+
+/// The amount of a resource in a list, if it is there.
+pub(crate) fn amount_of(list: &[(ResourceId, Amount)], resource: ResourceId) -> Option<i128> {
+    list.iter().find(|(r, _)| *r == resource).map(|(_, amount)| i128::from(*amount))
+}

@@ -1,0 +1,88 @@
+//! How well a quota is served: what it holds as a share of what it is entitled to, compared exactly.
+
+use std::cmp::Ordering;
+
+/// A share. Nothing held of nothing owed is just what it should be; something held of nothing owed is more than any
+/// other.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Share {
+    /// How important the quota is; the more important is served first, whatever it has.
+    priority: i32,
+    held: i128,
+    owed: i128,
+}
+
+impl Share {
+    /// What pods without a quota have, and quotas that are owed nothing and hold nothing.
+    pub const EVEN: Share = Share { priority: 0, held: 1, owed: 1 };
+
+    pub fn of(held: i128, owed: i128) -> Share {
+        match (held, owed) {
+            (..=0, ..=0) => Share::EVEN,
+            (_, ..=0) => Share { priority: 0, held: 1, owed: 0 },
+            (held, owed) => Share { priority: 0, held: held.max(0), owed },
+        }
+    }
+
+    pub fn with_priority(self, priority: i32) -> Share {
+        Share { priority, ..self }
+    }
+}
+
+impl Ord for Share {
+    fn cmp(&self, other: &Self) -> Ordering {
+        other.priority.cmp(&self.priority).then_with(|| self.compare(other))
+    }
+}
+
+impl Share {
+    fn compare(&self, other: &Self) -> Ordering {
+        compare((self.held, self.owed), (other.held, other.owed))
+    }
+}
+
+impl PartialOrd for Share {
+    fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
+        Some(self.cmp(other))
+    }
+}
+
+/// Compares two fractions of numbers that are not negative. Products could pass 128 bits, so the whole parts are
+/// compared first, and where they agree the rests, upside down.
+fn compare(a: (i128, i128), b: (i128, i128)) -> Ordering {
+    match (a.1 == 0, b.1 == 0) {
+        (true, true) => return Ordering::Equal,
+        (true, false) => return Ordering::Greater,
+        (false, true) => return Ordering::Less,
+        (false, false) => {}
+    }
+    (a.0 / a.1).cmp(&(b.0 / b.1)).then_with(|| match (a.0 % a.1, b.0 % b.1) {
+        (0, 0) => Ordering::Equal,
+        (0, _) => Ordering::Less,
+        (_, 0) => Ordering::Greater,
+        (x, y) => compare((b.1, y), (a.1, x)),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    proptest! {
+        #[test]
+        fn compares_as_cross_products_do(
+            (a, c) in (0i128..1 << 60, 0i128..1 << 60),
+            (b, d) in (1i128..1 << 60, 1i128..1 << 60),
+        ) {
+            prop_assert_eq!(Share::of(a, b).cmp(&Share::of(c, d)), (a * d).cmp(&(c * b)));
+        }
+    }
+
+    #[test]
+    fn nothing_owed() {
+        let nothing = Share::of(0, 0);
+        assert!(Share::of(1, 2) < nothing && nothing < Share::of(3, 2) && Share::of(i128::MAX, 1) < Share::of(1, 0));
+    }
+}

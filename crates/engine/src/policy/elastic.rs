@@ -1,0 +1,173 @@
+//! Elastic quotas: a min that is guaranteed, a max that is a limit, and a pool in which the rest is lent and borrowed.
+//!
+//! *Ceiling*: max, and what the pool's mins add up to. *Entitlement*: min.
+
+use std::collections::BTreeSet;
+
+use crate::decision::Rule;
+use crate::fact::{Amount, Limits, Name};
+use crate::ledger::share::Share;
+use crate::ledger::{amount_of, compile};
+use crate::lookup::LookupMap;
+use crate::policy::{
+    Ask, At, Ceiling, Charge, Draw, DrawDepth, ElasticFact, LedgerId, Policy, PolicyKind, QuotaId, Quotas, Reassigned,
+    Rules, Standing,
+};
+use crate::reason::Code;
+use crate::resources::{ResourceId, ResourceNames};
+
+/// What an elastic quota says.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub(super) struct Elastic {
+    namespaces: Vec<Name>,
+    pub min: Vec<(ResourceId, Amount)>,
+    max: Vec<(ResourceId, Amount)>,
+}
+
+impl Elastic {
+    fn new(namespaces: Vec<Name>, min: &Limits, max: &Limits, names: &mut ResourceNames) -> Self {
+        Elastic { namespaces, min: compile(min, names), max: compile(max, names) }
+    }
+
+    /// The min of a resource; 0 where it names none.
+    pub fn min(&self, resource: ResourceId) -> i128 {
+        amount_of(&self.min, resource).unwrap_or(0)
+    }
+}
+
+impl<'a> Rules<'a> for At<'a, Elastic> {
+    fn kind(&self) -> PolicyKind {
+        PolicyKind::Elastic
+    }
+
+    fn min(&self) -> &'a Charge {
+        &self.policy.min
+    }
+
+    fn max(&self) -> Vec<(ResourceId, Amount)> {
+        self.policy.max.clone()
+    }
+
+    fn ceilings(&self, ask: &Ask<'_>, _direct: bool, each: &mut impl FnMut(Ceiling)) {
+        let pool = self.pool();
+        for (resource, amount) in ask.charge {
+            let (resource, requested, quota) = (*resource, i128::from(*amount), self.id);
+            if let Some(limit) = amount_of(&self.policy.max, resource) {
+                let (ledger, code) = (LedgerId::Quota(quota), Code::QuotaMaxExceeded);
+                each(Ceiling { quota, ledger, resource, requested, limit, code });
+            }
+            if pool.governs(resource) {
+                let (ledger, code) = (LedgerId::Pool(self.quota.pool), Code::PoolExhausted);
+                each(Ceiling { quota, ledger, resource, requested, limit: pool.min.get(resource), code });
+            }
+        }
+    }
+
+    fn standing(&self, charge: &Charge) -> Standing {
+        let compared = charge.iter().map(|(resource, _)| *resource).filter(|r| self.pool().governs(*r)).collect();
+        let is_within = self.stays_within(charge, |resource| self.policy.min(resource));
+        let draw = is_within.then_some(Draw { rule: Rule::ElasticReclaim, depth: DrawDepth::Min });
+        Standing { draw, compared, preempts_own: draw.is_none() }
+    }
+
+    fn keeps(&self, resource: ResourceId, _depth: DrawDepth) -> Option<i128> {
+        Some(self.policy.min(resource))
+    }
+
+    fn entitlement(&self, resource: ResourceId) -> Option<i128> {
+        self.pool().governs(resource).then(|| self.policy.min(resource))
+    }
+
+    fn within(&self) -> Vec<(ResourceId, i128)> {
+        self.pool().governed().map(|resource| (resource, self.policy.min(resource))).collect()
+    }
+
+    fn own(&self) -> Vec<(ResourceId, i128)> {
+        self.within()
+    }
+
+    /// The largest of used / min over what min names.
+    fn share(&self) -> Share {
+        let ledger = &self.quota.ledger;
+        let shares = self.policy.min.iter().map(|(r, min)| Share::of(ledger.used.get(*r), i128::from(*min)));
+        shares.max().unwrap_or(Share::EVEN)
+    }
+
+    fn counts_requests(&self) -> bool {
+        false
+    }
+}
+
+/// The quotas that pods of a namespace answer to.
+#[derive(Debug, Clone, Default)]
+pub(super) struct Namespaces(LookupMap<Name, Vec<QuotaId>>);
+
+impl Namespaces {
+    pub fn quotas_of(&self, namespace: &Name) -> &[QuotaId] {
+        self.0.get(namespace).map_or(&[], Vec::as_slice)
+    }
+}
+
+/// What elastic quotas, fair or not, do when they come and go.
+impl Quotas {
+    /// Takes in a quota that shares a pool with others of its group.
+    pub(super) fn observe_pooled(
+        &mut self,
+        fact: ElasticFact,
+        names: &mut ResourceNames,
+        policy: fn(Elastic) -> Policy,
+    ) -> Option<Reassigned> {
+        let ElasticFact { key, namespaces, min, max, fair: _ } = fact;
+        let pool = self.pool_of(&key.group, &Name::default());
+        let new = Elastic::new(namespaces.clone(), &min, &max, names);
+        if self.find(&key).is_some_and(|id| self.get(id).policy.elastic() == Some(&new)) {
+            return None;
+        }
+        let new_min = new.min.clone();
+        let id = self.find_or_insert(key, pool, policy(Elastic::default()));
+        let known = &mut self.get_mut(id).policy;
+        let old = known.elastic_mut().map(std::mem::take).unwrap_or_default();
+        *known = policy(new);
+        let ledger = self.get(id).ledger.clone();
+        self.change_pool(pool, |pool| {
+            pool.count(&old.min, &ledger, false);
+            pool.count(&new_min, &ledger, true);
+        });
+        self.moved.shares.insert(id);
+        self.unmarked.insert(id);
+        let namespaces = self.rename_namespaces(id, &old.namespaces, &namespaces);
+        Some(Reassigned { namespaces, ..Reassigned::default() })
+    }
+
+    /// Takes all namespaces off a quota.
+    pub(super) fn release_pooled(&mut self, id: QuotaId) -> Reassigned {
+        let old = self.get_mut(id).policy.elastic_mut().map(|elastic| std::mem::take(&mut elastic.namespaces));
+        let namespaces = self.rename_namespaces(id, &old.unwrap_or_default(), &[]);
+        Reassigned { namespaces, ..Reassigned::default() }
+    }
+
+    fn rename_namespaces(&mut self, id: QuotaId, old: &[Name], new: &[Name]) -> BTreeSet<Name> {
+        let mut changed = BTreeSet::new();
+        let by_namespace = &mut self.shared.namespaces.0;
+        for namespace in old.iter().filter(|namespace| !new.contains(namespace)) {
+            if let Some(quotas) = by_namespace.get_mut(namespace) {
+                quotas.retain(|quota| *quota != id);
+            }
+            changed.insert(namespace.clone());
+        }
+        for namespace in new.iter().filter(|namespace| !old.contains(namespace)) {
+            let quotas = by_namespace.or_insert_with(namespace.clone(), Vec::new);
+            if !quotas.contains(&id) {
+                quotas.push(id);
+            }
+            changed.insert(namespace.clone());
+        }
+        // The order of a pod's quotas must not depend on the order in which they were seen.
+        for namespace in &changed {
+            let mut quotas = self.shared.namespaces.quotas_of(namespace).to_vec();
+            quotas.sort_by(|a, b| self.get(*a).key.cmp(&self.get(*b).key));
+            self.shared.namespaces.0.insert(namespace.clone(), quotas);
+        }
+        changed
+    }
+}

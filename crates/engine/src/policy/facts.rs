@@ -1,0 +1,97 @@
+//! What the engine is told of quotas, by policy.
+
+use crate::fact::{Limits, Name, QuotaKey};
+
+/// A quota of some policy.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum QuotaFact {
+    Elastic(ElasticFact),
+    Tree(TreeFact),
+    Queue(QueueFact),
+}
+
+impl QuotaFact {
+    pub fn key(&self) -> &QuotaKey {
+        match self {
+            QuotaFact::Elastic(fact) => &fact.key,
+            QuotaFact::Tree(fact) => &fact.key,
+            QuotaFact::Queue(fact) => &fact.key,
+        }
+    }
+}
+
+impl From<ElasticFact> for QuotaFact {
+    fn from(fact: ElasticFact) -> Self {
+        QuotaFact::Elastic(fact)
+    }
+}
+
+impl From<TreeFact> for QuotaFact {
+    fn from(fact: TreeFact) -> Self {
+        QuotaFact::Tree(fact)
+    }
+}
+
+impl From<QueueFact> for QuotaFact {
+    fn from(fact: QueueFact) -> Self {
+        QuotaFact::Queue(fact)
+    }
+}
+
+/// An elastic quota over namespaces. Quotas of one API group form a pool.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct ElasticFact {
+    pub key: QuotaKey,
+    /// The namespaces whose pods it is charged for.
+    pub namespaces: Vec<Name>,
+    pub min: Limits,
+    pub max: Limits,
+    /// Over-quota is shared fairly, in-quota pods are safe, and pods are marked in-quota or over-quota.
+    pub fair: bool,
+}
+
+/// A quota of a quota tree. Its name is unique in the cluster, whatever its namespace.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct TreeFact {
+    pub key: QuotaKey,
+    /// The quota above it, by name. `None` right below the root of the default tree, and for the root of a tree.
+    pub parent: Option<Name>,
+    /// Which tree, by id; empty for the default tree.
+    pub tree: Name,
+    /// It is the root of a tree of its own, which has `total` to share.
+    pub is_root: bool,
+    /// Quotas may be below it, and pods may not name it.
+    pub is_parent: bool,
+    /// What it does not ask for, others may have (`allow-lent-resource`).
+    pub lends: bool,
+    pub min: Limits,
+    pub max: Limits,
+    /// By what the hungry share what is left; where it is empty or all zero, max.
+    pub weight: Limits,
+    /// What a tree's nodes hold; for its root.
+    pub total: Limits,
+    /// A root whose total is not taken out of the default tree.
+    pub ignores_default_tree: bool,
+    /// Namespaces whose pods it is charged for if they name no quota and have none of their own.
+    pub namespaces: Vec<Name>,
+}
+
+/// A queue. Its name is unique in the cluster.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct QueueFact {
+    pub key: QuotaKey,
+    /// The queue above it, by name. `None` right below the root.
+    pub parent: Option<Name>,
+    /// It starts nothing new.
+    pub closed: bool,
+    pub capability: Limits,
+    /// `None`: not given, so the guarantee is deserved. A resource that a given one leaves out is not reclaimed.
+    pub deserved: Option<Limits>,
+    pub guarantee: Limits,
+    /// How many of each kind of card it may hold; one that is not named is 0. `None`: as many as there are.
+    pub card_quota: Option<Limits>,
+    /// Whether others may take back what it holds beyond what it deserves.
+    pub reclaimable: bool,
+    /// The more important queue is served first.
+    pub priority: i32,
+}

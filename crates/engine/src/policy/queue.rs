@@ -1,0 +1,325 @@
+//! Queues: a capability that is the limit, a guarantee that is kept free, and what is deserved in between.
+//!
+//! *Ceiling*: the capability, and what the guarantees of others leave, at every level; cards are counted by name.
+//! *Entitlement*: what is deserved, never less than the guarantee.
+
+mod links;
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use crate::decision::Rule;
+use crate::engine::CardSettings;
+use crate::fact::{Amount, Name};
+use crate::ledger::links::Links;
+use crate::ledger::share::Share;
+use crate::ledger::sums::Sums;
+use crate::ledger::{amount_of, compile};
+use crate::policy::{
+    Ask, At, Ceiling, Charge, Draw, DrawDepth, LedgerId, PolicyKind, QueueFact, QuotaId, Quotas, Rules, Standing,
+    Taking,
+};
+use crate::reason::Code;
+use crate::resources::{CPU_ID, MEMORY_ID, ResourceId, ResourceNames};
+
+/// The queue above all others.
+const ROOT_QUEUE: &str = "root";
+/// The queue of pods that name none.
+const DEFAULT_QUEUE: &str = "default";
+
+/// What a queue says.
+#[derive(Debug, Clone, Default)]
+pub(super) struct QueuePolicy {
+    fact: QueueFact,
+    capability: Vec<(ResourceId, Amount)>,
+    deserved: Option<Vec<(ResourceId, Amount)>>,
+    guarantee: Vec<(ResourceId, Amount)>,
+    cards: Option<Vec<(ResourceId, Amount)>>,
+    /// Σ guarantee of the queues below it.
+    guaranteed_below: Sums,
+    children: u32,
+}
+
+impl QueuePolicy {
+    fn new(fact: QueueFact, names: &mut ResourceNames) -> Self {
+        QueuePolicy {
+            capability: compile(&fact.capability, names),
+            deserved: fact.deserved.as_ref().map(|deserved| compile(deserved, names)),
+            guarantee: compile(&fact.guarantee, names),
+            cards: fact.card_quota.as_ref().map(|cards| compile(cards, names)),
+            fact,
+            ..QueuePolicy::default()
+        }
+    }
+
+    /// Whether it says nothing: such a queue counts as none.
+    pub fn is_plain(&self) -> bool {
+        self.capability.is_empty() && self.deserved.is_none() && self.guarantee.is_empty() && self.cards.is_none()
+    }
+
+    pub fn guarantee(&self, resource: ResourceId) -> i128 {
+        amount_of(&self.guarantee, resource).unwrap_or(0)
+    }
+
+    /// The resources of which something is deserved.
+    fn deserving(&self) -> &[(ResourceId, Amount)] {
+        self.deserved.as_ref().unwrap_or(&self.guarantee)
+    }
+}
+
+/// All queues.
+#[derive(Debug, Clone, Default)]
+pub(super) struct Queues {
+    links: Links,
+    /// The queues of namespaces.
+    of_namespace: BTreeMap<Name, Name>,
+    /// Σ guarantee of the queues that have no other above them.
+    guaranteed_top: Sums,
+    /// By resource number: whether it is a kind of card.
+    is_card: Vec<bool>,
+    /// The resources by which nodes have cards now.
+    card_resources: BTreeSet<ResourceId>,
+    /// Pods with cards are not held to cpu and memory.
+    unlimited_cpu_memory: bool,
+}
+
+impl Queues {
+    pub fn configure(&mut self, settings: &CardSettings) {
+        self.unlimited_cpu_memory = settings.unlimited_cpu_memory;
+    }
+
+    fn is_card(&self, resource: ResourceId) -> bool {
+        self.is_card.get(resource.0 as usize).is_some_and(|is_card| *is_card)
+    }
+
+    /// Notes that a resource is a kind of card.
+    pub fn note_card(&mut self, resource: ResourceId) {
+        let at = resource.0 as usize;
+        if self.is_card.len() <= at {
+            self.is_card.resize(at + 1, false);
+        }
+        self.is_card[at] = true;
+    }
+
+    /// Notes whether nodes have cards that are had by this resource.
+    pub fn note_card_resource(&mut self, resource: ResourceId, has_cards: bool) {
+        if has_cards {
+            self.card_resources.insert(resource);
+        } else {
+            self.card_resources.remove(&resource);
+        }
+    }
+
+    /// The queue of those in a namespace that name none.
+    pub fn default_of(&self, namespace: &Name) -> Option<Name> {
+        let default = || self.links.find(DEFAULT_QUEUE).map(|_| Name::from(DEFAULT_QUEUE));
+        self.of_namespace.get(namespace).cloned().or_else(default)
+    }
+
+    /// Returns whether it is another one than before.
+    pub fn set_of_namespace(&mut self, namespace: Name, queue: Option<Name>) -> bool {
+        match queue {
+            Some(queue) => self.of_namespace.insert(namespace, queue.clone()) != Some(queue),
+            None => self.of_namespace.remove(&namespace).is_some(),
+        }
+    }
+
+    pub fn find(&self, name: &str) -> Option<QuotaId> {
+        self.links.find(name)
+    }
+
+    /// What a charge is held to in queues.
+    fn held_to<'a>(&'a self, charge: &'a Charge) -> impl Iterator<Item = (ResourceId, i128)> + 'a {
+        let is_of_cards = |r: ResourceId| self.is_card(r) || self.card_resources.contains(&r);
+        let has_card = charge.iter().any(|(resource, _)| is_of_cards(*resource));
+        let free = self.unlimited_cpu_memory && has_card;
+        let held = charge.iter().filter(move |(r, _)| !(free && (*r == CPU_ID || *r == MEMORY_ID)));
+        held.map(|(resource, amount)| (*resource, i128::from(*amount)))
+    }
+}
+
+impl<'a> At<'a, QueuePolicy> {
+    /// The levels above a queue, itself included, that another is not under.
+    fn levels_without(&self, other: QuotaId) -> Vec<QuotaId> {
+        let theirs: Vec<QuotaId> = self.quotas.path(other).collect();
+        self.quotas.path(self.id).filter(|level| !theirs.contains(level)).collect()
+    }
+
+    /// Whether, below the queue that both are under, the queues of the claimant deserve what it asks for, and those of
+    /// the victim hold more than they deserve.
+    fn draws_through(&self, taking: &Taking<'_>) -> bool {
+        let quotas = self.quotas;
+        let Taking { claimant, charge, compared, gone_before, .. } = *taking;
+        let mine: Vec<QuotaId> = quotas.path(claimant).collect();
+        let theirs: Vec<QuotaId> = quotas.path(self.id).collect();
+        let deserves = |level: &QuotaId| {
+            let ledger = &quotas.get(*level).ledger;
+            charge.iter().filter(|(r, _)| compared.contains(r)).all(|(r, amount)| {
+                quotas.deserved_above(*level, *r).is_none_or(|d| ledger.taken(*r) + i128::from(*amount) <= d)
+            })
+        };
+        let over = |level: &QuotaId| {
+            let ledger = &quotas.get(*level).ledger;
+            let is_over = |r: &ResourceId, d: i128| ledger.stays(*r) - gone_before(*r) > d;
+            compared.iter().any(|r| quotas.deserved_above(*level, *r).is_none_or(|d| is_over(r, d)))
+        };
+        mine.iter().skip(1).filter(|level| !theirs.contains(level)).all(deserves)
+            && theirs.iter().skip(1).filter(|level| !mine.contains(level)).all(over)
+    }
+
+    /// Whether the queue, and those above it that the claimant is not under, keep their guarantees.
+    fn keeps_guarantees(&self, taking: &Taking<'_>) -> bool {
+        self.levels_without(taking.claimant).into_iter().all(|level| {
+            let ledger = &self.quotas.get(level).ledger;
+            let mut guarantee = self.quotas.guarantees(level).iter();
+            guarantee.all(|(r, amount)| ledger.stays(*r) - (taking.gone_after)(*r) >= i128::from(*amount))
+        })
+    }
+}
+
+impl<'a> Rules<'a> for At<'a, QueuePolicy> {
+    fn kind(&self) -> PolicyKind {
+        PolicyKind::Queue
+    }
+
+    fn min(&self) -> &'a Charge {
+        &self.policy.guarantee
+    }
+
+    fn max(&self) -> Vec<(ResourceId, Amount)> {
+        let cards = self.policy.cards.iter().flatten();
+        self.policy.capability.iter().chain(cards).copied().collect()
+    }
+
+    fn ceilings(&self, ask: &Ask<'_>, _direct: bool, each: &mut impl FnMut(Ceiling)) {
+        let (quota, queues) = (self.id, &self.quotas.shared.queues);
+        for (resource, requested) in queues.held_to(ask.charge) {
+            let Some(limit) = self.quotas.real_capability(quota, resource) else { continue };
+            let code = if queues.is_card(resource) { Code::CardQuotaExceeded } else { Code::QuotaMaxExceeded };
+            each(Ceiling { quota, ledger: LedgerId::Quota(quota), resource, requested, limit, code });
+        }
+    }
+
+    fn standing(&self, charge: &Charge) -> Standing {
+        let stays_within = |(resource, amount): &&(ResourceId, Amount)| {
+            let taken = self.quota.ledger.taken(*resource);
+            self.quotas.deserved(self.id, *resource).is_some_and(|d| taken + i128::from(*amount) <= d)
+        };
+        let compared: Vec<ResourceId> = charge.iter().filter(stays_within).map(|(resource, _)| *resource).collect();
+        let is_entitled = !compared.is_empty() && self.closed().is_none();
+        let draw = is_entitled.then_some(Draw { rule: Rule::QueueReclaim, depth: DrawDepth::Min });
+        Standing { draw, compared, preempts_own: true }
+    }
+
+    fn keeps(&self, resource: ResourceId, _depth: DrawDepth) -> Option<i128> {
+        if self.policy.fact.reclaimable { self.quotas.deserved(self.id, resource) } else { None }
+    }
+
+    fn entitlement(&self, resource: ResourceId) -> Option<i128> {
+        let mut deserving = self.policy.deserving().iter();
+        deserving.any(|(r, _)| *r == resource).then(|| self.quotas.deserved(self.id, resource)).flatten()
+    }
+
+    fn within(&self) -> Vec<(ResourceId, i128)> {
+        let deserving = self.policy.deserving().iter();
+        deserving.filter_map(|(r, _)| Some((*r, self.quotas.deserved(self.id, *r)?))).collect()
+    }
+
+    fn own(&self) -> Vec<(ResourceId, i128)> {
+        self.within()
+    }
+
+    /// The largest of used / deserved; the more important queue first.
+    fn share(&self) -> Share {
+        let (queue, ledger) = (self.policy, &self.quota.ledger);
+        let owed = |(resource, amount): &(ResourceId, Amount)| {
+            Share::of(ledger.used.get(*resource), i128::from(*amount).max(queue.guarantee(*resource)))
+        };
+        let share = queue.deserving().iter().map(owed).max().unwrap_or(Share::EVEN);
+        share.with_priority(queue.fact.priority)
+    }
+
+    fn guarantees(&self) -> &'a Charge {
+        &self.policy.guarantee
+    }
+
+    fn permits(&self, taking: &Taking<'_>) -> bool {
+        self.draws_through(taking) && self.keeps_guarantees(taking)
+    }
+
+    fn entitles_in_part(&self) -> bool {
+        true
+    }
+
+    fn is_plain(&self) -> bool {
+        self.policy.is_plain()
+    }
+
+    fn closed(&self) -> Option<(Code, String)> {
+        let quotas = self.quotas;
+        if let Some(closed) = quotas.path(self.id).find(|level| quotas.queue(*level).fact.closed) {
+            let name = &quotas.get(closed).key.name;
+            return Some((Code::QueueClosed, format!("the queue {name} is closed, and starts nothing new")));
+        }
+        (self.policy.children > 0).then(|| {
+            let name = &self.quota.key.name;
+            (Code::QueueNotLeaf, format!("the queue {name} has queues below it; pods go into one of these"))
+        })
+    }
+
+    fn requested(&self, resource: ResourceId) -> i128 {
+        self.quota.ledger.requested.get(resource)
+    }
+}
+
+impl Quotas {
+    fn queue(&self, id: QuotaId) -> &QueuePolicy {
+        self.get(id).policy.queue().expect("a quota that is listed with the queues is one of them")
+    }
+
+    fn queue_mut(&mut self, id: QuotaId) -> &mut QueuePolicy {
+        self.get_mut(id).policy.queue_mut().expect("a quota that is listed with the queues is one of them")
+    }
+
+    /// The most a queue may hold of a resource, by itself and by what the others are guaranteed; `None` where nothing
+    /// limits it.
+    fn real_capability(&self, id: QuotaId, resource: ResourceId) -> Option<i128> {
+        let queue = self.queue(id);
+        let named = match &queue.cards {
+            Some(cards) if self.shared.queues.is_card(resource) => Some(amount_of(cards, resource).unwrap_or(0)),
+            _ => None,
+        };
+        let capability = [named, amount_of(&queue.capability, resource)].into_iter().flatten().min();
+        let parent = self.get(id).parent;
+        if parent.is_none() && *queue.fact.key.name == *ROOT_QUEUE {
+            return capability;
+        }
+        let all = parent.map_or(&self.shared.queues.guaranteed_top, |parent| &self.queue(parent).guaranteed_below);
+        let (all, own) = (all.get(resource), queue.guarantee(resource));
+        if all - own <= 0 {
+            return capability;
+        }
+        let above = parent.and_then(|parent| self.real_capability(parent, resource));
+        let above = above.unwrap_or_else(|| self.total.get(resource));
+        let is_top = parent.is_none_or(|parent| *self.get(parent).key.name == *ROOT_QUEUE);
+        let left = if is_top { (above - (all - own)).max(0) } else { (above - all).max(0) + own };
+        Some(capability.map_or(left, |capability| capability.min(left)))
+    }
+
+    /// What a queue deserves of a resource; `None` where nothing is reclaimed, for it or from it.
+    fn deserved(&self, id: QuotaId, resource: ResourceId) -> Option<i128> {
+        let queue = self.queue(id);
+        let guarantee = queue.guarantee(resource);
+        let base = match &queue.deserved {
+            Some(deserved) => amount_of(deserved, resource)?,
+            None => guarantee,
+        };
+        let most = self.real_capability(id, resource).unwrap_or(i128::MAX);
+        Some(base.min(most).max(guarantee))
+    }
+
+    /// What a queue above others deserves, where it says so.
+    fn deserved_above(&self, id: QuotaId, resource: ResourceId) -> Option<i128> {
+        self.queue(id).deserved.as_ref()?;
+        self.deserved(id, resource)
+    }
+}

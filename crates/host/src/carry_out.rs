@@ -1,0 +1,282 @@
+//! How each write is done: which requests, in which order, and what their answers mean for it.
+//!
+//! Everything here can be done twice: a request that was not answered may have happened.
+
+use std::time::Duration;
+
+use quotient_api::volcano::POD_GROUP;
+use quotient_api::{ObjectKey, kinds, preemption_message};
+use quotient_engine::ClaimBinding;
+use quotient_engine::fact::{Name, PodKey};
+use serde_json::{Value, json};
+
+use crate::call::{Api, Call, CallError, Content, Target, Verb};
+use crate::event::{EventNote, whole_seconds};
+use crate::queue::Outcome;
+use crate::write::{Amendment, PodRef, Write};
+
+/// How often a bind looks whether the volumes of its pod have come.
+const VOLUMES_EVERY: Duration = Duration::from_secs(1);
+
+/// The annotation by which a volume is made near a node.
+const SELECTED_NODE: &str = "volume.kubernetes.io/selected-node";
+
+/// The annotation that says that a volume was not chosen by its owner.
+const BOUND_BY_CONTROLLER: &str = "pv.kubernetes.io/bound-by-controller";
+
+/// Does a write at a time of day. The error, if any, comes with it, for whoever watches how the server does.
+pub async fn carry_out(api: &impl Api, write: &Write, wall_us: i64) -> (Outcome, Option<CallError>) {
+    let result = match write {
+        Write::Bind { pod, node, claims, .. } => bind(api, pod, node, claims).await,
+        Write::Evict { pod, claimant: Some(claimant), .. } => preempt(api, pod, claimant, wall_us).await,
+        Write::Evict { pod, claimant: None, .. } => evict(api, pod).await,
+        Write::Nominate { pod, node } => {
+            let status = json!({"nominatedNodeName": node.as_deref()});
+            patch_pod(api, pod, Some("status"), json!({}), json!({"status": status})).await
+        }
+        Write::Label { pod, labels } => patch_pod(api, pod, None, json!({"labels": labels}), json!({})).await,
+        Write::Condition { pod, reason, message, since } => {
+            let mut condition =
+                json!({"type": "PodScheduled", "status": "False", "reason": reason, "message": message});
+            if let Some(since) = since {
+                condition["lastTransitionTime"] = json!(since);
+            }
+            let status = json!({"status": {"conditions": [condition]}});
+            patch_pod(api, pod, Some("status"), json!({}), status).await
+        }
+        Write::Event(note) => tell(api, note).await,
+        Write::Amend(amendment) => amend(api, amendment).await,
+        Write::Make { key, object } => make(api, key, object).await,
+        Write::Admit { group } => patch_status(api, group, json!({"status": {"phase": "Inqueue"}})).await,
+        Write::Delete { object, uid } => {
+            let body = match uid {
+                Some(uid) => json!({"apiVersion": "v1", "kind": "DeleteOptions", "preconditions": {"uid": **uid}}),
+                None => Value::Null,
+            };
+            match send(api, Call::new(Verb::Delete, object, Content::Json, body)).await {
+                // It is gone, or another took its place.
+                Ok(_) | Err(Stop::Error(CallError::NotFound(_) | CallError::Conflict(_))) => Ok(()),
+                Err(stop) => Err(stop),
+            }
+        }
+    };
+    match result {
+        Ok(()) => (Outcome::Done, None),
+        Err(Stop::Wait) => (Outcome::Later(VOLUMES_EVERY), None),
+        Err(Stop::Refused(message)) => (Outcome::Refused(message), None),
+        Err(Stop::Error(error)) => (outcome_of(&error), Some(error)),
+    }
+}
+
+/// Why a write is not done.
+enum Stop {
+    Error(CallError),
+    /// Something that must come first is under way.
+    Wait,
+    Refused(String),
+}
+
+fn outcome_of(error: &CallError) -> Outcome {
+    match error {
+        CallError::Fenced => Outcome::Fenced,
+        CallError::Throttled { message, .. } | CallError::Unavailable(message) => Outcome::Failed(message.clone()),
+        // The object is gone or another: what to do about it is decided anew when that is seen.
+        CallError::NotFound(message) | CallError::Conflict(message) | CallError::Refused { message, .. } => {
+            Outcome::Refused(message.clone())
+        }
+    }
+}
+
+async fn send(api: &impl Api, call: Call) -> Result<Value, Stop> {
+    api.call(call).await.map_err(Stop::Error)
+}
+
+/// Tells people. An event has a name that follows from what it is about: told again, it is the same object.
+async fn tell(api: &impl Api, note: &EventNote) -> Result<(), Stop> {
+    let target = Target::Event { namespace: note.namespace().to_string(), name: note.name() };
+    let call = |verb, content, body| Call { verb, target: target.clone(), part: None, content, body };
+    let create = || call(Verb::Create, Content::Json, note.object());
+    let renew = || call(Verb::Patch, Content::MergePatch, note.renewal());
+    let is_new = note.count <= 1;
+    let first = send(api, if is_new { create() } else { renew() }).await;
+    match first {
+        Err(Stop::Error(CallError::Conflict(_))) if is_new => send(api, renew()).await.map(drop),
+        // The server forgets events after a while.
+        Err(Stop::Error(CallError::NotFound(_))) if !is_new => send(api, create()).await.map(drop),
+        other => other.map(drop),
+    }
+}
+
+fn pod_key(pod: &PodKey) -> ObjectKey {
+    ObjectKey::pod(&pod.namespace, &pod.name)
+}
+
+/// Patches a pod, if it is still the one that was decided about. Nothing is wrong with one that is gone.
+async fn patch_pod(
+    api: &impl Api,
+    pod: &PodRef,
+    part: Option<&'static str>,
+    metadata: Value,
+    mut body: Value,
+) -> Result<(), Stop> {
+    body["metadata"] = metadata;
+    body["metadata"]["uid"] = json!(*pod.uid);
+    let call = Call { part, ..Call::new(Verb::Patch, &pod_key(&pod.key), Content::StrategicPatch, body) };
+    send(api, call).await.map(drop)
+}
+
+/// Patches an object, and its status, if it is still the one that this was decided about.
+async fn amend(api: &impl Api, amendment: &Amendment) -> Result<(), Stop> {
+    let Amendment { object, uid, metadata, spec, status } = amendment;
+    let with_uid = |mut body: Value| {
+        if let Some(uid) = uid {
+            body["metadata"]["uid"] = json!(**uid);
+        }
+        body
+    };
+    if metadata.is_some() || spec.is_some() {
+        let mut body = json!({});
+        for (field, patch) in [("metadata", metadata), ("spec", spec)] {
+            if let Some(patch) = patch {
+                body[field] = patch.clone();
+            }
+        }
+        send(api, Call::new(Verb::Patch, object, Content::MergePatch, with_uid(body))).await?;
+    }
+    if let Some(status) = status {
+        patch_status(api, object, with_uid(json!({"status": status}))).await?;
+    }
+    Ok(())
+}
+
+/// Patches the status of an object: in a request of its own where the kind has that, else with the object. Groups are
+/// installed either way.
+async fn patch_status(api: &impl Api, object: &ObjectKey, body: Value) -> Result<(), Stop> {
+    let call = || Call::new(Verb::Patch, object, Content::MergePatch, body.clone());
+    match send(api, call().of_part("status")).await {
+        // The same is said of an object that is gone: then this finds nothing either.
+        Err(Stop::Error(CallError::NotFound(_))) if object.kind == POD_GROUP => send(api, call()).await.map(drop),
+        other => other.map(drop),
+    }
+}
+
+/// Makes an object; nothing is wrong with one that is there.
+async fn make(api: &impl Api, key: &ObjectKey, object: &Value) -> Result<(), Stop> {
+    match send(api, Call::new(Verb::Create, key, Content::Json, object.clone())).await {
+        Ok(_) | Err(Stop::Error(CallError::Conflict(_))) => Ok(()),
+        Err(stop) => Err(stop),
+    }
+}
+
+/// Binds a pod: its claims first, then, when they are bound, the pod itself.
+async fn bind(api: &impl Api, pod: &PodRef, node: &Name, claims: &[ClaimBinding]) -> Result<(), Stop> {
+    let mut waits = false;
+    for claim in claims {
+        waits |= !bind_claim(api, pod, node, claim).await?;
+    }
+    if waits {
+        return Err(Stop::Wait);
+    }
+    let key = pod_key(&pod.key);
+    let body = json!({
+        "apiVersion": "v1", "kind": "Binding",
+        "metadata": {"name": *pod.key.name, "namespace": *pod.key.namespace, "uid": *pod.uid},
+        "target": {"apiVersion": "v1", "kind": "Node", "name": **node},
+    });
+    match send(api, Call::new(Verb::Create, &key, Content::Json, body).of_part("binding")).await {
+        Ok(_) => Ok(()),
+        // It may be our own bind that was not answered the first time.
+        Err(Stop::Error(CallError::Conflict(message))) => match send(api, Call::get(&key)).await? {
+            found if found["metadata"]["uid"] == *pod.uid && found["spec"]["nodeName"] == **node => Ok(()),
+            _ => Err(Stop::Refused(message)),
+        },
+        Err(stop) => Err(stop),
+    }
+}
+
+/// Brings a claim a step nearer to being bound; says whether it is.
+async fn bind_claim(api: &impl Api, pod: &PodRef, node: &Name, binding: &ClaimBinding) -> Result<bool, Stop> {
+    let kind = kinds::find("", "PersistentVolumeClaim").expect("the kind is in the table");
+    let key = ObjectKey::new(kind, Some(&pod.key.namespace), binding.claim());
+    let claim = send(api, Call::get(&key)).await?;
+    if claim["status"]["phase"] == "Bound" {
+        return Ok(true);
+    }
+    match binding {
+        ClaimBinding::Provision { .. } => {
+            if claim["metadata"]["annotations"][SELECTED_NODE] == **node {
+                return Ok(false);
+            }
+            let metadata = json!({
+                "uid": claim["metadata"]["uid"], "resourceVersion": claim["metadata"]["resourceVersion"],
+                "annotations": {SELECTED_NODE: **node},
+            });
+            let body = json!({"metadata": metadata});
+            send(api, Call::new(Verb::Patch, &key, Content::MergePatch, body)).await?;
+        }
+        ClaimBinding::Volume { volume, .. } => {
+            let kind = kinds::find("", "PersistentVolume").expect("the kind is in the table");
+            let volume_key = ObjectKey::new(kind, None, volume);
+            let found = send(api, Call::get(&volume_key)).await?;
+            let holder = &found["spec"]["claimRef"];
+            if !holder.is_null() {
+                let ours = holder["namespace"] == *pod.key.namespace && holder["name"] == **binding.claim();
+                let same = holder["uid"].is_null() || holder["uid"] == claim["metadata"]["uid"];
+                if !ours || !same {
+                    return Err(Stop::Refused(format!("the volume {volume} was taken by another claim")));
+                }
+                if holder["uid"] == claim["metadata"]["uid"] {
+                    return Ok(false);
+                }
+            }
+            let body = json!({
+                "metadata": {"resourceVersion": found["metadata"]["resourceVersion"],
+                    "annotations": {BOUND_BY_CONTROLLER: "yes"}},
+                "spec": {"claimRef": {
+                    "apiVersion": "v1", "kind": "PersistentVolumeClaim", "namespace": *pod.key.namespace,
+                    "name": **binding.claim(), "uid": claim["metadata"]["uid"],
+                    "resourceVersion": claim["metadata"]["resourceVersion"],
+                }},
+            });
+            send(api, Call::new(Verb::Patch, &volume_key, Content::MergePatch, body)).await?;
+        }
+    }
+    Ok(false)
+}
+
+/// Sends a pod away for a claimant: it is told why, then deleted. A pod that is gone has gone.
+async fn preempt(api: &impl Api, pod: &PodRef, claimant: &PodKey, wall_us: i64) -> Result<(), Stop> {
+    let condition = json!({
+        "type": "DisruptionTarget", "status": "True", "reason": "PreemptionByScheduler",
+        "message": preemption_message(claimant), "lastTransitionTime": whole_seconds(wall_us),
+    });
+    let status = json!({"status": {"conditions": [condition]}});
+    let marked = patch_pod(api, pod, Some("status"), json!({}), status).await;
+    let gone = |stop: &Stop| matches!(stop, Stop::Error(CallError::NotFound(_) | CallError::Conflict(_)));
+    match marked {
+        Err(stop) if gone(&stop) => return Ok(()),
+        other => other?,
+    }
+    let body = json!({"apiVersion": "v1", "kind": "DeleteOptions", "preconditions": {"uid": *pod.uid}});
+    match send(api, Call::new(Verb::Delete, &pod_key(&pod.key), Content::Json, body)).await {
+        Err(stop) if gone(&stop) => Ok(()),
+        other => other.map(drop),
+    }
+}
+
+/// Asks the eviction API to send a pod away, which it does not where a disruption budget forbids it.
+async fn evict(api: &impl Api, pod: &PodRef) -> Result<(), Stop> {
+    let body = json!({
+        "apiVersion": "policy/v1", "kind": "Eviction",
+        "metadata": {"name": *pod.key.name, "namespace": *pod.key.namespace},
+        "deleteOptions": {"preconditions": {"uid": *pod.uid}},
+    });
+    match send(api, Call::new(Verb::Create, &pod_key(&pod.key), Content::Json, body).of_part("eviction")).await {
+        Ok(_) | Err(Stop::Error(CallError::NotFound(_) | CallError::Conflict(_))) => Ok(()),
+        // This is how a budget says no; the server is not busy.
+        Err(Stop::Error(CallError::Throttled { message, .. })) if message.contains("disruption budget") => {
+            Err(Stop::Refused(message))
+        }
+        Err(stop) => Err(stop),
+    }
+}

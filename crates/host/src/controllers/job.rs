@@ -1,0 +1,409 @@
+//! Jobs of several tasks: carries out what their plan says.
+//!
+//! A plan is worked out from the objects as they were seen. What it asks for is seen a moment later, and until then the
+//! same objects would give the same plan again, or half of it: so a job is not looked at again before everything that
+//! was asked for has been seen, was refused, or should have been seen for long. Pods have names that follow from
+//! their job, task and index, so that none can be made twice.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use quotient_api::volcano::is_job;
+use quotient_api::volcano::job::{JobState, Plan, group_name, plan};
+use quotient_api::{ObjectKey, View, key_of};
+use quotient_engine::Tick;
+use quotient_engine::fact::Name;
+use serde_json::{Value, json};
+
+use super::{Moment, Settings, Wanted, uid_of};
+use crate::event::Remark;
+use crate::objects::{Objects, is_made_by};
+use crate::patch::difference;
+use crate::write::{Amendment, Slot, Write};
+
+/// What was asked for should have been seen after this; the plan is worked out anew then, which does no harm.
+const SEEN_AFTER_MS: u64 = 10_000;
+
+/// The pauses after something was refused, in milliseconds: the first, and the longest.
+const PAUSE_MIN_MS: u64 = 1_000;
+const PAUSE_MAX_MS: u64 = 60_000;
+
+/// The jobs that have to be looked at, and what is known of them beside the objects.
+#[derive(Debug, Clone, Default)]
+pub struct Jobs {
+    due: BTreeSet<ObjectKey>,
+    /// Those that wait for what was asked for, or for time to pass.
+    waiting: BTreeSet<ObjectKey>,
+    books: BTreeMap<ObjectKey, Book>,
+    /// The uids of pods that were deleted on behalf of a job, until they are gone.
+    deleted: BTreeSet<Name>,
+    /// Whose pods and groups were asked for, for what is refused.
+    asked_by: BTreeMap<Slot, ObjectKey>,
+}
+
+/// What is known of a job beside the objects.
+#[derive(Debug, Clone, Default)]
+struct Book {
+    /// Pods of it that went by themselves, until the job says what follows from that.
+    gone: Vec<Value>,
+    expected: Option<Expected>,
+    refusals: u32,
+    /// Not before this.
+    again_at: Option<Tick>,
+    /// What was refused last and was not told yet.
+    untold: Option<String>,
+}
+
+/// What was asked for and was not seen yet.
+#[derive(Debug, Clone)]
+struct Expected {
+    /// The job's status, where it changes, and whether that decides what happens next.
+    status: Option<Value>,
+    is_decisive: bool,
+    made: Vec<ObjectKey>,
+    deleted: Vec<(ObjectKey, Name)>,
+    slots: Vec<Slot>,
+    until: Tick,
+}
+
+/// What of a job's status decides what happens next: phase, version, and how often it was tried.
+fn standing(status: Option<&Value>) -> [Value; 3] {
+    let at = |pointer: &str| status.and_then(|status| status.pointer(pointer)).cloned().unwrap_or_default();
+    [at("/state/phase"), at("/version"), at("/retryCount")]
+}
+
+impl Expected {
+    /// Whether everything was seen.
+    fn is_seen(&self, job: &Value, objects: &Objects) -> bool {
+        let find = |key: &ObjectKey| objects.job_pod(key).or_else(|| objects.get(key));
+        let is_made = |key: &ObjectKey| find(key).is_some_and(|object| is_made_by(object, job));
+        let is_deleted = |(key, uid): &(ObjectKey, Name)| {
+            find(key).is_none_or(|object| uid_of(object) != *uid || is_leaving(object))
+        };
+        let says_so = self.status.is_none() || difference(job.get("status"), self.status.as_ref()).is_none();
+        says_so && self.made.iter().all(is_made) && self.deleted.iter().all(is_deleted)
+    }
+}
+
+impl Jobs {
+    /// A job has to be looked at.
+    pub fn due(&mut self, job: ObjectKey) {
+        self.due.insert(job);
+    }
+
+    /// A job is gone.
+    pub fn gone(&mut self, key: &ObjectKey) {
+        self.due.remove(key);
+        self.waiting.remove(key);
+        self.books.remove(key);
+        self.asked_by.retain(|_, job| job != key);
+    }
+
+    /// Those that wait are looked at again: nobody says when time has passed.
+    pub fn look_again(&mut self) {
+        self.due.append(&mut self.waiting);
+    }
+
+    /// What was refused is asked for again at once.
+    pub fn retry(&mut self) {
+        self.books.values_mut().for_each(|book| book.again_at = None);
+        self.look_again();
+    }
+
+    /// A group was seen; its job, where that is known.
+    pub fn group_seen(&mut self, key: &ObjectKey, job: Option<ObjectKey>) {
+        let asked_by = self.asked_by.get(&Slot::Make(key.clone())).cloned();
+        self.due.extend(job.filter(is_job).or(asked_by));
+    }
+
+    /// A group is gone.
+    pub fn group_gone(&mut self, key: &ObjectKey) {
+        // The name of a group is that of its job and its uid.
+        let is_its = |job: &&ObjectKey| {
+            job.namespace == key.namespace
+                && key.name.strip_prefix(&*job.name).is_some_and(|rest| rest.starts_with('-'))
+        };
+        self.due.extend(self.books.keys().filter(is_its).cloned().collect::<Vec<_>>());
+    }
+
+    /// A pod of a job is gone.
+    pub fn pod_gone(&mut self, job: ObjectKey, pod: Value, objects: &Objects) {
+        let was_deleted = self.deleted.remove(&uid_of(&pod));
+        let is_its_own = objects.get(&job).is_some_and(|job| is_made_by(&pod, job));
+        if !was_deleted && is_its_own {
+            self.books.entry(job.clone()).or_default().gone.push(pod);
+        }
+        if objects.get(&job).is_some() {
+            self.due.insert(job);
+        }
+    }
+
+    /// Something was refused: the job it was for waits a while and says so.
+    pub fn refused(&mut self, slot: &Slot, message: &str, now: Tick) {
+        let Some(job) = self.asked_by.get(slot).cloned() else { return };
+        let book = self.books.entry(job.clone()).or_default();
+        book.expected = None;
+        book.again_at = Some(Tick(now.0 + (PAUSE_MIN_MS << book.refusals.min(6)).min(PAUSE_MAX_MS)));
+        book.refusals += 1;
+        if matches!(slot, Slot::Make(_)) {
+            book.untold = Some(message.to_string());
+        }
+        self.due.insert(job);
+    }
+
+    /// What is to be done for jobs that have to be looked at.
+    pub fn follow(&mut self, settings: &Settings, objects: &Objects, now: &Moment, wanted: &mut Wanted) {
+        // Without all of its pods a job would be taken to have lost them.
+        if !objects.knows_job_pods() {
+            return;
+        }
+        for key in std::mem::take(&mut self.due) {
+            let job = objects.get(&key).filter(|job| settings.is_our_job(job) && !is_leaving(job));
+            match job {
+                Some(job) => self.look(settings, objects, &key, job, now, wanted),
+                None => {
+                    self.books.remove(&key);
+                }
+            }
+        }
+    }
+
+    fn look(
+        &mut self,
+        settings: &Settings,
+        objects: &Objects,
+        key: &ObjectKey,
+        job: &Value,
+        now: &Moment,
+        wanted: &mut Wanted,
+    ) {
+        let book = self.books.entry(key.clone()).or_default();
+        if let Some(message) = book.untold.take() {
+            wanted.remark(key, job, Remark { is_warning: true, reason: "FailedCreate", message });
+        }
+        if let Some(expected) = &book.expected {
+            if !expected.is_seen(job, objects) && now.tick < expected.until {
+                self.waiting.insert(key.clone());
+                return;
+            }
+            // What follows from those that went is written.
+            if expected.is_decisive && expected.is_seen(job, objects) {
+                book.gone.clear();
+            }
+            book.refusals = 0;
+            for slot in &expected.slots {
+                self.asked_by.remove(slot);
+            }
+            book.expected = None;
+        }
+        if book.again_at.is_some_and(|again_at| now.tick < again_at) {
+            self.waiting.insert(key.clone());
+            return;
+        }
+        book.again_at = None;
+        let group_key = ObjectKey::pod_group(key.namespace.as_deref().unwrap_or_default(), &group_name(job));
+        let group = objects.get(&group_key);
+        let (pods, gone) = (objects.pods_of_job(key, job), book.gone.iter().collect::<Vec<_>>());
+        let state = JobState { job, group, pods: &pods, gone: &gone };
+        let Plan { delete, delete_group, make_group, group_spec, make, status, events } =
+            plan(&state, objects, &now.text);
+        let mut writes = Vec::new();
+        let (mut made, mut deleted) = (Vec::new(), Vec::new());
+        let pod_uid = |pod: &ObjectKey| objects.job_pod(pod).map(uid_of);
+        self.deleted.extend(delete.iter().filter_map(pod_uid));
+        deleted.extend(delete.into_iter().filter_map(|pod| Some((pod.clone(), pod_uid(&pod)?))));
+        deleted.extend(delete_group.zip(group.filter(|group| !is_leaving(group)).map(uid_of)));
+        writes.extend(
+            deleted.iter().map(|(object, uid)| Write::Delete { object: object.clone(), uid: Some(uid.clone()) }),
+        );
+        for mut object in make_group.into_iter().chain(make) {
+            object["metadata"]["ownerReferences"] = json!([made_by(job)]);
+            // A pod that leaves the choice to us must not be left to another scheduler.
+            let is_open = object.pointer("/spec/schedulerName").is_none_or(Value::is_null);
+            if object["kind"] == "Pod"
+                && is_open
+                && let Some(name) = settings.scheduler_names.as_ref().and_then(|names| names.first())
+            {
+                object["spec"]["schedulerName"] = json!(name);
+            }
+            if let Ok(key) = key_of(&object) {
+                made.push(key.clone());
+                writes.push(Write::Make { key, object });
+            }
+        }
+        if let (Some(group), Some(spec)) = (group, group_spec) {
+            let mut renewed = group.clone();
+            renewed["spec"] = spec;
+            writes.extend(Amendment::between(&group_key, group, &renewed).map(Write::Amend));
+        }
+        let is_decisive = status.as_ref().is_some_and(|new| standing(Some(new)) != standing(job.get("status")));
+        if let Some(status) = &status {
+            let mut told = job.clone();
+            told["status"] = status.clone();
+            writes.extend(Amendment::between(key, job, &told).map(Write::Amend));
+        }
+        for (reason, message) in events {
+            wanted.remark(key, job, Remark { is_warning: false, reason, message });
+        }
+        let slots: Vec<Slot> = writes.iter().map(Write::slot).collect();
+        self.asked_by.extend(slots.iter().map(|slot| (slot.clone(), key.clone())));
+        let Some(book) = self.books.get_mut(key) else { return };
+        if !is_decisive {
+            // Nothing follows from those that went, but that others are made.
+            book.gone.clear();
+        }
+        if !writes.is_empty() {
+            let until = Tick(now.tick.0 + SEEN_AFTER_MS);
+            book.expected = Some(Expected { status, is_decisive, made, deleted, slots, until });
+            self.waiting.insert(key.clone());
+        }
+        wanted.writes.extend(writes);
+    }
+}
+
+fn is_leaving(object: &Value) -> bool {
+    object.pointer("/metadata/deletionTimestamp").is_some_and(|at| !at.is_null())
+}
+
+/// The reference to the job in what it makes.
+fn made_by(job: &Value) -> Value {
+    json!({
+        "apiVersion": job["apiVersion"], "kind": job["kind"], "name": job["metadata"]["name"],
+        "uid": job["metadata"]["uid"], "controller": true, "blockOwnerDeletion": true,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::patch::followed_by;
+    use crate::subject::Subject;
+    use quotient_api::volcano::group::GroupPhase;
+
+    /// A job of two pods, and what was written about it. What is made is seen when the test says so.
+    struct World {
+        jobs: Jobs,
+        objects: Objects,
+        key: ObjectKey,
+        now: u64,
+    }
+
+    impl World {
+        fn new() -> Self {
+            let job = json!({
+                "apiVersion": "batch.volcano.sh/v1alpha1", "kind": "Job",
+                "metadata": {"name": "j", "namespace": "a", "uid": "1"},
+                "spec": {"tasks": [{"name": "t", "replicas": 2, "template": {"spec": {"containers": []}}}],
+                    "policies": [{"event": "PodEvicted", "action": "RestartJob"}]},
+            });
+            let key = key_of(&job).expect("it is an object");
+            let mut objects = Objects::default();
+            objects.serves(Subject::JobPods, true);
+            objects.seen(&key, &job);
+            let mut jobs = Jobs::default();
+            jobs.due(key.clone());
+            World { jobs, objects, key, now: 0 }
+        }
+
+        fn look(&mut self) -> Wanted {
+            let settings = Settings {
+                profiles: true,
+                pod_groups: true,
+                volcano_jobs: true,
+                scheduler_names: Some(vec!["quotient".to_string()]),
+            };
+            let mut wanted = Wanted::default();
+            let now = Moment { tick: Tick(self.now), text: "2026-01-01T00:00:00Z".to_string() };
+            self.jobs.look_again();
+            self.jobs.follow(&settings, &self.objects, &now, &mut wanted);
+            wanted
+        }
+
+        /// Lets everything that was written come true, and gives what was made and deleted.
+        fn carry_out(&mut self, writes: Vec<Write>) -> Vec<String> {
+            let mut shown = Vec::new();
+            for write in writes {
+                match write {
+                    Write::Make { key, mut object } => {
+                        shown.push(format!("make {key}"));
+                        object["metadata"]["uid"] = json!(format!("{}-{}", key.name, self.now));
+                        if key.kind == "Pod" {
+                            self.objects.job_pod_seen(&key, &object);
+                        } else {
+                            object["status"] = json!({"phase": GroupPhase::Inqueue.name()});
+                            self.objects.seen(&key, &object);
+                        }
+                    }
+                    Write::Delete { object, .. } => {
+                        shown.push(format!("delete {object}"));
+                        if let Some((job, pod)) = self.objects.job_pod_gone(&object) {
+                            self.jobs.pod_gone(job, pod, &self.objects);
+                        }
+                        self.objects.gone(&object);
+                    }
+                    Write::Amend(Amendment { object, status: Some(status), .. }) => {
+                        let mut job = self.objects.get(&object).expect("it is there").clone();
+                        job["status"] = followed_by(job.get("status").cloned(), Some(status)).unwrap_or_default();
+                        self.objects.seen(&object, &job);
+                    }
+                    other => panic!("{other:?}"),
+                }
+            }
+            self.jobs.due(self.key.clone());
+            shown
+        }
+
+        fn status(&self, pointer: &str) -> Value {
+            let job = self.objects.get(&self.key).expect("it is there");
+            job.pointer(&format!("/status{pointer}")).cloned().unwrap_or_default()
+        }
+    }
+
+    #[test]
+    fn nothing_is_asked_for_twice_and_what_went_restarts_the_job_once() {
+        let mut world = World::new();
+        let first = world.look().writes;
+        assert_eq!(world.look().writes, [], "nothing of it was seen yet");
+        assert_eq!(world.carry_out(first), ["make PodGroup/a/j-1"]);
+        let pods = world.look().writes;
+        assert!(world.look().writes.is_empty());
+        let schedulers: Vec<&Value> = pods
+            .iter()
+            .filter_map(|write| match write {
+                Write::Make { object, .. } => Some(&object["spec"]["schedulerName"]),
+                _ => None,
+            })
+            .collect();
+        assert_eq!(schedulers, ["quotient", "quotient"], "nobody else is to place them");
+        assert_eq!(world.carry_out(pods), ["make Pod/a/j-t-0", "make Pod/a/j-t-1"]);
+        let counts = world.look().writes;
+        assert_eq!(world.carry_out(counts), Vec::<String>::new());
+        // One goes by itself.
+        let (job, pod) = world.objects.job_pod_gone(&ObjectKey::pod("a", "j-t-0")).expect("it was there");
+        world.jobs.pod_gone(job, pod, &world.objects);
+        let restart = world.look();
+        assert_eq!(restart.remarks.len(), 1, "{restart:?}");
+        assert_eq!(world.carry_out(restart.writes), ["delete Pod/a/j-t-1"]);
+        assert_eq!((world.status("/retryCount"), world.status("/state/phase")), (json!(1), json!("Restarting")));
+        world.now += 1;
+        for _ in 0..6 {
+            let writes = world.look().writes;
+            world.carry_out(writes);
+        }
+        assert_eq!((world.status("/retryCount"), world.status("/version")), (json!(1), json!(1)));
+        assert_eq!(world.objects.pods_of_job(&world.key, world.objects.get(&world.key).expect("it is there")).len(), 2);
+    }
+
+    #[test]
+    fn what_is_refused_is_told_and_tried_again_after_a_while() {
+        let mut world = World::new();
+        let first = world.look().writes;
+        let slot = first.iter().map(Write::slot).find(|slot| matches!(slot, Slot::Make(_))).expect("a group is made");
+        world.jobs.refused(&slot, "no", Tick(0));
+        let told = world.look();
+        assert_eq!((told.writes.len(), told.remarks[0].2.reason), (0, "FailedCreate"));
+        world.now = PAUSE_MIN_MS;
+        assert_eq!(world.look().writes, first);
+        world.now += SEEN_AFTER_MS;
+        assert_eq!(world.look().writes, first, "what is not seen for long is asked for again");
+    }
+}

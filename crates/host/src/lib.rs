@@ -1,0 +1,35 @@
+//! What decides what to write: the scheduler's loop, the controllers, events, marks and statuses.
+//!
+//! ```text
+//!   objects seen ──▶ Scheduler (translator, engine, controllers) ──▶ Write ──▶ WriteQueue ──▶ carry_out ──▶ Call
+//!                        ▲                                                         │                        │
+//!                        └──────────────── what did not happen ◀───────────────────┴──── answer ◀───────────┘
+//! ```
+//!
+//! Both programs run this: the live one sends each [`Call`] to a Kubernetes API server, the simulator to its own. There
+//! is no network, no clock, no random number and no runtime here: time is an argument, and whoever carries a write out
+//! brings the [`Api`] that answers. What waits for an answer is a plain future that any executor can poll.
+
+pub mod asked;
+pub mod call;
+pub mod carry_out;
+pub mod controllers;
+pub mod event;
+pub mod objects;
+pub mod patch;
+pub mod patrol;
+pub mod queue;
+pub mod scheduler;
+pub mod subject;
+pub mod write;
+
+pub use call::{Api, Call, CallError, Content, Target, Verb};
+pub use carry_out::carry_out;
+pub use objects::{Objects, SharedObjects};
+pub use queue::{Failed, Feedback, Outcome, PutOff, WriteQueue};
+pub use scheduler::{Happened, Now, Round, Scheduler, Seen};
+pub use subject::Subject;
+pub use write::{LANES, Lane, Slot, Write};
+
+/// The name under which everything is written: field manager, event source, user agent.
+pub const FIELD_MANAGER: &str = "quotient";

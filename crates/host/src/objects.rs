@@ -1,0 +1,568 @@
+//! The objects that are kept as they are, for controllers, for admission, and to compare what is to be written with
+//! what is there.
+//!
+//! Kept whole are kinds of which there are few. Of pods and of what makes pods there may be hundreds of thousands, so
+//! of those only the ones are kept that speak of a quota tree, a queue or a group. All others leave a name behind, and
+//! one pod for each namespace: to whom it belongs is a matter of its namespace then, and what holds of one holds of
+//! all.
+//!
+//! The objects are shared: the scheduler takes in what it sees, and webhooks look at the same from other tasks, whether
+//! this process leads or not. Locks are held for moments, and never while waiting for a network.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
+
+use quotient_api::gpu_memory::WHOLE_GPU_GB;
+use quotient_api::volcano::status::Ended;
+use quotient_api::volcano::{self, GROUP_MIN_MEMBER, GROUP_NAMES};
+use quotient_api::{Configuration, Kind, ObjectKey, View, elastic, kinds, told_kinds, tree};
+use quotient_engine::fact::Name;
+use serde_json::{Value, json};
+
+use crate::subject::Subject;
+
+/// The kinds that are watched: those that the engine is told of, and those that only controllers and admission ask for.
+pub fn watched_kinds() -> impl Iterator<Item = &'static Kind> {
+    told_kinds().chain(kinds::KINDS.iter().filter(|kind| {
+        matches!(
+            (kind.group, kind.kind),
+            (tree::PROFILE_GROUP, tree::PROFILE)
+                | (volcano::BATCH, volcano::JOB)
+                | ("scheduling.k8s.io", "PriorityClass")
+                | ("apps", "Deployment")
+                | ("batch", "Job")
+        )
+    }))
+}
+
+/// What is looked at besides kinds, and the kind without which there is nothing to see.
+pub fn pods_of_kind(kind: &Kind) -> Option<Subject> {
+    match (kind.group, kind.kind) {
+        (volcano::BATCH, volcano::JOB) => Some(Subject::JobPods),
+        (volcano::SCHEDULING, volcano::POD_GROUP) => Some(Subject::EndedPods),
+        _ => None,
+    }
+}
+
+/// What makes pods, and may say by annotation how many of them must be able to run.
+pub fn is_owner(key: &ObjectKey) -> bool {
+    matches!((key.group, key.kind), ("apps", "Deployment" | "ReplicaSet" | "StatefulSet") | ("batch", "Job"))
+}
+
+fn is_pod(key: &ObjectKey) -> bool {
+    (key.group, key.kind) == ("", "Pod")
+}
+
+/// Objects that several tasks look at. Clones are the same objects.
+#[derive(Debug, Clone, Default)]
+pub struct SharedObjects(Arc<RwLock<Objects>>);
+
+impl SharedObjects {
+    /// Objects that are as these are now, and go their own way.
+    pub fn fork(&self) -> Self {
+        SharedObjects(Arc::new(RwLock::new(self.read().clone())))
+    }
+
+    /// The objects, for a moment.
+    pub fn read(&self) -> RwLockReadGuard<'_, Objects> {
+        // Whoever panicked did so between whole objects: what is there can be read.
+        self.0.read().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The objects to change, for a moment.
+    pub fn write(&self) -> RwLockWriteGuard<'_, Objects> {
+        self.0.write().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// What came of an object that was seen.
+#[derive(Debug, Clone, PartialEq)]
+pub struct News {
+    /// Whether anything changed about it that anybody asks for.
+    pub is_news: bool,
+    /// Pods of which it turned out now that they belong to a group.
+    pub joined: Vec<Value>,
+}
+
+/// The pods of one namespace that say nothing of their own.
+#[derive(Debug, Clone)]
+struct Ordinary {
+    names: BTreeSet<Name>,
+    /// One of them, as much as there is to say of any.
+    example: Value,
+}
+
+/// Objects by key.
+#[derive(Debug, Clone, Default)]
+pub struct Objects {
+    kept: BTreeMap<ObjectKey, Value>,
+    /// The kept pods that name a group, by group.
+    members: BTreeMap<ObjectKey, BTreeSet<ObjectKey>>,
+    /// The ordinary pods of each namespace.
+    ordinary: BTreeMap<Name, Ordinary>,
+    /// What makes pods, with what made it.
+    owners: BTreeMap<ObjectKey, Option<ObjectKey>>,
+    /// Pods without a node whose owner was not seen yet, by owner: whether they matter is not known.
+    undecided: BTreeMap<ObjectKey, BTreeSet<ObjectKey>>,
+    /// The pods of jobs of several tasks, whatever became of them.
+    job_pods: BTreeMap<ObjectKey, Value>,
+    /// The names of these pods, by job.
+    pods_of_jobs: BTreeMap<ObjectKey, BTreeSet<ObjectKey>>,
+    /// Pods that have ended, with their groups and whether they succeeded.
+    ended: BTreeMap<ObjectKey, (ObjectKey, bool)>,
+    /// What the API server serves, as far as it was listed.
+    served: BTreeSet<Subject>,
+    is_complete: bool,
+    whole_gpu_gb: Option<u32>,
+}
+
+impl Objects {
+    /// No objects, in a cluster with this configuration.
+    pub fn new(configuration: &Configuration) -> Self {
+        Objects { whole_gpu_gb: Some(configuration.nvidia_gpu_resource_memory_gb), ..Objects::default() }
+    }
+
+    /// Whether everything that there is was seen. What is asked before that may be answered wrongly.
+    pub fn is_complete(&self) -> bool {
+        self.is_complete
+    }
+
+    /// Says that everything that there is was seen.
+    pub fn complete(&mut self) {
+        self.is_complete = true;
+    }
+
+    /// The API server serves it, and all there is was listed; or does not.
+    pub fn serves(&mut self, subject: Subject, is_served: bool) {
+        if is_served {
+            self.served.insert(subject);
+        } else {
+            self.served.remove(&subject);
+        }
+    }
+
+    /// Whether the API server serves a kind.
+    pub fn is_served(&self, group: &str, kind: &str) -> bool {
+        kinds::find(group, kind).is_some_and(|kind| self.served.contains(&Subject::Kind(kind)))
+    }
+
+    /// Whether all pods of jobs were listed.
+    pub fn knows_job_pods(&self) -> bool {
+        self.served.contains(&Subject::JobPods)
+    }
+
+    /// Takes in an object that was seen.
+    pub fn seen(&mut self, key: &ObjectKey, object: &Value) -> News {
+        if is_pod(key) {
+            self.pod_seen(key, object);
+        } else if is_owner(key) {
+            return News { is_news: true, joined: self.owner_seen(key, object) };
+        } else if is_kept(key) {
+            let object = if is_node(key) { slim_node(object) } else { object.clone() };
+            let before = self.kept.insert(key.clone(), object);
+            return News { is_news: before.as_ref() != self.kept.get(key), joined: Vec::new() };
+        }
+        News { is_news: true, joined: Vec::new() }
+    }
+
+    /// Takes in a pod of a job of several tasks.
+    pub fn job_pod_seen(&mut self, key: &ObjectKey, pod: &Value) {
+        if let Some(job) = controller_of(pod).filter(volcano::is_job) {
+            self.pods_of_jobs.entry(job).or_default().insert(key.clone());
+            let mut slim = slim_pod(pod);
+            slim["status"]["containerStatuses"] = pod.pointer("/status/containerStatuses").cloned().unwrap_or_default();
+            self.job_pods.insert(key.clone(), slim);
+        }
+    }
+
+    /// Takes in that such a pod is gone, and gives it as it was last.
+    pub fn job_pod_gone(&mut self, key: &ObjectKey) -> Option<(ObjectKey, Value)> {
+        let pod = self.job_pods.remove(key)?;
+        let job = controller_of(&pod)?;
+        if let Some(pods) = self.pods_of_jobs.get_mut(&job) {
+            pods.remove(key);
+            if pods.is_empty() {
+                self.pods_of_jobs.remove(&job);
+            }
+        }
+        Some((job, pod))
+    }
+
+    /// The pods of a job of several tasks, whatever became of them.
+    pub fn pods_of_job(&self, key: &ObjectKey, job: &Value) -> Vec<&Value> {
+        let pods = self.pods_of_jobs.get(key).into_iter().flatten().filter_map(|pod| self.job_pods.get(pod));
+        pods.filter(|pod| is_made_by(pod, job)).collect()
+    }
+
+    /// A pod of a job, whatever became of it.
+    pub fn job_pod(&self, key: &ObjectKey) -> Option<&Value> {
+        self.job_pods.get(key)
+    }
+
+    /// Takes in a pod that has ended.
+    pub fn ended_seen(&mut self, key: &ObjectKey, pod: &Value) {
+        let Some(group) = group_of(key, pod) else { return };
+        self.ended.insert(key.clone(), (group, pod["status"]["phase"] == "Succeeded"));
+    }
+
+    /// Takes in that such a pod is gone.
+    pub fn ended_gone(&mut self, key: &ObjectKey) {
+        self.ended.remove(key);
+    }
+
+    /// How many pods of each group have ended.
+    pub fn ended_by_group(&self) -> BTreeMap<&ObjectKey, Ended> {
+        let mut all: BTreeMap<&ObjectKey, Ended> = BTreeMap::new();
+        for (group, succeeded) in self.ended.values() {
+            let ended = all.entry(group).or_default();
+            match succeeded {
+                true => ended.succeeded += 1,
+                false => ended.failed += 1,
+            }
+        }
+        all
+    }
+
+    /// Takes in that an object is gone.
+    pub fn gone(&mut self, key: &ObjectKey) {
+        let was_kept = self.drop_kept(key);
+        self.owners.remove(key);
+        if is_pod(key) && !was_kept {
+            self.forget_ordinary(key);
+        }
+        if is_pod(key) && was_kept {
+            self.undecided.retain(|_, pods| {
+                pods.remove(key);
+                !pods.is_empty()
+            });
+        }
+    }
+
+    fn pod_seen(&mut self, key: &ObjectKey, pod: &Value) {
+        let labels = pod.pointer("/metadata/labels");
+        let is_of_tree = labels.and_then(|labels| labels.get(tree::keys::QUOTA_NAME)).is_some();
+        let owner = controller_of(pod);
+        let is_made_by_job = owner.as_ref().is_some_and(volcano::is_job);
+        let has_node = pod.pointer("/spec/nodeName").and_then(Value::as_str).is_some_and(|node| !node.is_empty());
+        let unseen = owner.filter(|owner| is_owner(owner) && !has_node && !self.is_chain_known(owner));
+        if is_of_tree || is_made_by_job || volcano::uses_queues(key, pod) || self.owners_of(pod).next().is_some() {
+            self.forget_ordinary(key);
+            self.keep_pod(key, slim_pod(pod));
+        } else if let Some(owner) = unseen {
+            self.forget_ordinary(key);
+            // What it says beside may be asked for once it is known.
+            self.keep_pod(key, pod.clone());
+            self.undecided.entry(owner).or_default().insert(key.clone());
+        } else {
+            self.drop_kept(key);
+            self.note_ordinary(key);
+        }
+    }
+
+    fn keep_pod(&mut self, key: &ObjectKey, pod: Value) {
+        self.drop_kept(key);
+        if let Some(group) = group_of(key, &pod) {
+            self.members.entry(group).or_default().insert(key.clone());
+        }
+        self.kept.insert(key.clone(), pod);
+    }
+
+    /// Says whether the object was kept.
+    fn drop_kept(&mut self, key: &ObjectKey) -> bool {
+        let Some(object) = self.kept.remove(key) else { return false };
+        if is_pod(key)
+            && let Some(group) = group_of(key, &object)
+            && let Some(pods) = self.members.get_mut(&group)
+        {
+            pods.remove(key);
+            if pods.is_empty() {
+                self.members.remove(&group);
+            }
+        }
+        true
+    }
+
+    /// The kept pods that name a group.
+    pub fn members_of(&self, group: &ObjectKey) -> impl Iterator<Item = (&ObjectKey, &Value)> {
+        self.members.get(group).into_iter().flatten().filter_map(|pod| self.kept.get_key_value(pod))
+    }
+
+    /// Whether an owner was seen, and what made it too.
+    fn is_chain_known(&self, owner: &ObjectKey) -> bool {
+        match self.owners.get(owner) {
+            Some(Some(above)) if is_owner(above) => self.owners.contains_key(above),
+            Some(_) => true,
+            None => false,
+        }
+    }
+
+    fn owner_seen(&mut self, key: &ObjectKey, owner: &Value) -> Vec<Value> {
+        let in_template = owner.pointer("/spec/template").is_some_and(says_gang);
+        if says_gang(owner) || in_template {
+            self.kept.insert(key.clone(), owner.clone());
+        } else {
+            self.kept.remove(key);
+        }
+        self.owners.insert(key.clone(), controller_of(owner));
+        // Those whose owner this is, and those whose owner was made by it, may be ordinary after all.
+        let in_namespace = |other: &ObjectKey| other.namespace == key.namespace && other.group == key.group;
+        let first = ObjectKey { kind: "ReplicaSet", name: Name::from(""), ..key.clone() };
+        let below = self.undecided.range(first..).map(|(owner, _)| owner).take_while(|owner| in_namespace(owner));
+        let below = below.filter(|owner| self.owners.get(owner).is_some_and(|above| above.as_ref() == Some(key)));
+        let concerned: BTreeSet<ObjectKey> = below.chain([key]).cloned().collect();
+        let decided: Vec<ObjectKey> = concerned.into_iter().filter(|owner| self.is_chain_known(owner)).collect();
+        let mut joined = Vec::new();
+        for owner in decided {
+            for pod in self.undecided.remove(&owner).unwrap_or_default() {
+                if let Some(object) = self.kept.get(&pod).cloned() {
+                    self.pod_seen(&pod, &object);
+                    joined.extend(self.kept.contains_key(&pod).then_some(object));
+                }
+            }
+        }
+        joined
+    }
+
+    /// The objects that made a pod, and that made those, as far as they speak of a group.
+    pub fn owners_of(&self, pod: &Value) -> impl Iterator<Item = &Value> {
+        let owner = controller_of(pod);
+        let above = owner.as_ref().and_then(|owner| self.owners.get(owner)?.clone());
+        let owners = owner.into_iter().chain(above).filter(is_owner);
+        owners.filter_map(|owner| self.kept.get(&owner))
+    }
+
+    fn note_ordinary(&mut self, key: &ObjectKey) {
+        let Some(namespace) = &key.namespace else { return };
+        let ordinary = self.ordinary.entry(namespace.clone());
+        let ordinary =
+            ordinary.or_insert_with(|| Ordinary { names: BTreeSet::new(), example: example(namespace, &key.name) });
+        ordinary.names.insert(key.name.clone());
+    }
+
+    fn forget_ordinary(&mut self, key: &ObjectKey) {
+        let Some(namespace) = &key.namespace else { return };
+        let Some(ordinary) = self.ordinary.get_mut(namespace) else { return };
+        if !ordinary.names.remove(&key.name) {
+            return;
+        }
+        match ordinary.names.first() {
+            Some(name) if ordinary.example["metadata"]["name"] == *key.name => {
+                ordinary.example = example(namespace, name);
+            }
+            Some(_) => {}
+            None => {
+                self.ordinary.remove(namespace);
+            }
+        }
+    }
+
+    /// The objects of a kind that are kept, with their keys, of one namespace or of all.
+    pub fn of_kind<'a>(
+        &'a self,
+        group: &str,
+        kind: &str,
+        namespace: Option<&str>,
+    ) -> impl Iterator<Item = (&'a ObjectKey, &'a Value)> + use<'a> {
+        let namespace = namespace.map(Name::from);
+        let found = kinds::find(group, kind).map(|kind| {
+            let name = Name::from("");
+            let first = ObjectKey { group: kind.group, kind: kind.kind, namespace: namespace.clone(), name };
+            self.kept.range(first..).take_while(move |(key, _)| {
+                let is_inside = namespace.is_none() || key.namespace == namespace;
+                key.group == kind.group && key.kind == kind.kind && is_inside
+            })
+        });
+        found.into_iter().flatten()
+    }
+}
+
+impl View for Objects {
+    fn get(&self, key: &ObjectKey) -> Option<&Value> {
+        self.kept.get(key)
+    }
+
+    /// Of pods, those that are kept, and one for each namespace that has ordinary ones.
+    fn list(&self, group: &str, kind: &str, namespace: Option<&str>) -> Vec<&Value> {
+        let kept = self.of_kind(group, kind, namespace).map(|(_, object)| object);
+        if (group, kind) != ("", "Pod") {
+            return kept.collect();
+        }
+        let wanted = |name: &Name| namespace.is_none_or(|wanted| **name == *wanted);
+        let ordinary = self.ordinary.iter().filter(|(name, _)| wanted(name)).map(|(_, ordinary)| &ordinary.example);
+        kept.chain(ordinary).collect()
+    }
+
+    fn whole_gpu_gb(&self) -> u32 {
+        self.whole_gpu_gb.unwrap_or(WHOLE_GPU_GB)
+    }
+}
+
+/// Whether all objects of the key's kind are kept.
+fn is_kept(key: &ObjectKey) -> bool {
+    let other = matches!(
+        (key.group, key.kind),
+        ("", "Node" | "Namespace")
+            | ("scheduling.k8s.io", "PriorityClass")
+            | (volcano::SCHEDULING, volcano::QUEUE | volcano::POD_GROUP)
+            | (volcano::BATCH, volcano::JOB)
+    );
+    other || elastic::is_elastic(key) || tree::is_tree(key) || tree::is_profile(key)
+}
+
+fn is_node(key: &ObjectKey) -> bool {
+    (key.group, key.kind) == ("", "Node")
+}
+
+/// A node without what nobody asks for here: the engine is told of it by other ways.
+fn slim_node(node: &Value) -> Value {
+    let at = |pointer: &str| node.pointer(pointer).cloned().unwrap_or_default();
+    let conditions = node.pointer("/status/conditions").and_then(Value::as_array);
+    let ready = conditions.into_iter().flatten().filter(|condition| condition["type"] == "Ready");
+    let ready: Vec<Value> = ready.map(|condition| json!({"type": "Ready", "status": condition["status"]})).collect();
+    json!({
+        "apiVersion": "v1", "kind": "Node",
+        "metadata": {"name": at("/metadata/name"), "labels": at("/metadata/labels")},
+        "spec": {"unschedulable": at("/spec/unschedulable")},
+        "status": {"allocatable": at("/status/allocatable"), "capacity": at("/status/capacity"), "conditions": ready},
+    })
+}
+
+/// A pod without what nobody asks for here.
+fn slim_pod(pod: &Value) -> Value {
+    let part = |of: &str, fields: &[&str]| -> Value {
+        let of = pod.get(of).and_then(Value::as_object).into_iter().flatten();
+        let kept = of.filter(|(field, _)| fields.contains(&field.as_str()));
+        Value::Object(kept.map(|(field, value)| (field.clone(), value.clone())).collect())
+    };
+    let mut spec = part("spec", &["schedulerName", "nodeName", "priorityClassName", "resources", "overhead"]);
+    for list in ["containers", "initContainers"] {
+        let containers = pod.pointer(&format!("/spec/{list}")).and_then(Value::as_array);
+        let slim = |container: &Value| json!({"resources": container["resources"], "restartPolicy": container["restartPolicy"]});
+        if let Some(containers) = containers {
+            spec[list] = containers.iter().map(slim).collect();
+        }
+    }
+    json!({
+        "apiVersion": "v1", "kind": "Pod", "metadata": pod["metadata"], "spec": spec, "status": part("status", &["phase"]),
+    })
+}
+
+/// The group that a pod says it is in.
+fn group_of(key: &ObjectKey, pod: &Value) -> Option<ObjectKey> {
+    let annotations = pod.get("metadata")?.get("annotations")?;
+    let group = GROUP_NAMES.iter().find_map(|name| annotations.get(*name)?.as_str())?;
+    Some(ObjectKey::pod_group(key.namespace.as_deref().unwrap_or_default(), group))
+}
+
+/// Whether an object was made by this one, and not by another of its name.
+pub fn is_made_by(object: &Value, owner: &Value) -> bool {
+    let owners = object.pointer("/metadata/ownerReferences").and_then(Value::as_array);
+    let mut owners = owners.into_iter().flatten().filter(|reference| reference["controller"] == true);
+    owners.any(|reference| reference["uid"] == owner["metadata"]["uid"])
+}
+
+/// Whether an object, or a template, says how many pods must be able to run.
+fn says_gang(object: &Value) -> bool {
+    let annotations = object.pointer("/metadata/annotations");
+    annotations.and_then(|annotations| annotations.get(GROUP_MIN_MEMBER)).is_some()
+}
+
+/// The object that made this one.
+pub fn controller_of(object: &Value) -> Option<ObjectKey> {
+    let owners = object.pointer("/metadata/ownerReferences")?.as_array()?;
+    let owner = owners.iter().find(|owner| owner["controller"] == true)?;
+    let api_version = owner.get("apiVersion")?.as_str()?;
+    let (group, _) = api_version.split_once('/').unwrap_or(("", api_version));
+    let kind = kinds::find(group, owner.get("kind")?.as_str()?)?;
+    let namespace = object.pointer("/metadata/namespace").and_then(Value::as_str);
+    Some(ObjectKey::new(kind, namespace, owner.get("name")?.as_str()?))
+}
+
+/// As much as there is to say of an ordinary pod.
+fn example(namespace: &str, name: &str) -> Value {
+    json!({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": name, "namespace": namespace}})
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use quotient_api::key_of;
+
+    fn owned(kind: &str, name: &str, annotations: Value, owner: Option<(&str, &str)>) -> Value {
+        let api_version = if kind == "Pod" { "v1" } else { "apps/v1" };
+        let references = owner.map(|(kind, name)| {
+            json!([{"apiVersion": "apps/v1", "kind": kind, "name": name, "uid": name, "controller": true}])
+        });
+        json!({"apiVersion": api_version, "kind": kind, "metadata": {"name": name, "namespace": "a", "uid": name,
+            "annotations": annotations, "ownerReferences": references}})
+    }
+
+    fn see(objects: &mut Objects, object: &Value) -> ObjectKey {
+        let key = key_of(object).expect("it is an object");
+        let _ = objects.seen(&key, object);
+        key
+    }
+
+    fn pods(objects: &Objects) -> Vec<&str> {
+        let pods = objects.list("", "Pod", None);
+        pods.into_iter().filter_map(|pod| pod["metadata"]["name"].as_str()).collect()
+    }
+
+    #[test]
+    fn one_ordinary_pod_stands_for_all_of_its_namespace() {
+        let mut objects = Objects::default();
+        let mut see = |name: &str, labels: Value| {
+            let mut pod = owned("Pod", name, json!({}), None);
+            pod["metadata"]["labels"] = labels;
+            see(&mut objects, &pod)
+        };
+        let first = see("p-0", json!({}));
+        see("p-1", json!({}));
+        let named = see("q", json!({tree::keys::QUOTA_NAME: "team"}));
+        assert_eq!(pods(&objects), ["q", "p-0"]);
+        assert!(objects.get(&named).is_some() && objects.get(&first).is_none());
+        assert_eq!(objects.list("", "Pod", Some("b")), Vec::<&Value>::new());
+        objects.gone(&first);
+        assert_eq!(pods(&objects), ["q", "p-1"]);
+        for name in ["p-1", "q"] {
+            objects.gone(&ObjectKey::pod("a", name));
+        }
+        assert_eq!(pods(&objects), Vec::<&str>::new());
+    }
+
+    #[test]
+    fn a_pod_is_kept_while_its_owners_may_speak_of_a_group() {
+        let gang = || json!({GROUP_MIN_MEMBER: "2"});
+        for (annotations, is_kept) in [(gang(), true), (json!({}), false)] {
+            let mut objects = Objects::default();
+            let pod = see(&mut objects, &owned("Pod", "p", json!({}), Some(("ReplicaSet", "web-1"))));
+            assert!(objects.get(&pod).is_some(), "nothing is known of its owner");
+            see(&mut objects, &owned("ReplicaSet", "web-1", json!({}), Some(("Deployment", "web"))));
+            assert!(objects.get(&pod).is_some(), "nothing is known of what made its owner");
+            see(&mut objects, &owned("Deployment", "web", annotations, None));
+            assert_eq!(objects.get(&pod).is_some(), is_kept);
+            assert_eq!(
+                objects.owners_of(&owned("Pod", "p", json!({}), Some(("ReplicaSet", "web-1")))).count(),
+                usize::from(is_kept)
+            );
+            objects.gone(&pod);
+            assert_eq!(pods(&objects), Vec::<&str>::new());
+            assert!(objects.undecided.is_empty());
+        }
+    }
+
+    #[test]
+    fn lists_are_of_one_kind_and_namespace() {
+        let mut objects = Objects::default();
+        for (group, namespace) in [("nos.nebuly.com", "a"), ("nos.nebuly.com", "b"), ("n8s.nebuly.ai", "a")] {
+            let quota = json!({"apiVersion": format!("{group}/v1alpha1"), "kind": "ElasticQuota",
+                "metadata": {"name": "q", "namespace": namespace}});
+            see(&mut objects, &quota);
+        }
+        let count = |group, namespace| objects.list(group, "ElasticQuota", namespace).len();
+        assert_eq!(count("nos.nebuly.com", None), 2);
+        assert_eq!(count("nos.nebuly.com", Some("b")), 1);
+        assert_eq!(count("n8s.nebuly.ai", Some("b")), 0);
+        assert_eq!(count("nothing", None), 0);
+    }
+}

@@ -1,0 +1,543 @@
+//! What is seen goes in, what is to be written comes out. No network, no clock: time is an argument.
+
+use std::collections::BTreeMap;
+
+use quotient_api::volcano::metrics::{self, Sample, samples};
+use quotient_api::volcano::{GROUP_NAMES, QUEUE, SCHEDULING, events};
+use quotient_api::{Configuration, ObjectKey, Problem, Translation, Translator, View, key_of};
+use quotient_engine::fact::{Name, PodKey};
+use quotient_engine::{Budget, Code, Decision, Engine, Fact, QuotaReport, Reason, Rule, Tick};
+use serde_json::{Value, json};
+
+use crate::controllers::{Controllers, Moment, Wanted};
+use crate::event::{EventBook, Remark, whole_seconds};
+use crate::objects::{News, Objects, SharedObjects, controller_of};
+use crate::patrol::Patrol;
+use crate::queue::{Failed, Feedback};
+use crate::subject::Subject;
+use crate::write::{PodRef, Write};
+
+/// Something that a watch saw.
+#[derive(Debug, Clone)]
+pub enum Seen {
+    Object(Subject, Value),
+    Gone(Subject, ObjectKey),
+    /// All objects that there are have been seen, and those that are not there any more are gone.
+    Listed(Subject),
+    /// The API server does not know the kind, or does not let us read it; there is nothing of it to see.
+    Unavailable(Subject),
+}
+
+/// Now, by both clocks.
+#[derive(Debug, Clone, Copy)]
+pub struct Now {
+    /// Milliseconds that only ever grow, for what is waited for.
+    pub tick: Tick,
+    /// Microseconds since the Unix epoch, for what is written down.
+    pub wall_us: i64,
+}
+
+/// Something that happened, to be counted and logged.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Happened {
+    Bound { pod: PodKey, node: Name },
+    Evicted { pod: PodKey, node: Name, claimant: Option<PodKey>, rule: Rule, message: String },
+    Held { pod: PodKey, code: Code, message: String },
+    Nominated { pod: PodKey, node: Option<Name> },
+    Problem(Problem),
+}
+
+/// What came of a cycle.
+#[derive(Debug, Default)]
+pub struct Round {
+    pub writes: Vec<Write>,
+    pub happened: Vec<Happened>,
+    /// There is more to decide at once.
+    pub more: bool,
+    /// When time alone will change something next.
+    pub wake_at: Option<Tick>,
+}
+
+/// A pod that waits.
+#[derive(Debug, Clone)]
+struct Waiting {
+    created_us: i64,
+    uid: Name,
+    /// Why, as far as we said.
+    held: Option<Code>,
+    /// Why, as the pod itself says: the reason and the message of its condition.
+    shown: Option<(String, String)>,
+}
+
+/// The engine with what it takes to tell it of objects, and to write what it decides.
+#[derive(Debug)]
+pub struct Scheduler {
+    translator: Translator,
+    engine: Engine,
+    /// The objects that others look at too.
+    objects: SharedObjects,
+    /// What was seen so far, until everything was: until then others look at what was there before.
+    beginning: Option<Box<Objects>>,
+    controllers: Controllers,
+    patrol: Patrol,
+    events: EventBook,
+    /// What is wrong with each object, so that it is said once and not with every change.
+    problems: BTreeMap<ObjectKey, Vec<Problem>>,
+    /// What controllers found wrong with each object.
+    found: BTreeMap<ObjectKey, Vec<Problem>>,
+    waiting: BTreeMap<PodKey, Waiting>,
+    happened: Vec<Happened>,
+}
+
+/// A clone goes its own way, with objects of its own: it is how to ask what would happen if.
+impl Clone for Scheduler {
+    fn clone(&self) -> Self {
+        Scheduler {
+            translator: self.translator.clone(),
+            engine: self.engine.clone(),
+            objects: self.objects.fork(),
+            beginning: self.beginning.clone(),
+            controllers: self.controllers.clone(),
+            patrol: self.patrol.clone(),
+            events: self.events.clone(),
+            problems: self.problems.clone(),
+            found: self.found.clone(),
+            waiting: self.waiting.clone(),
+            happened: self.happened.clone(),
+        }
+    }
+}
+
+impl Scheduler {
+    /// A scheduler that knows nothing yet. Pods with one of these names in `spec.schedulerName` are its own; `None`:
+    /// every pod is. `objects` are replaced by what it sees when it has seen everything.
+    pub fn new(configuration: &Configuration, names: Option<Vec<String>>, objects: SharedObjects) -> Self {
+        Scheduler {
+            translator: Translator::new(configuration.translator_settings(names.clone())),
+            engine: Engine::new(configuration.engine_settings()),
+            objects,
+            beginning: Some(Box::new(Objects::new(configuration))),
+            controllers: Controllers::new(configuration, names),
+            patrol: Patrol::default(),
+            events: EventBook::default(),
+            problems: BTreeMap::new(),
+            found: BTreeMap::new(),
+            waiting: BTreeMap::new(),
+            happened: Vec::new(),
+        }
+    }
+
+    /// The engine as it is.
+    pub fn engine(&self) -> &Engine {
+        &self.engine
+    }
+
+    /// The figures of queues by card.
+    pub fn card_samples(&self, quotas: &[QuotaReport]) -> Vec<Sample> {
+        let is_queue = |report: &QuotaReport| *report.key.kind == *QUEUE && *report.key.group == *SCHEDULING;
+        // Nodes are many, and most clusters have no queues.
+        if !quotas.iter().any(is_queue) {
+            return Vec::new();
+        }
+        let objects = self.objects.read();
+        let waiting = self.waiting.keys().filter_map(|pod| {
+            let object = objects.get(&ObjectKey::pod(&pod.namespace, &pod.name))?;
+            let queue = self.engine.quotas_of(pod).into_iter().find(|key| *key.group == *SCHEDULING)?;
+            metrics::Waiting::of_pod(object, &queue.name, &self.engine.requests(pod))
+        });
+        samples(quotas, &self.engine.nodes(), &waiting.collect::<Vec<_>>())
+    }
+
+    /// How many pods wait, and for which reasons; `None` is for those that were not looked at yet.
+    pub fn waiting(&self) -> BTreeMap<Option<Code>, usize> {
+        let mut counts = BTreeMap::new();
+        for waiting in self.waiting.values() {
+            *counts.entry(waiting.held).or_default() += 1;
+        }
+        counts
+    }
+
+    /// Takes in what a watch saw.
+    pub fn see(&mut self, now: Now, seen: Seen) {
+        match seen {
+            Seen::Object(subject, mut object) => {
+                let kind = subject.kind();
+                // Objects of a list do not say what they are.
+                if let Value::Object(fields) = &mut object {
+                    fields.entry("kind").or_insert_with(|| json!(kind.kind));
+                    fields.entry("apiVersion").or_insert_with(|| json!(kind.api_version()));
+                }
+                match (subject, key_of(&object)) {
+                    (Subject::Kind(_), Ok(key)) => self.see_object(now, &key, object),
+                    (Subject::JobPods, Ok(key)) => {
+                        self.keep_objects(|objects| objects.job_pod_seen(&key, &object));
+                        if let Some(job) = controller_of(&object) {
+                            self.control(|controllers, objects| controllers.job_pod_seen(job, objects));
+                        }
+                    }
+                    (Subject::EndedPods, Ok(key)) => self.keep_objects(|objects| objects.ended_seen(&key, &object)),
+                    (Subject::Kind(_), Err(problem)) => self.happened.push(Happened::Problem(problem)),
+                    // It was seen as one of its kind too, and complained of there.
+                    (Subject::JobPods | Subject::EndedPods, Err(_)) => {}
+                }
+            }
+            Seen::Gone(Subject::Kind(_), key) => {
+                let translation = self.translator.remove(&key);
+                self.keep_objects(|objects| objects.gone(&key));
+                self.control(|controllers, objects| controllers.gone(&key, objects));
+                self.tell(now, &key, translation);
+                self.problems.remove(&key);
+            }
+            Seen::Gone(Subject::JobPods, key) => {
+                if let Some((job, pod)) = self.keep_objects(|objects| objects.job_pod_gone(&key)) {
+                    self.control(|controllers, objects| controllers.job_pod_gone(job, pod, objects));
+                }
+            }
+            Seen::Gone(Subject::EndedPods, key) => self.keep_objects(|objects| objects.ended_gone(&key)),
+            Seen::Listed(subject) => {
+                self.keep_objects(|objects| objects.serves(subject, true));
+                self.controllers.served(subject);
+            }
+            Seen::Unavailable(subject) => self.keep_objects(|objects| objects.serves(subject, false)),
+        }
+    }
+
+    fn see_object(&mut self, now: Now, key: &ObjectKey, mut object: Value) {
+        let News { is_news, joined } = self.keep_objects(|objects| objects.seen(key, &object));
+        let group = self.control(|controllers, objects| {
+            if is_news {
+                controllers.seen(key, &object, objects);
+            }
+            controllers.group_of(key, &object, objects)
+        });
+        if let Some(group) = group {
+            // The engine knows at once what the pod is told in a moment: it must not be placed alone meanwhile.
+            object["metadata"]["annotations"][GROUP_NAMES[0]] = json!(group);
+        }
+        let translation = self.translator.upsert(&object);
+        self.tell(now, key, translation);
+        self.note_shown(key, &object);
+        for pod in joined {
+            if let Ok(key) = key_of(&pod) {
+                self.see_object(now, &key, pod);
+            }
+        }
+    }
+
+    /// Takes in that everything was seen that there is.
+    pub fn seen_everything(&mut self) {
+        if let Some(mut objects) = self.beginning.take() {
+            objects.complete();
+            *self.objects.write() = *objects;
+        }
+    }
+
+    fn keep_objects<T>(&mut self, change: impl FnOnce(&mut Objects) -> T) -> T {
+        match &mut self.beginning {
+            Some(objects) => change(objects),
+            None => change(&mut self.objects.write()),
+        }
+    }
+
+    fn control<T>(&mut self, see: impl FnOnce(&mut Controllers, &Objects) -> T) -> T {
+        match &self.beginning {
+            Some(objects) => see(&mut self.controllers, objects),
+            None => see(&mut self.controllers, &self.objects.read()),
+        }
+    }
+
+    fn tell(&mut self, now: Now, key: &ObjectKey, translation: Translation) {
+        let Translation { facts, problems, elsewhere } = translation;
+        for fact in facts {
+            self.note_waiting(&fact);
+            self.engine.observe(now.tick, fact);
+        }
+        self.note_problems(key, problems);
+        for (key, problems) in elsewhere {
+            self.note_problems(&key, problems);
+        }
+    }
+
+    /// Takes in that something which was decided, or asked for by a controller, did not happen.
+    pub fn take_feedback(&mut self, now: Now, feedback: Feedback) {
+        match feedback.failed {
+            Failed::Decision(fact) => self.engine.observe(now.tick, *fact),
+            Failed::Asked(slot) => self.controllers.refused(&slot, &feedback.message, now.tick),
+        }
+    }
+
+    fn note_waiting(&mut self, fact: &Fact) {
+        match fact {
+            Fact::Pod(pod) => {
+                let waits = pod.ours && pod.node.is_none() && pod.leaving_since.is_none() && !pod.phase.is_over();
+                if waits {
+                    let (created_us, uid) = (pod.created.0, pod.uid.clone());
+                    let waiting = Waiting { created_us, uid, held: None, shown: None };
+                    let known = self.waiting.entry(pod.key()).or_insert_with(|| waiting.clone());
+                    if known.uid != waiting.uid {
+                        *known = waiting;
+                    }
+                } else {
+                    self.waiting.remove(&pod.key());
+                }
+            }
+            Fact::PodGone(key) => {
+                self.waiting.remove(key);
+            }
+            _ => {}
+        }
+    }
+
+    /// Keeps what a pod says of why it waits.
+    fn note_shown(&mut self, key: &ObjectKey, object: &Value) {
+        if key.kind != "Pod" || !key.group.is_empty() {
+            return;
+        }
+        let pod = PodKey { namespace: key.namespace.clone().unwrap_or_default(), name: key.name.clone() };
+        let Some(waiting) = self.waiting.get_mut(&pod) else { return };
+        let conditions = object.pointer("/status/conditions").and_then(Value::as_array);
+        let says_no = |condition: &&Value| condition["type"] == "PodScheduled" && condition["status"] == "False";
+        let text = |value: &Value| value.as_str().unwrap_or_default().to_string();
+        let scheduled = conditions.into_iter().flatten().find(says_no);
+        waiting.shown = scheduled.map(|condition| (text(&condition["reason"]), text(&condition["message"])));
+    }
+
+    fn note_problems(&mut self, key: &ObjectKey, problems: Vec<Problem>) {
+        note_problems(&mut self.problems, &mut self.happened, key, problems);
+    }
+
+    /// Decides, and says what is to be written.
+    pub fn decide(&mut self, now: Now, budget: Budget) -> Round {
+        let decisions = self.engine.decide(now.tick, budget);
+        let mut round = Round { more: decisions.more, wake_at: decisions.wake_at, ..Round::default() };
+        for decision in decisions.list {
+            self.write(now, decision, &mut round);
+        }
+        round.happened.append(&mut self.happened);
+        round
+    }
+
+    /// Looks at a few of the quotas as admission would have, for what got in while nobody was asked.
+    pub fn patrol(&mut self) {
+        let found = self
+            .patrol
+            .look(&self.objects.read(), |key| self.problems.contains_key(key) || self.found.contains_key(key));
+        self.happened.extend(found.into_iter().map(Happened::Problem));
+    }
+
+    /// All that is wrong with objects now.
+    pub fn problems(&self) -> impl Iterator<Item = &Problem> {
+        self.problems.values().chain(self.found.values()).flatten()
+    }
+
+    /// What happened without a decision.
+    pub fn take_happened(&mut self) -> Vec<Happened> {
+        std::mem::take(&mut self.happened)
+    }
+
+    /// What was refused is asked for again at once, where it is still wanted.
+    pub fn retry(&mut self) {
+        self.controllers.retry();
+    }
+
+    /// What controllers want to be made or deleted because of what was seen: groups, and the pods of jobs.
+    pub fn follow(&mut self, now: Now) -> Vec<Write> {
+        let wanted = self.controllers.follow(&self.objects.read(), &moment(now));
+        self.take_wanted(now, wanted)
+    }
+
+    /// What controllers want to be there or not: roots of trees, queues that always exist, quotas that others replace.
+    /// Looked at now and then, and only where something changed.
+    pub fn keep(&mut self, now: Now) -> Vec<Write> {
+        let wanted = self.controllers.keep(&self.objects.read(), &moment(now));
+        self.take_wanted(now, wanted)
+    }
+
+    /// What controllers want to be written so that objects say how things stand.
+    pub fn tell_standing(&mut self, now: Now, quotas: &[QuotaReport]) -> Vec<Write> {
+        let wanted = self.controllers.tell(&self.objects.read(), &self.engine, quotas, &moment(now));
+        self.take_wanted(now, wanted)
+    }
+
+    fn take_wanted(&mut self, now: Now, wanted: Wanted) -> Vec<Write> {
+        let Wanted { mut writes, remarks, problems } = wanted;
+        for (about, uid, remark) in remarks {
+            writes.extend(self.events.note(about, &uid, remark, now.wall_us).map(Write::Event));
+        }
+        for (key, found) in problems {
+            note_problems(&mut self.found, &mut self.happened, &key, found);
+        }
+        writes
+    }
+
+    fn write(&mut self, now: Now, decision: Decision, round: &mut Round) {
+        match decision {
+            Decision::Bind { pod, uid, node, claims } => {
+                let created_us = self.waiting.get(&pod).map(|waiting| waiting.created_us);
+                round.happened.push(Happened::Bound { pod: pod.clone(), node: node.clone() });
+                round.writes.push(Write::Bind { pod: PodRef { key: pod, uid }, node, claims, created_us });
+            }
+            Decision::Evict { pod, uid, node, claimant, rule, violates_budget: _, message } => {
+                let said = match &claimant {
+                    Some(claimant) => format!("Preempted by {claimant} ({}): {message}", rule.name()),
+                    None => format!("Evicted ({}): {message}", rule.name()),
+                };
+                let remark = Remark { is_warning: false, reason: "Preempted", message: said };
+                round.writes.extend(self.event(now, &pod, &uid, remark));
+                let evicted = (pod.clone(), claimant.clone(), message.clone());
+                round.writes.push(Write::Evict { pod: PodRef { key: pod, uid }, claimant, message });
+                let (pod, claimant, message) = evicted;
+                round.happened.push(Happened::Evicted { pod, node, claimant, rule, message });
+            }
+            Decision::Nominate { pod, uid, node } => {
+                round.happened.push(Happened::Nominated { pod: pod.clone(), node: node.clone() });
+                round.writes.push(Write::Nominate { pod: PodRef { key: pod, uid }, node });
+            }
+            Decision::Mark { pod, uid, group, capacity } => {
+                let label = (format!("{group}/capacity"), capacity.map(|capacity| capacity.name().to_string()));
+                round.writes.push(Write::Label { pod: PodRef { key: pod, uid }, labels: [label].into() });
+            }
+            Decision::Admit { namespace, name } => {
+                let group = ObjectKey::pod_group(&namespace, &name);
+                if self.controllers.admits(&group, &self.objects.read()) {
+                    round.writes.push(Write::Admit { group });
+                }
+            }
+            Decision::Hold { pod, uid, reason } => self.hold(now, pod, uid, &reason, round),
+        }
+    }
+
+    fn hold(&mut self, now: Now, pod: PodKey, uid: Name, reason: &Reason, round: &mut Round) {
+        let Reason { code, message, .. } = reason;
+        round.happened.push(Happened::Held { pod: pod.clone(), code: *code, message: message.clone() });
+        let short = if *code == Code::SchedulingGated { "SchedulingGated" } else { "Unschedulable" };
+        let mut since = Some(whole_seconds(now.wall_us));
+        if let Some(waiting) = self.waiting.get_mut(&pod).filter(|waiting| waiting.uid == uid) {
+            let is_first = waiting.held.replace(*code).is_none();
+            if let Some((shown_reason, shown_message)) = &waiting.shown {
+                // Whoever was here before said the same. What we said ourselves may not have arrived yet.
+                if is_first && shown_reason == short && shown_message == message {
+                    return;
+                }
+                since = None;
+            } else if !is_first {
+                since = None;
+            }
+        }
+        if *code != Code::SchedulingGated {
+            let remark = Remark { is_warning: true, reason: "FailedScheduling", message: message.clone() };
+            round.writes.extend(self.event(now, &pod, &uid, remark));
+            let key = ObjectKey::pod(&pod.namespace, &pod.name);
+            let further = self.objects.read().get(&key).and_then(|object| events::of_pod(object, reason));
+            if let Some(further) = further {
+                let remark = Remark { is_warning: true, reason: further, message: message.clone() };
+                round.writes.extend(self.event(now, &pod, &uid, remark));
+            }
+        }
+        let message = message.clone();
+        round.writes.push(Write::Condition { pod: PodRef { key: pod, uid }, reason: short, message, since });
+    }
+
+    fn event(&mut self, now: Now, pod: &PodKey, uid: &Name, remark: Remark) -> Option<Write> {
+        let about = ObjectKey::pod(&pod.namespace, &pod.name);
+        self.events.note(about, uid, remark, now.wall_us).map(Write::Event)
+    }
+
+    /// The event that says that a pod was bound; it is said when it is so.
+    pub fn bound_event(&mut self, now: Now, pod: &PodRef, node: &Name) -> Option<Write> {
+        let message = format!("Successfully assigned {} to {node}", pod.key);
+        self.event(now, &pod.key, &pod.uid, Remark { is_warning: false, reason: "Scheduled", message })
+    }
+}
+
+fn moment(now: Now) -> Moment {
+    Moment { tick: now.tick, text: whole_seconds(now.wall_us) }
+}
+
+/// Keeps what is wrong with an object; what was said of it before is not said again.
+fn note_problems(
+    known: &mut BTreeMap<ObjectKey, Vec<Problem>>,
+    happened: &mut Vec<Happened>,
+    key: &ObjectKey,
+    problems: Vec<Problem>,
+) {
+    let before = known.remove(key).unwrap_or_default();
+    happened.extend(problems.iter().filter(|problem| !before.contains(problem)).cloned().map(Happened::Problem));
+    if !problems.is_empty() {
+        known.insert(key.clone(), problems);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use quotient_api::kinds;
+
+    const NOW: Now = Now { tick: Tick(1_000), wall_us: 1_767_225_600_000_000 };
+
+    fn pod(name: &str, cpu: &str) -> Value {
+        json!({
+            "metadata": {"name": name, "namespace": "a", "uid": name},
+            "spec": {"schedulerName": "quotient", "containers": [
+                {"name": "c", "image": "i", "resources": {"requests": {"cpu": cpu}}}]},
+        })
+    }
+
+    fn seeing(objects: &[(&str, Value)]) -> Scheduler {
+        let mut scheduler = Scheduler::new(&Configuration::default(), None, SharedObjects::default());
+        for (kind, object) in objects {
+            let kind = kinds::find("", kind).expect("it is known");
+            scheduler.see(NOW, Seen::Object(Subject::Kind(kind), object.clone()));
+        }
+        scheduler
+    }
+
+    fn node() -> (&'static str, Value) {
+        ("Node", json!({"metadata": {"name": "n"}, "status": {"allocatable": {"cpu": "1", "pods": "10"}}}))
+    }
+
+    #[test]
+    fn objects_of_a_list_are_read_though_they_do_not_say_what_they_are() {
+        let round = seeing(&[node(), ("Pod", pod("p", "1"))]).decide(NOW, Budget::default());
+        let [Write::Bind { pod, node, .. }] = &round.writes[..] else { panic!("{:?}", round.writes) };
+        assert_eq!((pod.key.to_string().as_str(), &**node), ("a/p", "n"));
+    }
+
+    #[test]
+    fn why_a_pod_waits_is_not_written_again_by_the_next_scheduler() {
+        let written = seeing(&[node(), ("Pod", pod("p", "2"))]).decide(NOW, Budget::default()).writes;
+        let [Write::Event(_), Write::Condition { reason, message, since, .. }] = &written[..] else {
+            panic!("{written:?}")
+        };
+        assert_eq!(since.as_deref(), Some("2026-01-01T00:00:00Z"));
+        let mut told = pod("p", "2");
+        let condition = json!({"type": "PodScheduled", "status": "False", "reason": reason, "message": message});
+        told["status"] = json!({"conditions": [condition]});
+        assert_eq!(seeing(&[node(), ("Pod", told.clone())]).decide(NOW, Budget::default()).writes, []);
+        told["status"]["conditions"][0]["message"] = json!("something else");
+        let written = seeing(&[node(), ("Pod", told)]).decide(NOW, Budget::default()).writes;
+        let [Write::Event(_), Write::Condition { since, .. }] = &written[..] else { panic!("{written:?}") };
+        assert_eq!(*since, None, "it waits since it said so");
+    }
+
+    #[test]
+    fn an_object_that_cannot_be_read_is_said_once() {
+        let mut scheduler = seeing(&[]);
+        let broken = json!({"metadata": {"name": "n"}, "status": {"allocatable": {"cpu": "lots"}}});
+        let kind = kinds::find("", "Node").expect("it is known");
+        for _ in 0..3 {
+            scheduler.see(NOW, Seen::Object(Subject::Kind(kind), broken.clone()));
+        }
+        scheduler.see(NOW, Seen::Object(Subject::Kind(kind), json!({"metadata": {"name": 3}})));
+        let problems: Vec<String> = scheduler
+            .take_happened()
+            .into_iter()
+            .map(|happened| match happened {
+                Happened::Problem(problem) => problem.to_string(),
+                other => panic!("{other:?}"),
+            })
+            .collect();
+        assert_eq!(problems.len(), 2, "{problems:?}");
+        assert!(problems[0].starts_with("Node/n: status.allocatable.cpu: \"lots\": "), "{problems:?}");
+    }
+}
