@@ -163,7 +163,8 @@ fn card_use(view: &View) -> Vec<Use> {
 }
 
 fn resource_use(view: &View, resource: &str) -> Use {
-    let of = |amounts: &[(Name, i64)]| amounts.iter().find(|(name, _)| &**name == resource).map_or(0, |(_, amount)| *amount);
+    let of =
+        |amounts: &[(Name, i64)]| amounts.iter().find(|(name, _)| &**name == resource).map_or(0, |(_, amount)| *amount);
     let total = (!view.nodes.is_empty()).then(|| view.nodes.iter().map(|node| of(&node.allocatable)).sum());
     let used = match view.whole {
         true => view.nodes.iter().map(|node| of(&node.used)).sum(),
@@ -198,8 +199,7 @@ fn team_use(view: &View) -> Vec<TeamUse> {
             team.borrowed += borrowed;
         }
     }
-    let mut all: Vec<TeamUse> =
-        teams.into_iter().map(|(name, team)| TeamUse { team: name.clone(), ..team }).collect();
+    let mut all: Vec<TeamUse> = teams.into_iter().map(|(name, team)| TeamUse { team: name.clone(), ..team }).collect();
     all.retain(|team| team.running + team.waiting > 0);
     all.sort_by(|a, b| (b.gpus, b.cpu, &a.team).cmp(&(a.gpus, a.cpu, &b.team)));
     all.truncate(TEAMS_MAX);
@@ -207,7 +207,8 @@ fn team_use(view: &View) -> Vec<TeamUse> {
 }
 
 fn wait_groups(view: &View) -> Vec<WaitGroup> {
-    let mut groups: BTreeMap<(&'static str, Option<&str>, Option<&str>), (WaitGroup, BTreeSet<&Name>)> = BTreeMap::new();
+    let mut groups: BTreeMap<(&'static str, Option<&str>, Option<&str>), (WaitGroup, BTreeSet<&Name>)> =
+        BTreeMap::new();
     for pod in view.pods.iter().filter(|pod| pod.phase == Phase::Pending) {
         let why = pod.why.as_deref();
         let code = why.map_or("New", |why| why.code);
@@ -467,7 +468,13 @@ pub struct PodAnswer<'a> {
 }
 
 /// One pod; `None` where nothing is known of it.
-pub fn pod<'a>(view: &'a View, journal: &Journal, viewer: &Viewer, namespace: &str, name: &str) -> Option<PodAnswer<'a>> {
+pub fn pod<'a>(
+    view: &'a View,
+    journal: &Journal,
+    viewer: &Viewer,
+    namespace: &str,
+    name: &str,
+) -> Option<PodAnswer<'a>> {
     let is_it = |pod: &&PodRow| *pod.namespace == *namespace && *pod.name == *name;
     let pod = view.pods.iter().find(is_it);
     let story = journal.of_pod(namespace, name, viewer);

@@ -97,11 +97,8 @@ impl History {
 
     /// Takes a view: what was the case before holds until its moment.
     pub fn observe(&mut self, view: &View, evictions: &[Eviction]) {
-        let mut frame = self.open.take().unwrap_or_else(|| Frame {
-            from_ms: view.at_ms,
-            to_ms: view.at_ms,
-            ..Frame::default()
-        });
+        let mut frame =
+            self.open.take().unwrap_or_else(|| Frame { from_ms: view.at_ms, to_ms: view.at_ms, ..Frame::default() });
         while frame.to_ms < view.at_ms {
             let end = (frame.from_ms.div_euclid(self.frame_ms) + 1) * self.frame_ms;
             let until = end.min(view.at_ms);
@@ -183,7 +180,8 @@ impl History {
         for ((_, code), count) in frame.waiting.iter().filter(|((team, _), _)| viewer.sees_namespace(team)) {
             *waiting.entry(code).or_default() += count;
         }
-        let evicted = frame.evicted.iter().filter(|(team, _)| viewer.sees_namespace(team)).map(|(_, count)| count).sum();
+        let evicted =
+            frame.evicted.iter().filter(|(team, _)| viewer.sees_namespace(team)).map(|(_, count)| count).sum();
         let quotas = frame.quotas.iter().filter(|point| viewer.sees_quota(&point.object)).cloned().collect();
         Some(FrameAnswer { from_ms: frame.from_ms, to_ms: frame.to_ms, teams, cards, waiting, evicted, quotas })
     }

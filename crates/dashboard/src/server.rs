@@ -84,10 +84,7 @@ impl Server {
     }
 
     /// Listens on the address; the future that is returned answers for ever.
-    pub async fn serve(
-        self,
-        address: SocketAddr,
-    ) -> Result<(SocketAddr, impl Future<Output = ()> + Send), ServeError> {
+    pub async fn serve(self, address: SocketAddr) -> Result<(SocketAddr, impl Future<Output = ()> + Send), ServeError> {
         let wrong = |error| ServeError { address, error };
         let listener = TcpListener::bind(address).await.map_err(wrong)?;
         let bound = listener.local_addr().map_err(wrong)?;

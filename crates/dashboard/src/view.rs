@@ -185,13 +185,14 @@ impl View {
                     *waiting.entry(quota.clone()).or_default() += 1;
                 }
                 // Pods that wait for one reason share it.
-                row.why = reasons.get(&key).map(|reason| {
-                    whys.entry(Arc::as_ptr(reason)).or_insert_with(|| Shared::from(why(reason))).clone()
-                });
+                row.why = reasons
+                    .get(&key)
+                    .map(|reason| whys.entry(Arc::as_ptr(reason)).or_insert_with(|| Shared::from(why(reason))).clone());
             }
             rows.push(row);
         }
-        let mut quotas: Vec<QuotaRow> = reports.iter().filter_map(|report| quota_row(report, &names, &waiting)).collect();
+        let mut quotas: Vec<QuotaRow> =
+            reports.iter().filter_map(|report| quota_row(report, &names, &waiting)).collect();
         quotas.sort_by(|a, b| a.object.cmp(&b.object));
         View { at_ms: at_us / 1000, pods: rows, quotas, nodes, whole: true }
     }
@@ -285,7 +286,7 @@ fn quota_row(
         group: key.group,
         namespace: key.namespace.as_ref().map(Name::from),
         name: Name::from(&key.name),
-        policy: report.policy,
+        policy: report.policy.name(),
         parent: report.parent.as_ref().and_then(|parent| names.get(parent).cloned()),
         tree: report.tree.as_ref().map(Name::from),
         resources,

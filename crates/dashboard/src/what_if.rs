@@ -3,8 +3,8 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use quotient_api::read;
 use crate::shared::Name;
+use quotient_api::read;
 use quotient_sim::cluster::Happened;
 use quotient_sim::{Cluster, Stuck};
 use serde::Serialize;
@@ -156,7 +156,9 @@ fn compare(before: &View, anyway: Happened, after: &View, happened: Happened, re
     let evicted: Vec<EvictedRow> = happened
         .evicted
         .into_iter()
-        .filter(|evicted| !anyway.evicted.iter().any(|known| (&known.namespace, &known.name) == (&evicted.namespace, &evicted.name)))
+        .filter(|evicted| {
+            !anyway.evicted.iter().any(|known| (&known.namespace, &known.name) == (&evicted.namespace, &evicted.name))
+        })
         .map(|evicted| EvictedRow {
             pod: format!("{}/{}", evicted.namespace, evicted.name),
             node: evicted.node,
@@ -168,7 +170,9 @@ fn compare(before: &View, anyway: Happened, after: &View, happened: Happened, re
     let bound: Vec<BoundRow> = happened
         .bound
         .into_iter()
-        .filter(|bound| !anyway.bound.iter().any(|known| (&known.namespace, &known.name) == (&bound.namespace, &bound.name)))
+        .filter(|bound| {
+            !anyway.bound.iter().any(|known| (&known.namespace, &known.name) == (&bound.namespace, &bound.name))
+        })
         .map(|bound| BoundRow { pod: format!("{}/{}", bound.namespace, bound.name), node: bound.node })
         .collect();
     let was: BTreeMap<(&Name, &Name), &crate::view::PodRow> =

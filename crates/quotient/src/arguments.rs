@@ -19,6 +19,11 @@ pub struct Arguments {
 /// The commands.
 #[derive(Debug, Subcommand)]
 pub enum Command {
+    /// Watch a simulated cluster of mixed cards in the browser: no Kubernetes needed
+    ///
+    /// Teams under different quotas share some hundreds of nodes in accelerated time, and a guided story shows borrowing,
+    /// reclaiming, gangs, cards, caps and a quota change. Submit a job or change a quota, and see what happens.
+    Demo(DemoArguments),
     /// Apply manifests to a virtual cluster and see what the scheduler does
     ///
     /// Files are applied in the order given; the cluster settles after each. Nothing outside the files is touched.
@@ -222,6 +227,34 @@ pub struct PlanArguments {
     pub setup: SetupArguments,
     #[command(flatten)]
     pub output: OutputArguments,
+}
+
+/// What `demo` is told.
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  quotient demo                                      prints an address to open in a browser
+  quotient demo --headless                           the story as text, and its end
+  quotient demo --nodes 1000 --seed 7
+  quotient demo --record trace.jsonl                 everything that is submitted, for `quotient replay`
+
+The same seed gives the same story. The dashboard is served on a loopback address only.")]
+pub struct DemoArguments {
+    /// What the load is drawn from
+    #[arg(long, value_name = "N", default_value_t = 1)]
+    pub seed: u64,
+    /// How many nodes are simulated
+    #[arg(long, value_name = "N", default_value_t = 240, value_parser = clap::value_parser!(u32).range(24..=5000))]
+    pub nodes: u32,
+    /// Serve the dashboard here [default: 127.0.0.1, the first free port from 8080 on]
+    #[arg(long, value_name = "ADDRESS:PORT")]
+    pub listen: Option<SocketAddr>,
+    /// Write everything that is submitted to this file, as JSON lines
+    #[arg(long, value_name = "FILE")]
+    pub record: Option<PathBuf>,
+    /// Tell the story as text, without a dashboard, and end
+    #[arg(long)]
+    pub headless: bool,
 }
 
 /// What `replay` is told.

@@ -108,12 +108,10 @@ impl Books {
         let named: Vec<(Name, Name)> =
             fact.cards.iter().map(|card| (card.name.clone(), card.resource.clone())).collect();
         let unnamed = UNNAMED_CARDS.iter().filter(|resource| named.iter().all(|(_, named)| **named != ***resource));
-        let unnamed: Vec<(Name, Name)> = unnamed.map(|resource| (Name::from(*resource), Name::from(*resource))).collect();
-        let mut node = Node {
-            free_cpu: fact.allocatable.get(CPU),
-            free_memory: fact.allocatable.get(MEMORY),
-            ..Node::default()
-        };
+        let unnamed: Vec<(Name, Name)> =
+            unnamed.map(|resource| (Name::from(*resource), Name::from(*resource))).collect();
+        let mut node =
+            Node { free_cpu: fact.allocatable.get(CPU), free_memory: fact.allocatable.get(MEMORY), ..Node::default() };
         for (name, resource) in named.into_iter().chain(unnamed) {
             let count = fact.allocatable.get(&resource);
             if count > 0 {

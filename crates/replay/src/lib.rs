@@ -8,9 +8,9 @@
 //!
 //! [`page`] writes what came of it as one HTML file that needs nothing else.
 
+mod books;
 pub mod figures;
 pub mod lines;
-mod books;
 mod measure;
 pub mod openb;
 pub mod page;

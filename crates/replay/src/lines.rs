@@ -41,7 +41,8 @@ pub fn read(name: &str, text: &str) -> Result<Trace, TraceError> {
             let life = match value.get("runs") {
                 None => Life::Open,
                 Some(runs) => Life::Runs {
-                    ms: milliseconds(runs).ok_or_else(|| wrong(format!("runs: {runs}: expected seconds, from 0 on")))?,
+                    ms: milliseconds(runs)
+                        .ok_or_else(|| wrong(format!("runs: {runs}: expected seconds, from 0 on")))?,
                 },
             };
             if at_ms == 0 && !is_pod(object) {
@@ -151,8 +152,11 @@ mod tests {
         recorder.deleted(6000, &ObjectKey::pod("a", "p")).expect("memory");
         let trace = read("t", &String::from_utf8(out).expect("text")).expect("it is a trace");
         assert_eq!(trace.objects, [node]);
-        let lives: Vec<Life> =
-            trace.events.iter().filter_map(|(_, e)| if let Event::Apply { life, .. } = e { Some(*life) } else { None }).collect();
+        let lives: Vec<Life> = trace
+            .events
+            .iter()
+            .filter_map(|(_, e)| if let Event::Apply { life, .. } = e { Some(*life) } else { None })
+            .collect();
         assert_eq!(lives, [Life::Runs { ms: 2000 }, Life::Runs { ms: 2500 }]);
         let Event::Apply { object, .. } = &trace.events[0].1 else { panic!("a pod comes first") };
         assert_eq!(object.get("status"), None);
@@ -167,9 +171,13 @@ mod tests {
             (r#"{"at": 0, "delete": "Pod/a/p"}"#, "t:2: at: 0 is before the line above"),
             (r#"{"at": 2, "delete": "Nonsense/p"}"#, "unknown kind"),
             (r#"{"at": 2}"#, "t:2: expected one of apply, ended and delete"),
-            (r#"{"at": 2, "apply": {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "p"}}, "runs": "long"}"#, "t:2: runs"),
+            (
+                r#"{"at": 2, "apply": {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "p"}}, "runs": "long"}"#,
+                "t:2: runs",
+            ),
         ] {
-            let error = read("t", &format!("{}\n{line}\n", r#"{"at": 1, "delete": "Pod/a/p"}"#)).expect_err("it is wrong");
+            let error =
+                read("t", &format!("{}\n{line}\n", r#"{"at": 1, "delete": "Pod/a/p"}"#)).expect_err("it is wrong");
             assert!(error.to_string().contains(message), "{error}");
         }
     }

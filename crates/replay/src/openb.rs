@@ -152,7 +152,8 @@ impl<'a> Row<'a> {
 
     fn text(&self, column: &str) -> Result<&'a str, TraceError> {
         let at = self.columns.iter().position(|name| *name == column);
-        at.map(|at| self.cells[at]).ok_or_else(|| TraceError::new(format!("{}:1", self.file), format!("no column {column}")))
+        at.map(|at| self.cells[at])
+            .ok_or_else(|| TraceError::new(format!("{}:1", self.file), format!("no column {column}")))
     }
 
     fn number(&self, column: &str) -> Result<u64, TraceError> {

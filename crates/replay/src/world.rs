@@ -135,11 +135,10 @@ impl World {
     /// A cluster that holds what exists before the trace begins.
     fn new(trace: &Trace, setup: &Setup, objects: &[Value]) -> Result<World, Stuck> {
         let mut cluster = Cluster::new(setup.clone());
-        let namespaces: BTreeSet<&str> =
-            trace.events.iter().filter_map(|(_, event)| namespace_of(event)).collect();
-        let namespaces = namespaces.into_iter().map(|name| {
-            json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}})
-        });
+        let namespaces: BTreeSet<&str> = trace.events.iter().filter_map(|(_, event)| namespace_of(event)).collect();
+        let namespaces = namespaces
+            .into_iter()
+            .map(|name| json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}}));
         for object in namespaces.chain(trace.objects.iter().cloned()).chain(objects.iter().cloned()) {
             cluster.apply(object).map_err(|refusal| Stuck::Refused(refusal.to_string()))?;
         }

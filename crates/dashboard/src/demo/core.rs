@@ -3,8 +3,8 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use quotient_api::{ObjectKey, key_of, time};
 use crate::shared::Name;
+use quotient_api::{ObjectKey, key_of, time};
 use quotient_sim::cluster::Happened;
 use quotient_sim::{Cluster, Setup, Stuck};
 use serde_json::Value;
@@ -27,8 +27,14 @@ const RESUBMIT_MS: i64 = 45_000;
 /// What happens at a moment.
 #[derive(Debug, Clone)]
 enum Due {
-    Submit { object: Value, runs_ms: i64 },
-    End { pod: ObjectKey, uid: String },
+    Submit {
+        object: Value,
+        runs_ms: i64,
+    },
+    End {
+        pod: ObjectKey,
+        uid: String,
+    },
     Chapter(usize),
     Outcome(usize),
     /// The story previews its change of quotas.
@@ -108,11 +114,17 @@ impl Core {
         let hours = |draw: &mut Draw| draw.between(150, 330) * MINUTE_MS;
         for i in 0..layout.vision_pods() {
             let runs = hours(&mut self.draw);
-            self.submit(PodPlan { pool: Some("a100"), ..PodPlan::new("vision", format!("train-{i:03}"), gpus(8)) }, runs);
+            self.submit(
+                PodPlan { pool: Some("a100"), ..PodPlan::new("vision", format!("train-{i:03}"), gpus(8)) },
+                runs,
+            );
         }
         for i in 0..layout.research_pods() {
             let runs = hours(&mut self.draw);
-            self.submit(PodPlan { pool: Some("a100"), ..PodPlan::new("research", format!("study-{i:03}"), gpus(8)) }, runs);
+            self.submit(
+                PodPlan { pool: Some("a100"), ..PodPlan::new("research", format!("study-{i:03}"), gpus(8)) },
+                runs,
+            );
         }
         let h100 = |team: &'static str, name: String| PodPlan {
             queue: Some(team),
@@ -313,7 +325,10 @@ impl Core {
             }
             7 => {
                 let (queue, card) = (Some("speech"), Some(objects::H100));
-                self.submit(PodPlan { queue, card, ..PodPlan::new("speech", format!("job-{number}"), gpus(size)) }, runs);
+                self.submit(
+                    PodPlan { queue, card, ..PodPlan::new("speech", format!("job-{number}"), gpus(size)) },
+                    runs,
+                );
             }
             other => {
                 let team = if other == 8 { "etl" } else { "reports" };
@@ -333,7 +348,8 @@ impl Core {
             let Some((_, runs_ms)) = self.lives.get(&key) else { continue };
             let Some(object) = self.cluster.store().get(&key) else { continue };
             let text = |pointer: &str| object.pointer(pointer).and_then(Value::as_str).unwrap_or_default();
-            let started = time::parse_timestamp(text("/status/startTime")).map_or(self.at_ms(), |us| us / 1000 - self.start_ms);
+            let started =
+                time::parse_timestamp(text("/status/startTime")).map_or(self.at_ms(), |us| us / 1000 - self.start_ms);
             let (at_ms, uid) = (started + runs_ms, text("/metadata/uid").to_string());
             self.schedule(at_ms.max(self.at_ms()), Due::End { pod: key, uid });
         }

@@ -250,7 +250,11 @@ impl Source for Player {
 fn example(core: &Core) -> String {
     let pod = crate::demo::objects::PodPlan {
         pool: Some("a100"),
-        ..crate::demo::objects::PodPlan::new("vision", format!("mine-{}", core.at_ms() / 1000), crate::demo::objects::gpus(8))
+        ..crate::demo::objects::PodPlan::new(
+            "vision",
+            format!("mine-{}", core.at_ms() / 1000),
+            crate::demo::objects::gpus(8),
+        )
     };
     manifest(&pod.object())
 }

@@ -165,9 +165,13 @@ pub const CHAPTERS: [Chapter; 9] = [
         text: "Research sets a priority of one billion to get past vision. LLM leaves out the name of the card, hoping not to be charged for it.",
         look: "#/waiting",
         act: |core| {
-            let urgent = PodPlan { pool: Some("a100"), priority: 1_000_000_000, ..PodPlan::new("research", "urgent", gpus(8)) };
+            let urgent =
+                PodPlan { pool: Some("a100"), priority: 1_000_000_000, ..PodPlan::new("research", "urgent", gpus(8)) };
             core.submit(urgent, 30 * MINUTE_MS);
-            core.submit(PodPlan { queue: Some("llm"), ..PodPlan::new("llm", "no-card-named", gpus(4)) }, 30 * MINUTE_MS);
+            core.submit(
+                PodPlan { queue: Some("llm"), ..PodPlan::new("llm", "no-card-named", gpus(4)) },
+                30 * MINUTE_MS,
+            );
         },
         outcome: cheated,
     },

@@ -10,7 +10,12 @@ impl Query {
     /// Reads `a=b&c=d`. What is not encoded as it should be is taken as it is.
     pub fn of(text: &str) -> Self {
         let pairs = text.split('&').filter(|pair| !pair.is_empty());
-        Query(pairs.map(|pair| pair.split_once('=').unwrap_or((pair, ""))).map(|(a, b)| (decoded(a), decoded(b))).collect())
+        Query(
+            pairs
+                .map(|pair| pair.split_once('=').unwrap_or((pair, "")))
+                .map(|(a, b)| (decoded(a), decoded(b)))
+                .collect(),
+        )
     }
 
     /// A field, or nothing.

@@ -59,11 +59,7 @@ impl Overviews {
 }
 
 /// Answers with a stream that lasts until the page goes away.
-pub fn events(
-    server: &Arc<Server>,
-    request: &Request<Incoming>,
-    viewer: Viewer,
-) -> Result<Response<Body>, Refusal> {
+pub fn events(server: &Arc<Server>, request: &Request<Incoming>, viewer: Viewer) -> Result<Response<Body>, Refusal> {
     let permit = server.streams.clone().try_acquire_owned();
     let permit = permit.map_err(|_| Refusal::Forbidden("too many pages are open; close one and try again".into()))?;
     let told = request.headers().get("last-event-id").and_then(|id| id.to_str().ok()).and_then(|id| id.parse().ok());
@@ -127,7 +123,10 @@ impl HttpBody for Events {
     type Data = Bytes;
     type Error = Infallible;
 
-    fn poll_frame(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, Infallible>>> {
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, Infallible>>> {
         self.0.poll_recv(context).map(|bytes| bytes.map(|bytes| Ok(Frame::data(bytes))))
     }
 }

@@ -1,6 +1,7 @@
 //! One module for each command, and how a command's outcome becomes an exit code.
 
 mod bench;
+mod demo;
 mod explain;
 mod install;
 mod lint;
@@ -38,6 +39,7 @@ pub fn run(arguments: Arguments) -> Exit {
 fn dispatch(command: Command) -> Result<Exit> {
     match command {
         Command::Bench(arguments) => bench::run(arguments),
+        Command::Demo(arguments) => demo::run(arguments),
         Command::Explain(arguments) => explain::run(arguments),
         Command::Install(arguments) => install::run(arguments),
         Command::Lint(arguments) => lint::run(arguments),
