@@ -19,8 +19,10 @@ pub mod lease;
 pub mod limit;
 pub mod live;
 pub mod metrics;
+pub mod onlook;
 pub mod permission;
 pub mod rehearsal;
+pub mod review;
 pub mod serve;
 pub mod system;
 pub mod thin;
@@ -29,5 +31,5 @@ pub mod webhook;
 
 pub use connect::{Clients, ConnectError, connect};
 pub use lease::{Fence, LeaseSettings};
-pub use live::{LiveSettings, rehearse, run};
+pub use live::{LiveSettings, rehearse, run, run_before};
 pub use metrics::Metrics;

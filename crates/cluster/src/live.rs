@@ -5,6 +5,7 @@
 //! nothing known: what it decided and did not write is forgotten, and what others wrote is seen.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use quotient_api::{Configuration, ObjectKey};
@@ -22,6 +23,7 @@ use crate::connect::Clients;
 use crate::dispatch::{Dispatcher, Report, dispatcher};
 use crate::lease::{Elector, Fence, LeaseSettings};
 use crate::metrics::Metrics;
+use crate::onlook::Onlooker;
 use crate::rehearsal::{Figures, HeldTime, Question, Rehearsal, Standing};
 use crate::watch::watch;
 
@@ -72,12 +74,23 @@ impl LiveSettings {
 
 /// Runs until `stop` says so; what is under way is given up then, and the lease is given back.
 pub async fn run(clients: Clients, settings: LiveSettings, metrics: Metrics, stop: impl Future<Output = ()>) {
-    run_with(clients, settings, metrics, None, stop).await;
+    run_with(clients, settings, metrics, None, None, stop).await;
+}
+
+/// The same with somebody who looks on.
+pub async fn run_before(
+    onlooker: Arc<dyn Onlooker>,
+    clients: Clients,
+    settings: LiveSettings,
+    metrics: Metrics,
+    stop: impl Future<Output = ()>,
+) {
+    run_with(clients, settings, metrics, None, Some(onlooker), stop).await;
 }
 
 /// The same in time that stands still, with somebody who asks.
 pub async fn rehearse(clients: Clients, settings: LiveSettings, rehearsal: Rehearsal, stop: impl Future<Output = ()>) {
-    run_with(clients, settings, Metrics::default(), Some(rehearsal), stop).await;
+    run_with(clients, settings, Metrics::default(), Some(rehearsal), None, stop).await;
 }
 
 async fn run_with(
@@ -85,6 +98,7 @@ async fn run_with(
     settings: LiveSettings,
     metrics: Metrics,
     mut rehearsal: Option<Rehearsal>,
+    onlooker: Option<Arc<dyn Onlooker>>,
     stop: impl Future<Output = ()>,
 ) {
     let LiveSettings { lease, shadow, .. } = &settings;
@@ -100,7 +114,11 @@ async fn run_with(
     let sessions = async {
         loop {
             let held = rehearsal.as_ref().map(|rehearsal| rehearsal.time.clone());
-            let session = Session::new(&clients, &settings, &metrics, fence.clone(), held);
+            let mut session = Session::new(&clients, &settings, &metrics, fence.clone(), held);
+            session.onlooker = onlooker.clone();
+            if let Some(onlooker) = &onlooker {
+                onlooker.begins();
+            }
             session.run(&mut leads, &mut rehearsal).await;
             tracing::info!("begins anew, knowing only what the objects say");
         }
@@ -175,6 +193,8 @@ struct Session<'a> {
     unlisted: BTreeSet<Subject>,
     /// What is kept for whoever asks.
     asked: Option<Asked>,
+    /// Somebody who looks on, such as a dashboard.
+    onlooker: Option<Arc<dyn Onlooker>>,
     /// The watches and the dispatcher; they end with the session.
     tasks: JoinSet<()>,
 }
@@ -245,6 +265,7 @@ impl<'a> Session<'a> {
             watched: clients.watch.clone(),
             subjects,
             unlisted,
+            onlooker: None,
             tasks,
         }
     }
@@ -397,6 +418,9 @@ impl<'a> Session<'a> {
         if let Some(asked) = &mut self.asked {
             asked.see(&seen);
         }
+        if let Some(onlooker) = &self.onlooker {
+            onlooker.sees(&seen);
+        }
         let listed = match &seen {
             Seen::Listed(subject) => Some((*subject, true)),
             Seen::Unavailable(subject) => Some((*subject, false)),
@@ -449,6 +473,9 @@ impl<'a> Session<'a> {
         self.metrics.set_cards(&self.scheduler.card_samples(&quotas));
         if self.unlisted.is_empty() {
             self.scheduler.patrol();
+            if let Some(onlooker) = &self.onlooker {
+                onlooker.looks(self.clock.now(), self.scheduler.engine());
+            }
         }
         if self.controls(led) {
             let now = self.clock.now();
@@ -476,6 +503,9 @@ impl<'a> Session<'a> {
     fn note(&mut self, happened: Vec<Happened>) {
         if let Some(asked) = &mut self.asked {
             asked.happened.extend(happened.iter().cloned());
+        }
+        if let Some(onlooker) = &self.onlooker {
+            onlooker.hears(self.clock.now(), &happened);
         }
         for happened in happened {
             self.metrics.count(&happened);

@@ -76,7 +76,13 @@ fn pod(draw: &mut Draw, number: usize) -> PodRow {
 
 fn view(draw: &mut Draw, at_ms: i64) -> View {
     let quota = |tenant: &str, draw: &mut Draw| {
-        let amounts = Amounts { used: 4, entitled: 3, borrowed: draw.below(3) as i64, lent: draw.below(3) as i64, ..Amounts::default() };
+        let amounts = Amounts {
+            used: 4,
+            entitled: 3,
+            borrowed: draw.below(3) as i64,
+            lent: draw.below(3) as i64,
+            ..Amounts::default()
+        };
         QuotaRow {
             object: Name::from(format!("Queue/{tenant}")),
             kind: "Queue",
@@ -198,7 +204,11 @@ fn a_tenant_never_sees_the_name_of_another() {
         let text = all_answers(&mut draw, &whole, &journal, &history, &viewer);
         for other in TENANTS.iter().filter(|other| **other != tenant) {
             let at = text.find(other);
-            assert!(at.is_none(), "round {round}: {tenant} sees {other}: …{}…", &text[at.unwrap_or(0).saturating_sub(80)..][..160]);
+            assert!(
+                at.is_none(),
+                "round {round}: {tenant} sees {other}: …{}…",
+                &text[at.unwrap_or(0).saturating_sub(80)..][..160]
+            );
         }
         seen += usize::from(text.contains(&format!("{tenant}-")));
         // The check can fail: whoever may see everything sees the others.
@@ -220,6 +230,7 @@ fn totals_are_sums_of_what_is_seen() {
     assert_eq!(overview.cards.iter().map(|card| card.used).sum::<i64>(), own);
     assert!(overview.teams.iter().all(|team| &*team.team == "amber"));
     let on_nodes: i64 = seen.nodes.iter().flat_map(|node| &node.used).map(|(_, used)| used).sum();
-    let asked = whole.pods.iter().filter(held).filter(|pod| seen.nodes.iter().any(|n| Some(&n.name) == pod.node.as_ref()));
+    let asked =
+        whole.pods.iter().filter(held).filter(|pod| seen.nodes.iter().any(|n| Some(&n.name) == pod.node.as_ref()));
     assert_eq!(on_nodes, asked.flat_map(|pod| &pod.requests).map(|(_, amount)| *amount).sum::<i64>());
 }

@@ -367,6 +367,9 @@ pub struct RunArguments {
     /// Serve /metrics, /livez and /readyz here
     #[arg(long, value_name = "ADDRESS:PORT")]
     pub metrics: Option<SocketAddr>,
+    /// Serve the dashboard here; people sign in with a token of the cluster and see what their rights let them see
+    #[arg(long, value_name = "ADDRESS:PORT")]
+    pub dashboard: Option<SocketAddr>,
     /// The Lease that the one who writes has
     #[arg(long, value_name = "NAMESPACE/NAME", default_value = "kube-system/quotient")]
     pub lease: String,

@@ -7,6 +7,7 @@ mod crash;
 mod exit;
 mod explanation;
 mod fullness;
+mod live_dashboard;
 mod near_names;
 mod plan;
 mod printer;

@@ -27,6 +27,9 @@ const PACE_MIN: Duration = Duration::from_millis(300);
 /// Making an overview takes at most this part of the time: one twentieth.
 const PACE_FACTOR: u32 = 20;
 
+/// A stream ends after this long, and the page comes back: what it may see is looked up anew then.
+const STREAM_MAX: Duration = Duration::from_secs(120);
+
 /// A sign of life for proxies that close quiet connections.
 const QUIET_MAX: Duration = Duration::from_secs(15);
 
@@ -77,6 +80,7 @@ pub fn events(server: &Arc<Server>, request: &Request<Incoming>, viewer: Viewer)
 }
 
 async fn tell(server: &Server, viewer: &Viewer, told: Option<u64>, sender: &mpsc::Sender<Bytes>) {
+    let until = Instant::now() + STREAM_MAX;
     let mut versions = server.hub.versions();
     let mut told = match told {
         Some(told) => told,
@@ -103,6 +107,9 @@ async fn tell(server: &Server, viewer: &Viewer, told: Option<u64>, sender: &mpsc
         }
         tokio::time::sleep(PACE_MIN.max(took * PACE_FACTOR)).await;
         loop {
+            if Instant::now() > until {
+                return;
+            }
             match tokio::time::timeout(QUIET_MAX, versions.changed()).await {
                 Ok(Ok(())) => break,
                 Ok(Err(_)) => return,

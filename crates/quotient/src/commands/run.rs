@@ -2,6 +2,7 @@
 
 use std::io::IsTerminal;
 use std::process;
+use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
@@ -11,12 +12,14 @@ use quotient_cluster::webhook::certificates::Source;
 use quotient_cluster::webhook::configuration::Target;
 use quotient_cluster::webhook::{WebhookSettings, webhooks};
 use quotient_cluster::{LeaseSettings, LiveSettings, Metrics, connect};
+use quotient_dashboard::server::Server;
 use quotient_host::SharedObjects;
 use tokio::signal::unix::{SignalKind, signal};
 use tracing_subscriber::EnvFilter;
 
 use crate::arguments::{Format, LogFormat, Part, RunArguments};
 use crate::exit::Exit;
+use crate::live_dashboard::{TokenGate, Watcher};
 use crate::printer::Printer;
 
 /// Runs until it is told to stop.
@@ -36,7 +39,9 @@ pub fn run(arguments: RunArguments) -> Result<Exit> {
 
 async fn serve_cluster(arguments: RunArguments, configuration: Configuration) -> Result<Exit> {
     let webhook_settings = webhook_settings(&arguments)?;
-    let RunArguments { kubeconfig, config: _, only, shadow, metrics: address, lease, lease_duration, .. } = arguments;
+    let RunArguments {
+        kubeconfig, config: _, only, shadow, metrics: address, dashboard, lease, lease_duration, ..
+    } = arguments;
     let clients = connect(kubeconfig.as_deref()).await?;
     if let Some(refused) = quotient_cluster::permission::first_missing(&clients.status).await? {
         bail!("{}: {refused}; grant it, or see `kubectl auth can-i --list`", clients.url);
@@ -82,7 +87,18 @@ async fn serve_cluster(arguments: RunArguments, configuration: Configuration) ->
         }
         tracing::info!("stops");
     };
-    quotient_cluster::run(clients, settings, metrics, stop).await;
+    match dashboard {
+        None => quotient_cluster::run(clients, settings, metrics, stop).await,
+        Some(address) => {
+            let watcher = Watcher::new(clients.url.clone());
+            let gate = TokenGate::new(clients.webhook.clone());
+            let server = Server::new(watcher.hub(), watcher.clone(), Arc::new(gate));
+            let (address, answer) = server.serve(address).await?;
+            tracing::info!(%address, "serves the dashboard");
+            tokio::spawn(answer);
+            quotient_cluster::run_before(watcher, clients, settings, metrics, stop).await;
+        }
+    }
     if let Some(lingers) = lingers {
         tokio::time::sleep(lingers).await;
     }
