@@ -244,7 +244,7 @@ pub struct DemoArguments {
     #[arg(long, value_name = "N", default_value_t = 1)]
     pub seed: u64,
     /// How many nodes are simulated
-    #[arg(long, value_name = "N", default_value_t = 240, value_parser = clap::value_parser!(u32).range(24..=5000))]
+    #[arg(long, value_name = "N", default_value_t = 240, value_parser = clap::value_parser!(u32).range(60..=5000))]
     pub nodes: u32,
     /// Serve the dashboard here [default: 127.0.0.1, the first free port from 8080 on]
     #[arg(long, value_name = "ADDRESS:PORT")]

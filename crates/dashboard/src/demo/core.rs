@@ -259,7 +259,13 @@ impl Core {
     /// Says whether the cluster must settle.
     fn happen(&mut self, due: Due) -> Result<bool, Stuck> {
         match due {
-            Due::Submit { object, runs_ms } => self.put_pod(object, runs_ms),
+            Due::Resubmit { object, runs_ms } => {
+                // A replay makes evicted pods anew by itself: this is not recorded.
+                if let Ok(key) = key_of(&object) {
+                    self.lives.insert(key, (object.clone(), runs_ms));
+                }
+                let _ = self.cluster.apply(object);
+            }
             Due::End { pod, uid } => {
                 let same = self.cluster.store().get(&pod).is_some_and(|object| object["metadata"]["uid"] == uid);
                 if !same {
@@ -367,7 +373,7 @@ impl Core {
             self.evictions.push(eviction.clone());
             self.evicted.push(eviction);
             if let Some((object, runs_ms)) = self.lives.get(&key).cloned() {
-                self.schedule(self.at_ms() + RESUBMIT_MS, Due::Submit { object, runs_ms });
+                self.schedule(self.at_ms() + RESUBMIT_MS, Due::Resubmit { object, runs_ms });
             }
         }
     }

@@ -7,7 +7,7 @@ pub const H100: &str = "NVIDIA-H100-80GB";
 pub const A100: &str = "NVIDIA-A100-80GB";
 
 /// The fewest and most nodes that the story works with.
-pub const NODES_MIN: u32 = 24;
+pub const NODES_MIN: u32 = 60;
 pub const NODES_MAX: u32 = 5000;
 
 /// How many nodes each pool has.
