@@ -27,7 +27,8 @@ const RESUBMIT_MS: i64 = 45_000;
 /// What happens at a moment.
 #[derive(Debug, Clone)]
 enum Due {
-    Submit {
+    /// The owner of an evicted pod makes it anew.
+    Resubmit {
         object: Value,
         runs_ms: i64,
     },
