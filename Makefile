@@ -1,13 +1,13 @@
 # The few things there are to do here. `make` alone lists them.
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-web testenv cluster bench counts explore fuzz
+.PHONY: help demo test test-web testenv cluster bench counts explore fuzz chart docs book binaries image image-twice release
 
 CARGO ?= cargo
 TARGET := $(or $(CARGO_TARGET_DIR),target)
 
 # Scenarios that hold today; each rule that is added brings its folder.
-SCENARIOS := $(wildcard $(addprefix scenarios/,kubernetes controllers elastic nodecap tree cards))
+SCENARIOS := $(wildcard $(addprefix scenarios/,kubernetes controllers elastic nodecap tree cards tenancy))
 
 # Tests are built without debug information: it is half of the build and nobody reads it there.
 test: export CARGO_PROFILE_DEV_DEBUG = 0
@@ -21,6 +21,10 @@ help:
 	@echo 'make testenv  builds that control plane, if it is not there yet: ten minutes, once'
 	@echo 'make bench    the engine'\''s figures beside their goals'
 	@echo 'make counts   instructions of five named cases, beside those recorded; fails when one takes 10 % more'
+	@echo 'make docs     writes what pages and chart have from the program; read the difference'
+	@echo 'make book     the documentation as a book in dist/book (installs mdbook)'
+	@echo 'make image    static binaries, and an OCI image of them in dist/quotient.oci'
+	@echo 'make release  everything that a release has, in dist/'
 	@echo 'make explore  the properties of the engine on random histories, for an hour or so'
 	@echo 'make fuzz     one minute of random bytes for each parser (installs cargo-fuzz)'
 
@@ -79,3 +83,45 @@ fuzz:
 	@set -e; for target in $$($(CARGO) fuzz list); do \
 	  $(CARGO) fuzz run --sanitizer none $$target -- -max_total_time=60 -verbosity=0 -print_final_stats=1; \
 	done
+
+# What is made from the program: the reference, what pages show, and parts of the chart. `make test` fails where it is not current.
+docs chart: export QUOTIENT_WRITE = 1
+docs: chart
+	$(CARGO) test --quiet --locked --package quotient --test docs
+chart:
+	$(CARGO) test --quiet --locked --package quotient --test chart made_from
+
+book:
+	@command -v mdbook >/dev/null || $(CARGO) install --quiet --locked mdbook
+	mdbook build
+
+# Binaries for other machines need no more than a C compiler for `ring`: musl-tools and gcc-aarch64-linux-gnu of Debian. TARGETS can be
+# set to one of the two. Everything that differs between machines and times is given: paths, the commit and its time.
+TARGETS ?= x86_64-unknown-linux-musl aarch64-unknown-linux-musl
+VERSION := $(shell sed -n 's/^version = "\(.*\)"/\1/p' Cargo.toml | head -n 1)
+binaries image release: export QUOTIENT_COMMIT := $(shell git rev-parse HEAD 2>/dev/null)
+binaries image release: export SOURCE_DATE_EPOCH := $(shell git log -1 --format=%ct 2>/dev/null)
+binaries image release: export CC_x86_64_unknown_linux_musl ?= musl-gcc
+binaries image release: export CC_aarch64_unknown_linux_musl ?= aarch64-linux-gnu-gcc
+binaries image release: export AR_aarch64_unknown_linux_musl ?= aarch64-linux-gnu-ar
+binaries image release: export CARGO_TARGET_AARCH64_UNKNOWN_LINUX_MUSL_LINKER ?= rust-lld
+binaries:
+	RUSTFLAGS='--remap-path-prefix=$(HOME)=/home --remap-path-prefix=$(CURDIR)=/source -C strip=symbols' \
+	  $(CARGO) build --release --locked --package quotient $(addprefix --target ,$(TARGETS))
+
+architecture = $(if $(filter aarch64-%,$(1)),arm64,amd64)
+image: binaries
+	@mkdir -p dist
+	@$(CARGO) metadata --format-version 1 --locked --filter-platform $(firstword $(TARGETS)) > $(TARGET)/metadata.json
+	@$(CARGO) run --quiet --locked --package quotient-image -- --out dist --version $(VERSION) --commit $(QUOTIENT_COMMIT) \
+	  --time $(SOURCE_DATE_EPOCH) --metadata $(TARGET)/metadata.json --compiler "$$(rustc --version)" \
+	  $(foreach target,$(TARGETS),--binary $(call architecture,$(target))=$(TARGET)/$(target)/release/quotient)
+
+# Two builds of one commit, in folders of their own, are the same byte for byte.
+image-twice:
+	$(MAKE) image CARGO_TARGET_DIR=$(TARGET)/twice && cp -r dist/quotient.oci $(TARGET)/first.oci
+	rm -rf $(TARGET)/twice && $(MAKE) image CARGO_TARGET_DIR=$(TARGET)/twice
+	diff -r dist/quotient.oci $(TARGET)/first.oci && echo 'both builds are the same' && rm -r $(TARGET)/first.oci $(TARGET)/twice
+
+release: image
+	@packaging/release.sh $(VERSION) $(TARGET) $(TARGETS)

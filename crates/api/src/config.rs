@@ -32,6 +32,10 @@ pub struct Configuration {
     pub runs_pod_groups: bool,
     /// Whether the roots of quota trees follow the nodes that their profiles select.
     pub runs_profiles: bool,
+    /// Whether queues and quotas of trees may be used only by namespaces that they list (`tenancy: {use: listed}`).
+    pub listed_users_only: bool,
+    /// What is logged, such as `debug`; the environment's where it is not given.
+    pub log: Option<String>,
     /// What was read and has no effect: no mistake, but worth telling.
     pub idle: Vec<Problem>,
 }
@@ -66,18 +70,27 @@ impl Default for Configuration {
             runs_volcano_jobs: true,
             runs_pod_groups: true,
             runs_profiles: true,
+            listed_users_only: false,
+            log: None,
             idle: Vec::new(),
         }
     }
 }
 
 impl Configuration {
+    /// Whether the two decide alike: all but what is logged is equal.
+    pub fn decides_like(&self, other: &Configuration) -> bool {
+        let silent = |configuration: &Configuration| Configuration { log: None, ..configuration.clone() };
+        silent(self) == silent(other)
+    }
+
     /// What of it the engine is told.
     pub fn engine_settings(&self) -> quotient_engine::Settings {
         let millis = |duration: Duration| u64::try_from(duration.as_millis()).unwrap_or(u64::MAX);
         let mut settings = quotient_engine::Settings {
             reserve_after_ms: millis(self.reserve_after),
             caps: self.cross_quota.as_ref().map(CrossQuota::settings).unwrap_or_default(),
+            listed_users_only: self.listed_users_only,
             ..quotient_engine::Settings::default()
         };
         if let Some(tree) = &self.tree {
@@ -94,7 +107,7 @@ impl Configuration {
 }
 
 /// The keys of a configuration.
-const KEYS: [&str; 9] = [
+const KEYS: [&str; 11] = [
     "schedulerNames",
     "reserveAfter",
     "nvidiaGPUResourceMemoryGB",
@@ -104,6 +117,8 @@ const KEYS: [&str; 9] = [
     "volcanoJobController",
     "podGroupController",
     "profileController",
+    "tenancy",
+    "log",
 ];
 
 /// The keys that every object has.
@@ -189,7 +204,23 @@ impl Configuration {
             runs_volcano_jobs: root.field("volcanoJobController").bool().unwrap_or(defaults.runs_volcano_jobs),
             runs_pod_groups: root.field("podGroupController").bool().unwrap_or(defaults.runs_pod_groups),
             runs_profiles: root.field("profileController").bool().unwrap_or(defaults.runs_profiles),
+            listed_users_only: lists_users(&root.field("tenancy")),
+            log: root.field("log").str().map(str::to_string),
             idle,
+        }
+    }
+}
+
+/// What `tenancy` says of quotas that do not list who may use them.
+fn lists_users(at: &Cursor<'_, '_>) -> bool {
+    known_keys(at, &["use"], &[]);
+    let used = at.field("use");
+    match used.str() {
+        None | Some("all") => false,
+        Some("listed") => true,
+        Some(_) => {
+            used.note("expected all or listed");
+            false
         }
     }
 }
@@ -246,12 +277,14 @@ mod tests {
             "schedulerNames": ["a", "b"],
             "reserveAfter": "1h30m",
             "nvidiaGPUResourceMemoryGB": 8,
+            "tenancy": {"use": "listed"},
             "tree": {"revokeAfter": "2m", "scaleMin": true},
             "cards": {"cardUnlimitedCpuMemory": false, "nodeOrderWeight": 1},
             "crossQuota": {"quota.cpu": "32", "crossQuotaWeight": 10},
             "volcanoJobController": false,
             "podGroupController": false,
             "profileController": false,
+            "log": "debug",
         });
         let expected = Configuration {
             scheduler_names: vec!["a".into(), "b".into()],
@@ -265,7 +298,9 @@ mod tests {
             )),
             runs_volcano_jobs: false,
             runs_pod_groups: false,
+            listed_users_only: true,
             runs_profiles: false,
+            log: Some("debug".into()),
             idle: vec![Problem::new("crossquota has no effect without gpu-resource-names")],
         };
         assert_eq!(Configuration::from_value(&value), Ok(expected));
@@ -370,7 +405,7 @@ tiers:
             "crossQuota": "none",
         });
         let expected = [
-            r#"reserveAfer: "5m": is not a key that is known: expected one of schedulerNames, reserveAfter, nvidiaGPUResourceMemoryGB, tree, cards, crossQuota, volcanoJobController, podGroupController, profileController"#,
+            r#"reserveAfer: "5m": is not a key that is known: expected one of schedulerNames, reserveAfter, nvidiaGPUResourceMemoryGB, tree, cards, crossQuota, volcanoJobController, podGroupController, profileController, tenancy, log"#,
             r#"kind: "Pod": expected QuotientConfiguration"#,
             r#"schedulerNames: []: expected at least one name, and none that is empty"#,
             r#"crossQuota: "none": expected a map"#,

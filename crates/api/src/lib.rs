@@ -26,6 +26,7 @@ mod selector;
 pub mod time;
 pub mod translate;
 pub mod tree;
+pub mod users;
 pub mod volcano;
 mod volcano_conf;
 mod volume;

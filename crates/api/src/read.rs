@@ -189,19 +189,27 @@ pub fn files_of(path: &Path) -> Result<Vec<PathBuf>, Problem> {
     }
     let unreadable =
         |error: std::io::Error| Problem::new(format!("cannot be read: {error}")).in_file(path.display().to_string());
-    let mut files = Vec::new();
+    let (mut files, mut folders) = (Vec::new(), Vec::new());
     for entry in std::fs::read_dir(path).map_err(unreadable)? {
         let file = entry.map_err(unreadable)?.path();
+        if file.is_dir() {
+            folders.push(file);
+            continue;
+        }
         let known = file.extension().is_some_and(|e| e == "yaml" || e == "yml" || e == "json");
-        if known && file.is_file() {
+        if known {
             files.push(file);
         }
     }
     files.sort();
-    match files.is_empty() {
-        true => Err(Problem::new("holds no .yaml, .yml or .json file").in_file(path.display().to_string())),
-        false => Ok(files),
+    if !files.is_empty() {
+        return Ok(files);
     }
+    let mut message = "holds no .yaml, .yml or .json file".to_string();
+    if let Some(folder) = folders.iter().min() {
+        message = format!("{message}: expected a folder that does, such as {}", folder.display());
+    }
+    Err(Problem::new(message).in_file(path.display().to_string()))
 }
 
 /// The text of a file.

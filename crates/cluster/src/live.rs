@@ -77,15 +77,15 @@ pub async fn run(clients: Clients, settings: LiveSettings, metrics: Metrics, sto
     run_with(clients, settings, metrics, None, None, stop).await;
 }
 
-/// The same with somebody who looks on.
+/// The same with somebody who looks on, where there is one.
 pub async fn run_before(
-    onlooker: Arc<dyn Onlooker>,
+    onlooker: Option<Arc<dyn Onlooker>>,
     clients: Clients,
     settings: LiveSettings,
     metrics: Metrics,
     stop: impl Future<Output = ()>,
 ) {
-    run_with(clients, settings, metrics, None, Some(onlooker), stop).await;
+    run_with(clients, settings, metrics, None, onlooker, stop).await;
 }
 
 /// The same in time that stands still, with somebody who asks.

@@ -11,6 +11,7 @@ use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::metrics::histogram::{Histogram, exponential_buckets};
+use prometheus_client::metrics::info::Info;
 use prometheus_client::registry::{Registry, Unit};
 use quotient_api::volcano::metrics::{CARD_ALLOCATED, CARD_CAPACITY, CARD_DESERVED, CARD_REQUEST, Sample};
 use quotient_engine::fact::{CPU, Name};
@@ -26,6 +27,13 @@ type Amount = Gauge<f64, AtomicU64>;
 
 /// A scheduler that did not come round for this long is stuck. Its longest wait is a second.
 const HEARTBEAT_MAX: Duration = Duration::from_secs(60);
+
+/// What this was built from. The commit is given to release builds by the environment.
+pub const VERSION: &str = env!("CARGO_PKG_VERSION");
+pub const COMMIT: &str = match option_env!("QUOTIENT_COMMIT") {
+    Some(commit) => commit,
+    None => "unknown",
+};
 
 /// The figures of queues by card, and what they are.
 const CARD_METRICS: [(&str, &str); 4] = [
@@ -55,6 +63,7 @@ pub struct Metrics {
     problems: Counter,
     reviews: Family<Labels, Counter>,
     leads: Gauge,
+    configuration_valid: Gauge,
     begun: Instant,
     heartbeat_ms: Arc<AtomicU64>,
     ready: Arc<AtomicBool>,
@@ -81,6 +90,7 @@ impl Default for Metrics {
             problems: Counter::default(),
             reviews: Family::default(),
             leads: Gauge::default(),
+            configuration_valid: Gauge::default(),
             begun: Instant::now(),
             heartbeat_ms: Arc::default(),
             ready: Arc::default(),
@@ -104,6 +114,11 @@ impl Default for Metrics {
         registry.register("reviews", "Answers of the webhooks, by path and by outcome", metrics.reviews.clone());
         registry.register("problems", "Things in objects that cannot be read", metrics.problems.clone());
         registry.register("leader", "1 where this process has the lease", metrics.leads.clone());
+        let valid = "1 where the configuration file on disk is the one in use, 0 where it was rejected";
+        registry.register("configuration_valid", valid, metrics.configuration_valid.clone());
+        metrics.configuration_valid.set(1);
+        let build = Info::new([("version", VERSION), ("commit", COMMIT)]);
+        registry.register("build", "The version and the commit that this process was built from", build);
         let mut card_registry = Registry::default();
         for (name, help) in CARD_METRICS {
             card_registry.register(name, help, metrics.cards[name].clone());
@@ -238,6 +253,11 @@ impl Metrics {
 
     pub fn set_leads(&self, leads: bool) {
         self.leads.set(leads.into());
+    }
+
+    /// Whether the configuration file could be read when it was last looked at.
+    pub fn set_configuration_valid(&self, valid: bool) {
+        self.configuration_valid.set(valid.into());
     }
 
     /// The scheduler came round.

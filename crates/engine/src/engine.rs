@@ -34,6 +34,8 @@ pub struct Settings {
     pub caps: CapSettings,
     pub tree: TreeSettings,
     pub cards: CardSettings,
+    /// Queues and quotas of trees that do not say which namespaces may use them may be used by none.
+    pub listed_users_only: bool,
 }
 
 impl Default for Settings {
@@ -43,6 +45,7 @@ impl Default for Settings {
             caps: CapSettings::default(),
             tree: TreeSettings::default(),
             cards: CardSettings::default(),
+            listed_users_only: false,
         }
     }
 }

@@ -95,6 +95,7 @@ pub(crate) fn unruled(code: Code, message: String) -> Reason {
         Code::QueueClosed => "open the queue, or use another one",
         Code::QueueNotFound => "make the queue, or name one that exists",
         Code::QueueNotLeaf => "name a queue without queues below it",
+        Code::QuotaNotAllowed => "ask the quota's owner to list the namespace, or use another quota",
         _ => "make the quota, or name one that exists",
     };
     plain(code, message, vec![remedy.to_owned()])

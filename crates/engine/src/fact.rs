@@ -8,7 +8,7 @@
 use std::sync::Arc;
 
 use crate::decision::Capacity;
-pub use crate::policy::{ElasticFact, QueueFact, QuotaFact, TreeFact};
+pub use crate::policy::{ElasticFact, QueueFact, QuotaFact, TreeFact, Users};
 
 /// A name, a label key, a label value: text that is compared and shown, and never parsed here.
 pub type Name = Arc<str>;
@@ -49,6 +49,9 @@ fn find<'a, T>(pairs: &'a [(Name, T)], name: &str) -> Option<&'a T> {
 pub struct Labels(Vec<(Name, Name)>);
 
 impl Labels {
+    /// No label at all.
+    pub(crate) const NONE: Labels = Labels(Vec::new());
+
     /// The value under `key`.
     pub fn get(&self, key: &str) -> Option<&Name> {
         find(&self.0, key)

@@ -20,7 +20,7 @@ mod tree;
 
 use std::collections::BTreeSet;
 
-pub use crate::policy::facts::{ElasticFact, QueueFact, QuotaFact, TreeFact};
+pub use crate::policy::facts::{ElasticFact, QueueFact, QuotaFact, TreeFact, Users};
 
 pub(crate) use crate::policy::folds::{Refusal, Shortage};
 pub(crate) use crate::policy::membership::{Membership, Ties};
@@ -28,7 +28,7 @@ pub(crate) use crate::policy::quotas::{Quota, QuotaId, Quotas, Seniority, senior
 
 use crate::decision::Rule;
 use crate::engine::{QuotaReport, Settings};
-use crate::fact::{Amount, Name};
+use crate::fact::{Amount, Labels, Name};
 use crate::ledger::pool::{Pool, PoolId};
 use crate::ledger::share::Share;
 use crate::policy::elastic::Elastic;
@@ -350,6 +350,11 @@ trait Rules<'a> {
         None
     }
 
+    /// The namespaces that may use it, where it says so.
+    fn users(&self) -> &'a Users {
+        &Users::Everyone
+    }
+
     /// Whether its pods may claim what others hold beyond what they are entitled to.
     fn may_reclaim(&self) -> bool {
         true
@@ -392,6 +397,7 @@ impl Quotas {
         let mut quotas = Quotas::default();
         quotas.shared.trees.configure(&settings.tree);
         quotas.shared.queues.configure(&settings.cards);
+        quotas.listed_only = settings.listed_users_only;
         quotas
     }
 
@@ -477,6 +483,12 @@ impl Quotas {
     /// Why a quota starts nothing, if so.
     pub fn closed(&self, id: QuotaId) -> Option<(Code, String)> {
         ask!(self, id, at => at.closed())
+    }
+
+    /// Whether pods of a namespace may answer to a quota: the nearest level that says who may decides.
+    pub fn may_use(&self, id: QuotaId, namespace: &Name, labels: &Labels) -> bool {
+        let said = self.path(id).find_map(|level| ask!(self, level, at => at.users().include(namespace, labels)));
+        said.unwrap_or(!self.listed_only || self.is_plain(id))
     }
 
     /// Whether pods of a quota may claim what others hold beyond what they are entitled to.

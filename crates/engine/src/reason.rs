@@ -14,6 +14,7 @@ pub enum Code {
     QueueNotFound,
     QueueNotLeaf,
     QuotaNotFound,
+    QuotaNotAllowed,
     QuotaMaxExceeded,
     PoolExhausted,
     RuntimeExceeded,
@@ -27,7 +28,7 @@ pub enum Code {
 
 impl Code {
     /// All of them, in order.
-    pub const ALL: [Code; 16] = [
+    pub const ALL: [Code; 17] = [
         Code::InvalidRequest,
         Code::SchedulingGated,
         Code::AwaitingVictims,
@@ -35,6 +36,7 @@ impl Code {
         Code::QueueNotFound,
         Code::QueueNotLeaf,
         Code::QuotaNotFound,
+        Code::QuotaNotAllowed,
         Code::QuotaMaxExceeded,
         Code::PoolExhausted,
         Code::RuntimeExceeded,
@@ -56,6 +58,7 @@ impl Code {
             Code::QueueNotFound => "QueueNotFound",
             Code::QueueNotLeaf => "QueueNotLeaf",
             Code::QuotaNotFound => "QuotaNotFound",
+            Code::QuotaNotAllowed => "QuotaNotAllowed",
             Code::QuotaMaxExceeded => "QuotaMaxExceeded",
             Code::PoolExhausted => "PoolExhausted",
             Code::RuntimeExceeded => "RuntimeExceeded",

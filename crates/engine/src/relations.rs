@@ -293,6 +293,12 @@ impl Relations {
         }
     }
 
+    /// What a namespace is labelled.
+    pub fn labels_of(&self, namespace: &Name) -> &Labels {
+        static NONE: Labels = Labels::NONE;
+        self.namespaces.get(namespace).unwrap_or(&NONE)
+    }
+
     pub fn namespace_epoch(&self) -> u64 {
         self.namespace_epoch
     }

@@ -761,7 +761,8 @@ fn queue(index: usize) -> impl Strategy<Value = QueueFact> {
         let (capability, deserved, guarantee, card_quota) = amounts;
         let parent = parent.map(|at| name(QUEUES[at]));
         let key = key(index);
-        QueueFact { key, parent, closed, capability, deserved, guarantee, card_quota, reclaimable, priority }
+        let users = quotient_engine::fact::Users::default();
+        QueueFact { key, parent, closed, capability, deserved, guarantee, card_quota, reclaimable, priority, users }
     })
 }
 

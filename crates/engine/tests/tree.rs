@@ -668,6 +668,7 @@ fn quota(index: usize) -> impl Strategy<Value = TreeFact> {
             total: limits(if is_root { total } else { [None; 2] }),
             ignores_default_tree,
             namespaces: listed.map(name).into_iter().collect(),
+            ..TreeFact::default()
         }
     })
 }

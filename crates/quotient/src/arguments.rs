@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use clap::{Args, CommandFactory, FromArgMatches, Parser, Subcommand, ValueEnum};
 
-/// Shares a Kubernetes cluster's GPUs, CPUs and memory between teams.
+/// Schedules pods under team quotas, preempts fairly and explains every pending pod.
 #[derive(Debug, Parser)]
 #[command(name = "quotient", version, propagate_version = true, arg_required_else_help = true)]
 #[command(after_help = "Exit codes: 0 fine, 1 the answer is no, 2 a mistake in the input, 70 a bug.")]
@@ -28,19 +28,19 @@ pub enum Command {
     ///
     /// Files are applied in the order given; the cluster settles after each. Nothing outside the files is touched.
     Simulate(SimulateArguments),
-    /// Say why a pod waits, where it runs, or why it had to go; and what would help
+    /// Explain why a pod is pending and what would help, where it runs, or why it was evicted
     ///
-    /// The files are applied in order to a virtual cluster, as `simulate` does, and the pod is looked at as it stands
-    /// then. With --try the objects of a file are tried out on top of it, before they are submitted.
+    /// The files are applied in order to a virtual cluster, as `simulate` does, and the pod is explained in the result.
+    /// With --try the objects of a file are tried on top of it, before they are submitted.
     Explain(ExplainArguments),
-    /// Show quotas as trees, with what is guaranteed, used, borrowed and lent; and caps
+    /// Show quotas as trees, with guaranteed, used, borrowed and lent amounts, and node caps
     Tree(TreeArguments),
     /// Show the fullest nodes and quotas first
     Top(TopArguments),
-    /// Say what a change of quotas would do: which pods would go, which would start
+    /// Show what a change of quotas would do: which pods would be evicted, which would start
     ///
-    /// The change is applied to a copy of the cluster as it stands, and the two are compared: who becomes over quota,
-    /// who goes, who starts, who waits. Nothing outside the files is touched.
+    /// The change is applied to a copy of the cluster, and the two are compared: over-used quotas, evicted, started and
+    /// pending pods. Nothing outside the files is touched.
     Plan(PlanArguments),
     /// Replay a workload trace in virtual time: waits, use, fairness, evictions
     ///
@@ -49,27 +49,48 @@ pub enum Command {
     Replay(ReplayArguments),
     /// Run scenarios: tests of a scheduling or quota policy
     ///
-    /// A scenario builds a cluster step by step and says what must come of it. `docs/scenarios.md` tells how to write
+    /// A scenario builds a cluster step by step and states the expected result. `docs/scenarios.md` says how to write
     /// one.
     Test(TestArguments),
-    /// Check manifests: what admission would refuse, and quotas that cannot keep what they promise
+    /// Check manifests: what admission would reject, and guarantees that cannot be kept
     ///
-    /// Objects are looked at in the order given, as if they were applied one after another. Nothing is scheduled.
+    /// Objects are checked in the order given, as if they were applied one after another. Nothing is scheduled.
     Lint(LintArguments),
     /// Schedule the pods of a live cluster
     ///
-    /// Watches the cluster, binds and evicts pods, keeps labels and statuses. Several may run: one has the lease and
-    /// writes, the others are ready to go on.
+    /// Watches the cluster, binds and evicts pods, writes labels and statuses. Several replicas may run: the leader
+    /// writes, the others are ready to lead.
     Run(RunArguments),
-    /// Print what a cluster needs to run this: definitions of kinds, an account and its rights, the program, webhooks
+    /// Print the manifests of an installation: CRDs, RBAC, Deployment, webhooks
     ///
-    /// Nothing is sent anywhere; apply what is printed with kubectl.
+    /// Nothing is sent; apply the output with kubectl.
     Install(InstallArguments),
+    /// Check a cluster: server version, rights, CRDs, webhooks, certificates, lease, other schedulers, clock
+    ///
+    /// Asks the API server and changes nothing; the webhooks are tried with a dry run. Run it as an administrator before
+    /// and after an installation, and when something does not work.
+    Check(CheckArguments),
     /// Measure the engine: decisions per second, memory, growth with the cluster
     ///
-    /// Everything is measured through the engine's public surface, on one thread, with a workload that is the same
-    /// each time. Each case runs in a process of its own, so that its memory is its own.
+    /// Everything is measured through the engine's public interface, on one thread, with the same workload each time.
+    /// Each case runs in its own process, so that memory is measured for it alone.
     Bench(BenchArguments),
+    /// Print the version, and the commit that the program was built from
+    Version(OutputArguments),
+    /// Print a completion script for a shell
+    ///
+    /// Example: quotient completion bash > /etc/bash_completion.d/quotient
+    Completion {
+        /// The shell
+        #[arg(value_enum, value_name = "SHELL")]
+        shell: clap_complete::Shell,
+    },
+    /// Write manual pages into a folder
+    Man {
+        /// The folder; it is made where there is none
+        #[arg(value_name = "DIR")]
+        folder: PathBuf,
+    },
 }
 
 /// How to write the answer.
@@ -88,7 +109,7 @@ pub enum Format {
 /// The flag that every command has.
 #[derive(Debug, Args)]
 pub struct OutputArguments {
-    /// How to write the answer
+    /// Output format
     #[arg(short, long, value_enum, value_name = "FORMAT", default_value = "table")]
     pub output: Format,
 }
@@ -97,13 +118,13 @@ pub struct OutputArguments {
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
-  quotient simulate nodes.yaml workloads.yaml        the story, step by step
-  quotient simulate -o json manifests/               a folder, in order of names, for a program
+  quotient simulate nodes.yaml workloads.yaml        what happens, step by step
+  quotient simulate -o json manifests/               a folder, in order of names, as JSON
   kubectl get nodes,pods -A -o yaml | quotient simulate - new-job.yaml
 
-Pods with spec.nodeName already run. An object that cannot be read is reported as a problem and
-the rest goes on; the exit code is 0 then. It is 2 where a file cannot be opened, or where no file
-holds a single object.")]
+Pods with spec.nodeName already run. An object that cannot be read is reported as a problem, the
+rest is simulated, and the exit code is 0. It is 2 where a file cannot be opened, or where no file
+holds an object.")]
 pub struct SimulateArguments {
     /// YAML or JSON files, many documents each; folders in order of names; `-` is standard input
     #[arg(required = true, value_name = "FILE")]
@@ -133,7 +154,7 @@ pub struct SetupArguments {
     /// A QuotientConfiguration, or the configuration of a Volcano scheduler
     #[arg(long, value_name = "FILE")]
     pub config: Option<PathBuf>,
-    /// Schedule only pods with this spec.schedulerName; the others just wait. Without it all pods are scheduled
+    /// Schedule only pods with this spec.schedulerName; without it all pods are scheduled
     #[arg(long, value_name = "NAME")]
     pub scheduler_name: Option<String>,
 }
@@ -142,23 +163,23 @@ pub struct SetupArguments {
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
-  quotient explain vision/evaluate -f cluster.yaml           why it waits, and what would help
+  quotient explain vision/evaluate -f cluster.yaml           why it is pending, and what would help
   quotient explain evaluate -n vision -f nodes/ pods.yaml    the same, by name and namespace
-  quotient explain vision/evaluate -f cluster.yaml -o wide   every node that is closed to it
+  quotient explain vision/evaluate -f cluster.yaml -o wide   every node that does not fit
   quotient explain --try job.yaml -f cluster.yaml            before submitting: would its pods run?
 
-The pod stands before -f. Exit code 0 means that there is an answer; with --try, 1 means that
-not all that the file asks for would run. It is 2 where there is no such pod, a file cannot be
-opened, or what is to be tried cannot be read.")]
+The pod comes before -f. Exit code 0 means that there is an answer; with --try, 1 means that not
+all pods of the file would run. It is 2 where there is no such pod, a file cannot be opened, or
+the tried file cannot be read.")]
 pub struct ExplainArguments {
-    /// The pod: NAMESPACE/NAME, or NAME where only one pod is called so. With --try it may be left out: all pods
-    /// that the file brings are told of
+    /// The pod: NAMESPACE/NAME, or NAME where only one pod has it. With --try it may be left out: all pods of the
+    /// file are explained
     #[arg(value_name = "POD")]
     pub pod: Option<String>,
-    /// The pod's namespace, where it is not written before its name
+    /// The pod's namespace, if it is not given before its name
     #[arg(short, long, value_name = "NAME")]
     pub namespace: Option<String>,
-    /// Try these files out, on top of the others, and say what would happen to the pods that they bring
+    /// Try these files on top of the others, and say what would happen to their pods
     #[arg(long = "try", num_args = 1.., value_name = "FILE")]
     pub trial: Vec<PathBuf>,
     #[command(flatten)]
@@ -175,8 +196,8 @@ Examples:
   quotient tree -f nodes.yaml quotas.yaml pods.yaml --config quotient.yaml
   kubectl get nodes,pods,elasticquotas -A -o yaml | quotient tree -f -
 
-GUARANTEED is the min. RECLAIMABLE is what others who are owed it may claim back from a quota.
-A cap is what pods without GPUs may hold on a GPU node; one that is passed is shown first.")]
+GUARANTEED is the min. RECLAIMABLE is what other quotas may reclaim from a quota. A node cap is what
+pods without GPUs may use on a GPU node; exceeded caps come first.")]
 pub struct TreeArguments {
     #[command(flatten)]
     pub state: StateArguments,
@@ -188,13 +209,13 @@ pub struct TreeArguments {
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
-  quotient top -f cluster.yaml                       by whatever each is fullest of
+  quotient top -f cluster.yaml                       by the scarcest resource of each
   quotient top -f cluster.yaml --by nvidia.com/gpu   by GPUs
 
-A node is as full as the resource of which least is left in proportion; a quota is as full as
-what it uses of what it is entitled to, or of its max where it is entitled to nothing.")]
+A node is as full as its scarcest resource; a quota is as full as used divided by entitlement, or by
+max where it is entitled to nothing.")]
 pub struct TopArguments {
-    /// The resource that decides the order; without it each node's and quota's fullest
+    /// Sort by this resource; without it by the scarcest of each node and quota
     #[arg(long, value_name = "RESOURCE")]
     pub by: Option<String>,
     #[command(flatten)]
@@ -208,16 +229,16 @@ pub struct TopArguments {
 #[command(after_help = "\
 Examples:
   quotient plan -f new-quotas.yaml --on cluster.yaml
-  quotient plan -f new-quotas.yaml --on cluster.yaml --wait 10m    also what time brings
+  quotient plan -f new-quotas.yaml --on cluster.yaml --wait 10m    and 10 minutes later
   kubectl get nodes,pods,elasticquotas -A -o yaml | quotient plan -f new-quotas.yaml --on -
 
-Exit code 1 means that admission refuses an object of the change, 2 that a file cannot be
+Exit code 1 means that admission rejects an object of the change, 2 that a file cannot be
 opened, or that the change cannot be read.")]
 pub struct PlanArguments {
     /// The change: quotas, or any other objects
     #[arg(short = 'f', long = "filename", required = true, num_args = 1.., value_name = "FILE")]
     pub change: Vec<PathBuf>,
-    /// The cluster as it stands: YAML or JSON files, folders; `-` is standard input
+    /// The cluster now: YAML or JSON files, folders; `-` is standard input
     #[arg(long, required = true, num_args = 1.., value_name = "FILE")]
     pub on: Vec<PathBuf>,
     /// Let this much time pass after the change, such as 30s or 10m
@@ -300,7 +321,7 @@ Examples:
   quotient test scenarios/                           every scenario under a folder
   quotient test --junit report.xml my-policy.yaml    for a CI system
   quotient test -o json my-policy.yaml
-  quotient test --kubeconfig test-cluster my-policy.yaml   on a real API server, which is left empty
+  quotient test --kubeconfig test-cluster my-policy.yaml   on a real API server, which is emptied
 
 Exit code 1 means that an expectation failed, 2 that a scenario cannot be read; nothing is run then.")]
 pub struct TestArguments {
@@ -310,7 +331,7 @@ pub struct TestArguments {
     /// Also write the results as JUnit XML
     #[arg(long, value_name = "FILE")]
     pub junit: Option<PathBuf>,
-    /// Run on the API server of this kubeconfig, with nodes that kwok plays; it must have no nodes, pods or quotas
+    /// Run on the API server of this kubeconfig, with nodes simulated by kwok; it must have no nodes, pods or quotas
     #[arg(long, value_name = "FILE")]
     pub kubeconfig: Option<PathBuf>,
     /// Scenarios that cannot hold on a real API server: a mapping of their names to the reasons
@@ -325,10 +346,10 @@ pub struct TestArguments {
 #[command(after_help = "\
 Examples:
   quotient lint quotas.yaml                          the quotas alone
-  quotient lint nodes.yaml quotas.yaml               also whether the nodes hold what is promised
+  quotient lint nodes.yaml quotas.yaml               also whether the nodes hold the guarantees
   kubectl get nodes,elasticquotas -A -o yaml | quotient lint -
 
-Exit code 1 means that something was found, 2 that something cannot be read.")]
+Exit code 1 means that there are findings, 2 that something cannot be read.")]
 pub struct LintArguments {
     /// YAML or JSON files, many documents each; folders in order of names; `-` is standard input
     #[arg(required = true, value_name = "FILE")]
@@ -349,16 +370,16 @@ Examples:
   quotient run --config quotient.yaml --log json
   quotient run --webhook 127.0.0.1:9443 --webhook-url https://127.0.0.1:9443
 
-QUOTIENT_LOG sets what is logged, as in QUOTIENT_LOG=debug. Webhooks answer on every replica, whoever
-has the lease; `quotient install` prints what tells the API server to ask them.")]
+QUOTIENT_LOG sets what is logged, as in QUOTIENT_LOG=debug; `log` of the configuration changes it while
+it runs. Every replica answers webhooks; `quotient install` prints the configurations that register them.")]
 pub struct RunArguments {
-    /// The cluster; without it the one that kubectl would talk to, or the one that this pod runs in
+    /// The cluster; by default the one that kubectl uses, or the one that this pod runs in
     #[arg(long, value_name = "FILE")]
     pub kubeconfig: Option<PathBuf>,
-    /// A QuotientConfiguration, or the configuration of a Volcano scheduler
+    /// A QuotientConfiguration, or the configuration of a Volcano scheduler; read again when it changes
     #[arg(long, value_name = "FILE")]
     pub config: Option<PathBuf>,
-    /// Run these parts and no others
+    /// Run only these parts
     #[arg(long, value_enum, value_delimiter = ',', value_name = "PART,…")]
     pub only: Vec<Part>,
     /// Decide and report, and write nothing
@@ -370,10 +391,10 @@ pub struct RunArguments {
     /// Serve the dashboard here; people sign in with a token of the cluster and see what their rights let them see
     #[arg(long, value_name = "ADDRESS:PORT")]
     pub dashboard: Option<SocketAddr>,
-    /// The Lease that the one who writes has
+    /// The Lease for leader election
     #[arg(long, value_name = "NAMESPACE/NAME", default_value = "kube-system/quotient")]
     pub lease: String,
-    /// After how long without a sign another may take the lease
+    /// How long after the last renewal another replica may take the Lease
     #[arg(long, value_name = "DURATION", default_value = "15s", value_parser = crate::commands::lease_duration)]
     pub lease_duration: Duration,
     /// Serve the admission webhooks here, over TLS
@@ -382,16 +403,16 @@ pub struct RunArguments {
     /// The Service by which the API server reaches the webhooks
     #[arg(long, value_name = "NAMESPACE/NAME", default_value = "quotient-system/quotient")]
     pub webhook_service: String,
-    /// The URL by which the API server reaches the webhooks, where that is no Service
+    /// The URL by which the API server reaches the webhooks, instead of a Service
     #[arg(long, value_name = "URL", value_parser = crate::commands::webhook_url)]
     pub webhook_url: Option<String>,
-    /// The Secret with the authority that signs the webhooks' certificates; it is made where there is none
+    /// The Secret with the CA of the webhooks; it is created if it does not exist
     #[arg(long, value_name = "NAMESPACE/NAME", default_value = "quotient-system/quotient-webhook-authority")]
     pub webhook_secret: String,
-    /// Serve webhooks with tls.crt and tls.key of this folder, which are read again when they change
+    /// Serve webhooks with tls.crt and tls.key of this folder; they are read again when they change
     #[arg(long, value_name = "DIR")]
     pub webhook_certificate: Option<PathBuf>,
-    /// How to write the log, which goes to stderr
+    /// Log format; the log goes to stderr
     #[arg(long, value_enum, value_name = "FORMAT", default_value = "text")]
     pub log: LogFormat,
 }
@@ -399,11 +420,11 @@ pub struct RunArguments {
 /// A part of `run`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub enum Part {
-    /// Binds, evicts, nominates, says why pods wait
+    /// Binds, evicts, nominates, writes reasons of pending pods
     Scheduler,
-    /// Keeps capacity labels, statuses and roots of trees; makes groups, and pods of Volcano jobs
+    /// Writes capacity labels, statuses and root quotas; creates groups, and pods of Volcano Jobs
     Controllers,
-    /// Answers the API server on objects on their way in; needs --webhook
+    /// Answers admission reviews; needs --webhook
     Webhooks,
 }
 
@@ -414,31 +435,53 @@ Examples:
   quotient install --image registry.example/quotient:1.0 | kubectl apply --server-side -f -
   quotient install --systems elastic,queues             without quota trees
   quotient install --config quotient.yaml --replicas 3
-  quotient install --webhook-url https://127.0.0.1:9443   for a `quotient run` elsewhere
+  quotient install --webhook-url https://127.0.0.1:9443   for a `quotient run` outside the cluster
 
-A system that is left out has no definitions, no rights and no webhooks.")]
+A system that is left out has no CRDs, no rights and no webhooks.")]
 pub struct InstallArguments {
-    /// Where the program runs
+    /// The namespace
     #[arg(long, value_name = "NAME", default_value = "quotient-system", value_parser = crate::commands::namespace)]
     pub namespace: String,
     /// The program's image
     #[arg(long, value_name = "IMAGE", default_value = concat!("quotient:", env!("CARGO_PKG_VERSION")))]
     pub image: String,
-    /// How many run; one has the lease and writes, all answer webhooks
+    /// Replicas; the leader writes, all answer webhooks
     #[arg(long, value_name = "N", default_value_t = 2, value_parser = clap::value_parser!(u32).range(1..=100))]
     pub replicas: u32,
-    /// The systems whose objects the cluster has
+    /// The quota systems that the cluster uses
     #[arg(long, value_enum, value_delimiter = ',', value_name = "SYSTEM,…", default_value = "elastic,tree,queues")]
     pub systems: Vec<SystemChoice>,
     /// A QuotientConfiguration for the program, kept in a ConfigMap
     #[arg(long, value_name = "FILE")]
     pub config: Option<PathBuf>,
-    /// Where the API server finds the webhooks of a program outside of the cluster; no Deployment is printed then
+    /// The webhooks of a program outside the cluster; no Deployment is printed
     #[arg(long, value_name = "URL", value_parser = crate::commands::webhook_url)]
     pub webhook_url: Option<String>,
-    /// How to write the objects
+    /// Output format
     #[arg(short, long, value_enum, value_name = "FORMAT", default_value = "yaml")]
     pub output: ManifestFormat,
+}
+
+/// What `check` is told.
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  quotient check                                     the cluster that kubectl talks to
+  quotient check --namespace scheduling -o json
+
+Exit code 1 means that something failed; each failure has a hint.")]
+pub struct CheckArguments {
+    /// The cluster; without it the one that kubectl would talk to
+    #[arg(long, value_name = "FILE")]
+    pub kubeconfig: Option<PathBuf>,
+    /// The namespace that the program is installed in
+    #[arg(short, long, value_name = "NAME", default_value = "quotient-system", value_parser = crate::commands::namespace)]
+    pub namespace: String,
+    /// The QuotientConfiguration of a program outside of the cluster; otherwise its ConfigMap is read
+    #[arg(long, value_name = "FILE")]
+    pub config: Option<PathBuf>,
+    #[command(flatten)]
+    pub output: OutputArguments,
 }
 
 /// A system whose objects are understood.
@@ -509,12 +552,15 @@ pub fn parse() -> Arguments {
     let typed: Vec<OsString> = std::env::args_os().collect();
     let is_plugin = typed.first().is_some_and(|name| is_kubectl_plugin(name.as_ref()));
     let program = if is_plugin { "kubectl quotient" } else { "quotient" };
+    let matches = command_line(program).get_matches_from(typed);
+    Arguments::from_arg_matches(&matches).unwrap_or_else(|error| error.exit())
+}
+
+/// All that can be typed after `program`.
+pub fn command_line(program: &'static str) -> clap::Command {
     // -f takes many files, so that what is written after them is one of them: usage shows the pod first.
     let usage = format!("{program} explain POD -f FILE... [OPTIONS]");
-    let command =
-        Arguments::command().bin_name(program).mut_subcommand("explain", |explain| explain.override_usage(usage));
-    let matches = command.get_matches_from(typed);
-    Arguments::from_arg_matches(&matches).unwrap_or_else(|error| error.exit())
+    Arguments::command().bin_name(program).mut_subcommand("explain", |explain| explain.override_usage(usage))
 }
 
 /// kubectl runs plugins under the name `kubectl-quotient`; help should then show what was typed.

@@ -2,6 +2,7 @@
 
 mod arguments;
 mod bench;
+mod check;
 mod commands;
 mod crash;
 mod exit;

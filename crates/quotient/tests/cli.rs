@@ -130,42 +130,6 @@ fn simulate_tells_the_story_of_the_first_steps() {
 }
 
 #[test]
-fn the_readme_shows_what_the_program_prints() {
-    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
-    let output = command(&root, env!("CARGO_BIN_EXE_quotient"))
-        .args(["simulate", "examples/first-steps"])
-        .output()
-        .expect("it runs");
-    let story = String::from_utf8_lossy(&output.stdout);
-    let readme = fs::read_to_string(root.join("README.md")).expect("the README can be read");
-    assert!(readme.contains(&format!("```\n{story}```\n")), "the README should show this story:\n{story}");
-}
-
-/// What stands in a document after `$ quotient …` is what that prints, from the project's folder.
-#[test]
-fn documents_show_what_the_program_prints() {
-    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
-    let mut shown = 0;
-    let mut documents: Vec<PathBuf> = fs::read_dir(root.join("docs"))
-        .expect("it is there")
-        .map(|entry| entry.expect("it can be read").path())
-        .collect();
-    documents.sort();
-    for document in documents.iter().filter(|path| path.extension().is_some_and(|extension| extension == "md")) {
-        let text = fs::read_to_string(document).expect("a document can be read");
-        for block in text.split("```\n$ quotient ").skip(1) {
-            let block = block.split_once("\n```").expect("a block ends").0;
-            let (arguments, expected) = block.split_once('\n').expect("a command has an output");
-            let output = command(&root, env!("CARGO_BIN_EXE_quotient")).args(arguments.split(' ')).output();
-            let printed = String::from_utf8_lossy(&output.expect("it runs").stdout).into_owned();
-            assert_eq!(printed.trim_end(), expected, "{}: quotient {arguments}", document.display());
-            shown += 1;
-        }
-    }
-    assert!(shown >= 8, "only {shown} commands were found in the documents");
-}
-
-#[test]
 fn simulate_reads_standard_input() {
     let folder = Folder::with("stdin", &[("cluster.yaml", &format!("{NODE}{}", pod("p", "1")))]);
     let file = fs::File::open(folder.0.join("cluster.yaml")).expect("it was just written");

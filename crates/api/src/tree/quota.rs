@@ -8,6 +8,7 @@ use crate::cursor::Cursor;
 use crate::elastic::pools::quota_key;
 use crate::intern::Interner;
 use crate::object::ObjectKey;
+use crate::users;
 
 /// Reads a quota, whatever other quotas there are. What cannot be read is noted and counts as not given, and the rest
 /// counts. What the engine itself has written about the quota (its runtime and the like) is not read, so that writing
@@ -36,6 +37,7 @@ pub(crate) fn fact(root: &Cursor<'_, '_>, key: &ObjectKey, interner: &mut Intern
         total: if is_root { total } else { Limits::default() },
         ignores_default_tree: is_root && flag(&labels.field(keys::IGNORE_DEFAULT_TREE), false),
         namespaces: namespaces.iter().map(|name| interner.name(name)).collect(),
+        users: users::users(&annotations, interner),
         min,
         max,
     }

@@ -8,6 +8,7 @@ use crate::cursor::Cursor;
 use crate::elastic::pools::quota_key;
 use crate::intern::Interner;
 use crate::object::ObjectKey;
+use crate::users;
 
 /// The states of a queue that starts nothing new. One that says nothing is open.
 const CLOSED: [&str; 2] = ["Closed", "Closing"];
@@ -54,6 +55,7 @@ pub(crate) fn queue(root: &Cursor<'_, '_>, key: &ObjectKey, interner: &mut Inter
         card_quota: card_quota(&annotations.field(CARD_QUOTA), interner),
         reclaimable: spec.field("reclaimable").bool().unwrap_or(true),
         priority: spec.field("priority").int().unwrap_or(0),
+        users: users::users(&annotations, interner),
     }
 }
 

@@ -42,22 +42,11 @@ pub fn objects(settings: &InstallSettings) -> Vec<Value> {
         "spec": {
             "replicas": replicas,
             "selector": {"matchLabels": labels()},
-            "template": {"metadata": template_metadata(settings), "spec": pod(settings)},
+            // A configuration that changes is read again by the pods that run: they need not be others.
+            "template": {"metadata": {"labels": labels()}, "spec": pod(settings)},
         },
     }));
     all
-}
-
-/// A pod of another configuration is another pod.
-fn template_metadata(settings: &InstallSettings) -> Value {
-    let mut metadata = json!({"labels": labels()});
-    if let Some(text) = &settings.configuration {
-        let print = text
-            .bytes()
-            .fold(0xcbf2_9ce4_8422_2325_u64, |hash, byte| (hash ^ u64::from(byte)).wrapping_mul(0x0000_0100_0000_01b3));
-        metadata["annotations"] = json!({"quotient.dev/configuration": format!("{print:016x}")});
-    }
-    metadata
 }
 
 fn pod(settings: &InstallSettings) -> Value {

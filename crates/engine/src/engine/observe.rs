@@ -4,6 +4,7 @@ use crate::claims::{Claim, ClaimKind, SleepingClaim};
 use crate::engine::Engine;
 use crate::engine::wake::Change;
 use crate::fact::{AttachLimits, Fact, Name, NodeFact, Phase, PodFact, PodKey, Tick};
+use crate::gangs::GangId;
 use crate::pods::{Place, Pod, PodId, QuotaOf};
 use crate::relations::Effects;
 use crate::shape::ShapeId;
@@ -37,11 +38,11 @@ impl Engine {
             }
             Fact::Namespace(name, labels) => {
                 let changed = self.world.relations.observe_namespace(name.clone(), labels);
-                self.reshaped(changed, &name)
+                self.relabelled(changed, &name)
             }
             Fact::NamespaceGone(name) => {
                 let changed = self.world.relations.namespace_gone(&name);
-                self.reshaped(changed, &name)
+                self.relabelled(changed, &name)
             }
             Fact::Budget(fact) => self.world.budgets.observe(fact).then_some(Change::Budget),
             Fact::BudgetGone { namespace, name } => {
@@ -68,6 +69,17 @@ impl Engine {
         if let Some(change) = change {
             self.note(change);
         }
+    }
+
+    /// What a namespace is labelled changed, or did not: its pods may be allowed to use other quotas than before.
+    fn relabelled(&mut self, changed: bool, namespace: &Name) -> Option<Change> {
+        if changed {
+            self.reassign_namespaces(std::iter::once(namespace));
+            let gangs = self.world.gangs.iter().filter(|(_, gang)| gang.namespace == *namespace).map(|(id, _)| id);
+            let gangs: Vec<GangId> = gangs.collect();
+            self.world.gangs.changed.extend(gangs);
+        }
+        self.reshaped(changed, namespace)
     }
 
     /// What a namespace is labelled, or what is selected in it, changed, or did not.

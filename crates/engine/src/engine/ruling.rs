@@ -22,7 +22,8 @@ impl World {
         let pod = self.pods.get(id);
         let of_group = pod.gang.and_then(|gang| self.gangs.get(gang).fact.as_ref()?.queue.as_ref());
         let queue = of_group.or(pod.queue.as_ref());
-        let ties = Ties { namespace: &pod.namespace, quota: pod.tree_quota.as_ref(), queue };
+        let labels = self.relations.labels_of(&pod.namespace);
+        let ties = Ties { namespace: &pod.namespace, labels, quota: pod.tree_quota.as_ref(), queue };
         let Membership { quotas, error } = self.quotas.membership(ties);
         let binding: Vec<QuotaId> = quotas.iter().copied().filter(|id| !self.quotas.is_plain(*id)).collect();
         Ruling { quota: QuotaOf::new(&binding), quotas, unruled: error }
@@ -32,7 +33,7 @@ impl World {
     pub fn admitting_quota(&self, id: GangId) -> Result<Option<QuotaId>, (Code, String)> {
         let gang = self.gangs.get(id);
         let named = gang.fact.as_ref().and_then(|fact| fact.queue.as_ref());
-        self.quotas.admitting_quota(&gang.namespace, named)
+        self.quotas.admitting_quota(&gang.namespace, self.relations.labels_of(&gang.namespace), named)
     }
 
     /// Notes that a pod belongs to the group it names, or to none.

@@ -1,6 +1,7 @@
 //! What the engine is told of quotas, by policy.
 
-use crate::fact::{Limits, Name, QuotaKey};
+use crate::fact::{Labels, Limits, Name, QuotaKey, Selector};
+use crate::select::selects;
 
 /// A quota of some policy.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -35,6 +36,32 @@ impl From<TreeFact> for QuotaFact {
 impl From<QueueFact> for QuotaFact {
     fn from(fact: QueueFact) -> Self {
         QuotaFact::Queue(fact)
+    }
+}
+
+/// Which namespaces may use a quota.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub enum Users {
+    /// It does not say: what the quota above it says counts, and in the end what is configured.
+    #[default]
+    Unsaid,
+    /// All.
+    Everyone,
+    /// Those that are named here or selected by their labels.
+    Listed { namespaces: Vec<Name>, selector: Option<Selector> },
+}
+
+impl Users {
+    /// Whether a namespace with these labels is among them; `None` where nothing is said.
+    pub(crate) fn include(&self, namespace: &Name, labels: &Labels) -> Option<bool> {
+        match self {
+            Users::Unsaid => None,
+            Users::Everyone => Some(true),
+            Users::Listed { namespaces, selector } => {
+                let selected = selector.as_ref().is_some_and(|selector| selects(selector, labels));
+                Some(selected || namespaces.contains(namespace))
+            }
+        }
     }
 }
 
@@ -74,6 +101,8 @@ pub struct TreeFact {
     pub ignores_default_tree: bool,
     /// Namespaces whose pods it is charged for if they name no quota and have none of their own.
     pub namespaces: Vec<Name>,
+    /// The namespaces whose pods may answer to it.
+    pub users: Users,
 }
 
 /// A queue. Its name is unique in the cluster.
@@ -94,4 +123,6 @@ pub struct QueueFact {
     pub reclaimable: bool,
     /// The more important queue is served first.
     pub priority: i32,
+    /// The namespaces whose pods may answer to it.
+    pub users: Users,
 }

@@ -1,6 +1,6 @@
 //! Which quotas a pod, or a group, answers to.
 
-use crate::fact::Name;
+use crate::fact::{Labels, Name};
 use crate::policy::{QuotaId, Quotas};
 use crate::reason::Code;
 
@@ -8,6 +8,8 @@ use crate::reason::Code;
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Ties<'a> {
     pub namespace: &'a Name,
+    /// What its namespace is labelled.
+    pub labels: &'a Labels,
     /// The quota that it names.
     pub quota: Option<&'a Name>,
     /// The queue that it names, or its group.
@@ -26,11 +28,11 @@ impl Quotas {
     pub fn membership(&self, ties: Ties<'_>) -> Membership {
         let mut quotas = self.shared.namespaces.quotas_of(ties.namespace).to_vec();
         let mut error = None;
-        match self.tree_quota_of(ties.namespace, ties.quota) {
+        match self.tree_quota_of(&ties) {
             Ok(quota) => quotas.extend(quota),
-            Err(why) => error = Some((Code::QuotaNotFound, Name::from(why))),
+            Err((code, why)) => error = Some((code, Name::from(why))),
         }
-        match self.admitting_quota(ties.namespace, ties.queue) {
+        match self.admitting_quota(ties.namespace, ties.labels, ties.queue) {
             Ok(quota) => quotas.extend(quota),
             Err((code, why)) => error = Some((code, Name::from(why))),
         }
@@ -40,11 +42,17 @@ impl Quotas {
 
     /// The quota that admits a group, which is also that of its pods: the queue that is named, that of the namespace, or
     /// the default where there is one. The error is why there is none, though there should be.
-    pub fn admitting_quota(&self, namespace: &Name, named: Option<&Name>) -> Result<Option<QuotaId>, (Code, String)> {
+    pub fn admitting_quota(
+        &self,
+        namespace: &Name,
+        labels: &Labels,
+        named: Option<&Name>,
+    ) -> Result<Option<QuotaId>, (Code, String)> {
         let queues = &self.shared.queues;
         let Some(name) = named.cloned().or_else(|| queues.default_of(namespace)) else { return Ok(None) };
         match queues.find(&name) {
-            Some(queue) => Ok(Some(queue)),
+            Some(queue) if self.may_use(queue, namespace, labels) => Ok(Some(queue)),
+            Some(_) => Err((Code::QuotaNotAllowed, format!("the namespace {namespace} may not use the queue {name}"))),
             None => Err((Code::QueueNotFound, format!("the queue {name} does not exist"))),
         }
     }

@@ -16,7 +16,7 @@ use crate::ledger::sums::Sums;
 use crate::ledger::{amount_of, compile};
 use crate::policy::{
     Ask, At, Ceiling, Charge, Draw, DrawDepth, LedgerId, PolicyKind, QueueFact, QuotaId, Quotas, Rules, Standing,
-    Taking,
+    Taking, Users,
 };
 use crate::reason::Code;
 use crate::resources::{CPU_ID, MEMORY_ID, ResourceId, ResourceNames};
@@ -252,6 +252,10 @@ impl<'a> Rules<'a> for At<'a, QueuePolicy> {
 
     fn is_plain(&self) -> bool {
         self.policy.is_plain()
+    }
+
+    fn users(&self) -> &'a Users {
+        &self.policy.fact.users
     }
 
     fn closed(&self) -> Option<(Code, String)> {

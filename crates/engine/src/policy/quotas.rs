@@ -57,6 +57,8 @@ pub(crate) struct Quotas {
     pub(super) moved: Moved,
     /// Quotas whose pods may be marked anew.
     pub(super) unmarked: BTreeSet<QuotaId>,
+    /// Queues and quotas of trees that do not say who may use them may be used by nobody.
+    pub(super) listed_only: bool,
 }
 
 impl Quotas {

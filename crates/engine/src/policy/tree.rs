@@ -20,7 +20,8 @@ use crate::ledger::sums::Sums;
 use crate::ledger::{amount_of, compile};
 use crate::lookup::LookupMap;
 use crate::policy::{
-    Ask, At, Ceiling, Charge, Draw, DrawDepth, LedgerId, PolicyKind, QuotaId, Quotas, Rules, Standing, TreeFact,
+    Ask, At, Ceiling, Charge, Draw, DrawDepth, LedgerId, PolicyKind, QuotaId, Quotas, Rules, Standing, Ties, TreeFact,
+    Users,
 };
 use crate::reason::Code;
 use crate::resources::{ResourceId, ResourceNames};
@@ -152,6 +153,10 @@ impl<'a> Rules<'a> for At<'a, Tree> {
         &self.policy.min
     }
 
+    fn users(&self) -> &'a Users {
+        &self.policy.fact.users
+    }
+
     fn max(&self) -> Vec<(ResourceId, Amount)> {
         self.policy.max.clone()
     }
@@ -244,16 +249,24 @@ impl<'a> Rules<'a> for At<'a, Tree> {
 impl Quotas {
     /// The quota of a tree that pods of a namespace answer to, or those that name one. The error is why a pod that
     /// names one has none.
-    pub(super) fn tree_quota_of(&self, namespace: &Name, named: Option<&Name>) -> Result<Option<QuotaId>, String> {
-        let trees = &self.shared.trees;
-        if let Some(name) = named {
+    pub(super) fn tree_quota_of(&self, ties: &Ties<'_>) -> Result<Option<QuotaId>, (Code, String)> {
+        let (trees, namespace) = (&self.shared.trees, ties.namespace);
+        if let Some(name) = ties.quota {
+            // A quota may always be used by its own namespace, and by those that it lists as its own.
+            let is_own = |id: QuotaId| {
+                self.get(id).key.namespace == *namespace || self.tree(id).fact.namespaces.contains(namespace)
+            };
             return match trees.links.find(name) {
                 Some(id) if self.tree(id).fact.is_parent => {
-                    Err(format!("the quota {name} that the pod names is a parent, and takes no pods"))
+                    let why = format!("the quota {name} that the pod names is a parent, and takes no pods");
+                    Err((Code::QuotaNotFound, why))
                 }
-                Some(id) => Ok(Some(id)),
+                Some(id) if is_own(id) || self.may_use(id, namespace, ties.labels) => Ok(Some(id)),
+                Some(_) => {
+                    Err((Code::QuotaNotAllowed, format!("the namespace {namespace} may not use the quota {name}")))
+                }
                 None if matches!(&**name, DEFAULT_QUOTA | SYSTEM_QUOTA) => Ok(None),
-                None => Err(format!("the quota {name} that the pod names does not exist")),
+                None => Err((Code::QuotaNotFound, format!("the quota {name} that the pod names does not exist"))),
             };
         }
         let own = trees.links.find(namespace).filter(|id| self.get(*id).key.namespace == *namespace);

@@ -1,10 +1,14 @@
 //! One module for each command, and how a command's outcome becomes an exit code.
 
 mod bench;
+mod check;
+mod configuration_file;
 mod demo;
+mod describe;
 mod explain;
 mod install;
 mod lint;
+mod log;
 pub mod manifests;
 mod plan;
 mod replay;
@@ -39,10 +43,13 @@ pub fn run(arguments: Arguments) -> Exit {
 fn dispatch(command: Command) -> Result<Exit> {
     match command {
         Command::Bench(arguments) => bench::run(arguments),
+        Command::Check(arguments) => check::run(arguments),
+        Command::Completion { shell } => describe::completion(shell),
         Command::Demo(arguments) => demo::run(arguments),
         Command::Explain(arguments) => explain::run(arguments),
         Command::Install(arguments) => install::run(arguments),
         Command::Lint(arguments) => lint::run(arguments),
+        Command::Man { folder } => describe::manual(&folder),
         Command::Plan(arguments) => plan::run(arguments),
         Command::Replay(arguments) => replay::run(arguments),
         Command::Run(arguments) => run::run(arguments),
@@ -50,5 +57,6 @@ fn dispatch(command: Command) -> Result<Exit> {
         Command::Test(arguments) => test::run(arguments),
         Command::Top(arguments) => top::run(arguments),
         Command::Tree(arguments) => tree::run(arguments),
+        Command::Version(arguments) => describe::version(arguments),
     }
 }

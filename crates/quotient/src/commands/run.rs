@@ -1,23 +1,25 @@
 //! `quotient run`: the scheduler of a live cluster.
 
-use std::io::IsTerminal;
+use std::net::SocketAddr;
 use std::process;
 use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
 use quotient_api::Configuration;
+use quotient_cluster::onlook::Onlooker;
 use quotient_cluster::serve::serve;
 use quotient_cluster::webhook::certificates::Source;
 use quotient_cluster::webhook::configuration::Target;
 use quotient_cluster::webhook::{WebhookSettings, webhooks};
-use quotient_cluster::{LeaseSettings, LiveSettings, Metrics, connect};
+use quotient_cluster::{Clients, LeaseSettings, LiveSettings, Metrics, connect};
 use quotient_dashboard::server::Server;
 use quotient_host::SharedObjects;
 use tokio::signal::unix::{SignalKind, signal};
-use tracing_subscriber::EnvFilter;
 
-use crate::arguments::{Format, LogFormat, Part, RunArguments};
+use super::configuration_file::ConfigurationFile;
+use super::log::Log;
+use crate::arguments::{Format, Part, RunArguments};
 use crate::exit::Exit;
 use crate::live_dashboard::{TokenGate, Watcher};
 use crate::printer::Printer;
@@ -28,20 +30,20 @@ pub fn run(arguments: RunArguments) -> Result<Exit> {
         Ok(configuration) => configuration.unwrap_or_default(),
         Err(problems) => return Ok(Printer::new(Format::Table).refuse(&problems)),
     };
-    log_to_stderr(arguments.log)?;
+    let log = Log::to_stderr(arguments.log)?;
+    log.set(&configuration)?;
     for idle in &configuration.idle {
         tracing::warn!("{idle}");
     }
     let runtime =
         tokio::runtime::Builder::new_multi_thread().enable_all().build().context("the runtime cannot be started")?;
-    runtime.block_on(serve_cluster(arguments, configuration))
+    runtime.block_on(serve_cluster(arguments, configuration, log))
 }
 
-async fn serve_cluster(arguments: RunArguments, configuration: Configuration) -> Result<Exit> {
+async fn serve_cluster(arguments: RunArguments, configuration: Configuration, log: Log) -> Result<Exit> {
     let webhook_settings = webhook_settings(&arguments)?;
-    let RunArguments {
-        kubeconfig, config: _, only, shadow, metrics: address, dashboard, lease, lease_duration, ..
-    } = arguments;
+    let RunArguments { kubeconfig, config, only, shadow, metrics: address, dashboard, lease, lease_duration, .. } =
+        arguments;
     let clients = connect(kubeconfig.as_deref()).await?;
     if let Some(refused) = quotient_cluster::permission::first_missing(&clients.status).await? {
         bail!("{}: {refused}; grant it, or see `kubectl auth can-i --list`", clients.url);
@@ -64,7 +66,7 @@ async fn serve_cluster(arguments: RunArguments, configuration: Configuration) ->
     // Who only answers has nothing to write, and takes the lease from nobody.
     let writes = runs(Part::Scheduler) || runs(Part::Controllers);
     let shadow = shadow || !writes;
-    let settings = LiveSettings {
+    let mut settings = LiveSettings {
         lease: Some(lease),
         shadow,
         scheduler: runs(Part::Scheduler),
@@ -79,30 +81,44 @@ async fn serve_cluster(arguments: RunArguments, configuration: Configuration) ->
         shadow,
         "starts"
     );
-    let mut terminate = signal(SignalKind::terminate()).context("signals cannot be received")?;
-    let stop = async {
-        tokio::select! {
-            _ = terminate.recv() => {}
-            _ = tokio::signal::ctrl_c() => {}
-        }
-        tracing::info!("stops");
+    let onlooker = match dashboard {
+        Some(address) => Some(serve_dashboard(address, &clients).await?),
+        None => None,
     };
-    match dashboard {
-        None => quotient_cluster::run(clients, settings, metrics, stop).await,
-        Some(address) => {
-            let watcher = Watcher::new(clients.url.clone());
-            let gate = TokenGate::new(clients.webhook.clone());
-            let server = Server::new(watcher.hub(), watcher.clone(), Arc::new(gate));
-            let (address, answer) = server.serve(address).await?;
-            tracing::info!(%address, "serves the dashboard");
-            tokio::spawn(answer);
-            quotient_cluster::run_before(watcher, clients, settings, metrics, stop).await;
+    let mut watched = ConfigurationFile::new(config, log, metrics.clone());
+    let mut terminate = signal(SignalKind::terminate()).context("signals cannot be received")?;
+    loop {
+        let (mut next, before) = (None, settings.configuration.clone());
+        let stop = async {
+            tokio::select! {
+                _ = terminate.recv() => {}
+                _ = tokio::signal::ctrl_c() => {}
+                changed = watched.changed(&before) => next = Some(changed),
+            }
+        };
+        let onlooker = onlooker.clone().map(|watcher| watcher as Arc<dyn Onlooker>);
+        quotient_cluster::run_before(onlooker, clients.clone(), settings.clone(), metrics.clone(), stop).await;
+        match next {
+            // What the engine knows follows from the configuration: it is rebuilt from the cluster.
+            Some(configuration) => settings.configuration = configuration,
+            None => break,
         }
     }
+    tracing::info!("stops");
     if let Some(lingers) = lingers {
         tokio::time::sleep(lingers).await;
     }
     Ok(Exit::Fine)
+}
+
+/// Serves the dashboard; what it shows comes from the watcher, which is to look on.
+async fn serve_dashboard(address: SocketAddr, clients: &Clients) -> Result<Arc<Watcher>> {
+    let watcher = Watcher::new(clients.url.clone());
+    let gate = TokenGate::new(clients.webhook.clone());
+    let (address, answer) = Server::new(watcher.hub(), watcher.clone(), Arc::new(gate)).serve(address).await?;
+    tracing::info!(%address, "serves the dashboard");
+    tokio::spawn(answer);
+    Ok(watcher)
 }
 
 /// How the webhooks are served, if they are.
@@ -150,19 +166,6 @@ fn identity() -> String {
     let host = std::fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default();
     let begun = quotient_cluster::live::wall_us();
     format!("{}_{}_{begun}", host.trim(), process::id())
-}
-
-fn log_to_stderr(format: LogFormat) -> Result<()> {
-    let filter = EnvFilter::try_from_env("QUOTIENT_LOG").unwrap_or_else(|_| EnvFilter::new("info,kube_client=off"));
-    let log = tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr).with_target(false);
-    let set = match format {
-        LogFormat::Json => log.json().flatten_event(true).try_init(),
-        LogFormat::Text => {
-            let plain = std::env::var_os("NO_COLOR").is_some() || !std::io::stderr().is_terminal();
-            log.with_ansi(!plain).try_init()
-        }
-    };
-    set.map_err(|error| anyhow::anyhow!("the log cannot be set up: {error}"))
 }
 
 /// Reads a duration such as `15s`.

@@ -20,9 +20,12 @@ impl Quotas {
         let pool = self.pool_of(&key.group, &Name::default());
         let is_new = self.find(&key).is_none();
         let was_plain = self.find(&key).is_none_or(|id| self.queue(id).is_plain());
+        // Who may use a queue is also said for those below it.
+        let says_same = |old: &QueueFact| (&old.users, &old.parent) == (&fact.users, &fact.parent);
+        let same_users = self.find(&key).is_some_and(|id| says_same(&self.queue(id).fact));
         let new = QueuePolicy::new(fact, names);
         // A queue that begins to say something, or no longer does, is another thing to its pods.
-        let all = is_new || was_plain != new.is_plain();
+        let all = is_new || was_plain != new.is_plain() || !same_users;
         for (resource, _) in new.cards.iter().flatten() {
             self.shared.queues.note_card(*resource);
         }

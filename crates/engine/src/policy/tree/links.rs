@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use crate::fact::Name;
 use crate::ledger::links::{above_unless_circle, chain};
 use crate::policy::tree::{DEFAULT_QUOTA, Node, Tree};
-use crate::policy::{Policy, QuotaId, Quotas, Reassigned, TreeFact};
+use crate::policy::{Policy, QuotaId, Quotas, Reassigned, TreeFact, Users};
 use crate::resources::{ResourceId, ResourceNames};
 
 impl Quotas {
@@ -20,6 +20,12 @@ impl Quotas {
         let pool = self.pool_of(&key.group, &fact.tree);
         let is_new = self.find(&key).is_none();
         let new = Tree::new(fact, names);
+        // Who may use a quota is also said for those below it.
+        let says_other = |old: &TreeFact| (&old.users, &old.parent) != (&new.fact.users, &new.fact.parent);
+        let users_moved = match self.find(&key) {
+            Some(id) => says_other(&self.tree(id).fact),
+            None => new.fact.users != Users::Unsaid,
+        };
         let mut reassigned = Reassigned::default();
         let touch = |reassigned: &mut Reassigned, fact: &TreeFact| {
             reassigned.namespaces.extend(fact.namespaces.iter().cloned());
@@ -63,7 +69,7 @@ impl Quotas {
         near.extend(self.chain_in_tree(id));
         near.extend(self.shared.trees.links.naming(&key.name));
         self.link_anew(near);
-        reassigned.all = is_new && key.name.as_ref() == DEFAULT_QUOTA;
+        reassigned.all = users_moved || is_new && key.name.as_ref() == DEFAULT_QUOTA;
         self.moved.shares.insert(id);
         Some(reassigned)
     }
@@ -88,7 +94,7 @@ impl Quotas {
         self.shared.trees.links.unlist(&key.name, id);
         self.list_namespaces(id, false);
         let namespaces: BTreeSet<Name> = fact.namespaces.into_iter().chain([key.namespace]).collect();
-        let all = key.name.as_ref() == DEFAULT_QUOTA;
+        let all = key.name.as_ref() == DEFAULT_QUOTA || fact.users != Users::Unsaid;
         Reassigned { namespaces, named: BTreeSet::from([key.name]), all, groups: false }
     }
 

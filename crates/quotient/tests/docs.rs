@@ -1,0 +1,346 @@
+//! The documentation is true: what a page shows is what the program prints, commands and flags exist, files that are
+//! named are there, and the reference names every command, kind, key, reason code and metric.
+//!
+//! `make docs` writes what is made from the program; read the difference.
+
+use std::collections::BTreeSet;
+use std::fmt::Write as _;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output, Stdio};
+
+use quotient_api::{Configuration, crd};
+use quotient_cluster::Metrics;
+use quotient_engine::Code;
+use serde_json::{Value, json};
+
+fn root() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
+}
+
+fn read(path: &str) -> String {
+    fs::read_to_string(root().join(path)).unwrap_or_else(|error| panic!("{path}: {error}"))
+}
+
+/// All pages, by their path from the project's folder.
+fn pages() -> Vec<String> {
+    fn walk(folder: &Path, into: &mut Vec<PathBuf>) {
+        for entry in fs::read_dir(folder).expect("the folder is there") {
+            let path = entry.expect("an entry can be read").path();
+            if path.is_dir() {
+                walk(&path, into);
+            } else if path.extension().is_some_and(|extension| extension == "md") {
+                into.push(path);
+            }
+        }
+    }
+    let mut found = vec![root().join("README.md"), root().join("charts/quotient/README.md")];
+    walk(&root().join("docs"), &mut found);
+    let shown = |path: &PathBuf| path.strip_prefix(root()).expect("it is below").display().to_string();
+    let mut names: Vec<String> = found.iter().map(shown).collect();
+    names.sort();
+    names
+}
+
+/// Whether what is made from the program is to be written.
+fn writes() -> bool {
+    std::env::var_os("QUOTIENT_WRITE").is_some()
+}
+
+/// Compares a page with what it should be, or writes it.
+fn hold_to(path: &str, expected: &str) {
+    if writes() {
+        fs::write(root().join(path), expected).expect("it can be written");
+    }
+    assert!(read(path) == expected, "{path} is not what the program says: run `make docs`");
+}
+
+fn quotient(arguments: &[&str]) -> Output {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_quotient"));
+    command.args(arguments).current_dir(root()).stdin(Stdio::null()).env("NO_COLOR", "1").env("COLUMNS", "120");
+    command.output().expect("the program runs")
+}
+
+fn printed(arguments: &[&str]) -> String {
+    String::from_utf8_lossy(&quotient(arguments).stdout).trim_end().to_string()
+}
+
+/// What a page shows after `$ quotient …` in a block of its own is what that prints.
+#[test]
+fn pages_show_what_the_program_prints() {
+    const BEGIN: &str = "```\n$ quotient ";
+    let mut shown = 0;
+    for page in pages() {
+        let text = read(&page);
+        let mut parts = text.split(BEGIN);
+        let mut expected = parts.next().expect("a split has a first part").to_string();
+        for part in parts {
+            let (block, after) = part.split_once("```").expect("a block ends");
+            let arguments = block.lines().next().expect("a block has a line");
+            let output = printed(&arguments.split(' ').collect::<Vec<_>>());
+            let _ = write!(expected, "{BEGIN}{arguments}\n{output}\n```{after}");
+            shown += 1;
+        }
+        hold_to(&page, &expected);
+    }
+    assert!(shown >= 10, "only {shown} commands were found");
+}
+
+/// Lines of code blocks that call the program, with the page.
+fn commands() -> Vec<(String, String)> {
+    let mut found = Vec::new();
+    for page in pages() {
+        let text = read(&page);
+        for block in text.split("```").skip(1).step_by(2) {
+            for line in block.lines() {
+                let line = line.trim().trim_start_matches("$ ");
+                if let Some(rest) = line.strip_prefix("quotient ") {
+                    found.push((page.clone(), rest.to_string()));
+                }
+                if let Some((_, rest)) = line.split_once("| quotient ") {
+                    found.push((page.clone(), rest.to_string()));
+                }
+            }
+        }
+    }
+    found
+}
+
+/// The words of a command up to a comment, a pipe or an alternative.
+fn words(command: &str) -> Vec<&str> {
+    let command = command.split(" #").next().unwrap_or(command);
+    let command = command.split("   ").next().unwrap_or(command);
+    command.split_whitespace().take_while(|word| !["|", "&", ">", "&&"].contains(word)).collect()
+}
+
+/// Commands that need no cluster.
+const OFFLINE: [&str; 7] = ["simulate", "explain", "tree", "top", "plan", "test", "lint"];
+
+#[test]
+fn commands_in_pages_exist_and_run() {
+    let (mut seen, mut ran) = (0, BTreeSet::new());
+    for (page, line) in commands() {
+        let words = words(&line);
+        let Some(verb) = words.first() else { continue };
+        let help = quotient(&[verb, "--help"]);
+        assert!(help.status.success(), "{page}: `quotient {line}`: there is no command {verb}");
+        let help = String::from_utf8_lossy(&help.stdout).into_owned();
+        seen += 1;
+        for word in words.iter().flat_map(|word| word.split(['[', ']', '|'])) {
+            let flag = word.split('=').next().unwrap_or(word);
+            if flag.starts_with("--") && !flag.contains('…') {
+                assert!(help.contains(flag), "{page}: `quotient {line}`: there is no flag {flag}");
+            }
+            let is_ours = ["examples/", "scenarios/", "charts/"].iter().any(|folder| word.starts_with(folder));
+            assert!(!is_ours || root().join(word).exists(), "{page}: `quotient {line}`: there is no {word}");
+        }
+        // What names only files that are here is run; a page that shows it promises that it works.
+        let names_ours = words.iter().any(|word| word.starts_with("examples/") || word.starts_with("scenarios/"));
+        let is_whole = !words.iter().any(|word| word.contains(['…', '[', 'F']) && word.to_uppercase() == **word);
+        let takes_others = words.iter().any(|word| word.ends_with(".yaml") && !word.contains('/'));
+        if OFFLINE.contains(verb) && names_ours && is_whole && !takes_others && ran.insert(words.join(" ")) {
+            let output = quotient(&words);
+            let said = String::from_utf8_lossy(&output.stderr);
+            assert!(matches!(output.status.code(), Some(0 | 1)), "{page}: `quotient {line}`: {said}");
+        }
+    }
+    assert!(seen > 60 && ran.len() > 10, "only {seen} commands were found, and {} run", ran.len());
+}
+
+#[test]
+fn every_command_is_in_the_reference() {
+    let help = printed(&["--help"]);
+    let (_, list) = help.split_once("Commands:\n").expect("the help lists commands");
+    let verbs: Vec<&str> = list
+        .lines()
+        .take_while(|line| !line.is_empty())
+        .filter(|line| line.starts_with("  ") && !line.starts_with("   "))
+        .filter_map(|line| line.split_whitespace().next())
+        .filter(|verb| *verb != "help")
+        .collect();
+    assert!(verbs.len() > 10, "{verbs:?}");
+    let mut page = "# Commands\n\nMade from `quotient help`. The same binary, named `kubectl-quotient`, is the kubectl plugin `kubectl quotient`. Data goes to stdout, notes and progress to stderr.\n\n".to_string();
+    page.push_str("| exit code | meaning |\n|---|---|\n| 0 | fine |\n| 1 | the answer is no |\n| 2 | a mistake in the input |\n| 70 | a bug |\n");
+    for verb in verbs {
+        let _ = write!(page, "\n## {verb}\n\n```text\n{}\n```\n", printed(&[verb, "--help"]));
+    }
+    hold_to("docs/reference/commands.md", &page);
+}
+
+/// Rows of a table of fields, for a schema and all that is below it.
+fn fields(schema: &Value, place: &str, into: &mut String) {
+    for (key, field) in schema["properties"].as_object().into_iter().flatten() {
+        let path = format!("{place}{key}");
+        if ["apiVersion", "kind", "metadata"].contains(&path.as_str()) {
+            continue;
+        }
+        let text = field["description"].as_str().unwrap_or_default();
+        let kind = field["type"].as_str().unwrap_or("any");
+        if !text.is_empty() {
+            let _ = writeln!(into, "| `{path}` | {kind} | {} |", text.replace('|', "\\|"));
+        }
+        fields(field, &format!("{path}."), into);
+        if field["items"].is_object() {
+            fields(&field["items"], &format!("{path}[]."), into);
+        }
+    }
+}
+
+#[test]
+fn every_kind_is_in_the_reference() {
+    let mut page = "# Kinds\n\nMade from the CustomResourceDefinitions that `quotient install` prints. Labels and annotations are on the pages of each system: [quota trees](../quota-trees.md), [queues](../queues-and-cards.md), [elastic quotas](../concepts/elastic-quotas.md).\n".to_string();
+    for definition in crd::definitions() {
+        let text = |pointer: &str| definition.pointer(pointer).and_then(Value::as_str).unwrap_or_default();
+        let version = &definition["spec"]["versions"][0];
+        let schema = &version["schema"]["openAPIV3Schema"];
+        let mut rows = String::new();
+        fields(schema, "", &mut rows);
+        let _ = write!(
+            page,
+            "\n## {} ({}/{})\n\n{}\n\n| field | type | |\n|---|---|---|\n{rows}",
+            text("/spec/names/kind"),
+            text("/spec/group"),
+            version["name"].as_str().unwrap_or_default(),
+            schema["description"].as_str().unwrap_or_default(),
+        );
+    }
+    hold_to("docs/reference/kinds.md", &page);
+}
+
+#[test]
+fn every_reason_code_has_a_cause_and_a_cure() {
+    let page = read("docs/reference/reasons.md");
+    let places: Vec<usize> = Code::ALL
+        .iter()
+        .map(|code| {
+            let title = format!("\n## {}\n", code.name());
+            let at = page.find(&title).unwrap_or_else(|| panic!("reasons.md has no section {}", code.name()));
+            let section = page[at + title.len()..].split("\n## ").next().unwrap_or_default();
+            assert!(section.contains("**Cause**: ") && section.contains("**Cure**: "), "{}", code.name());
+            at
+        })
+        .collect();
+    assert!(places.is_sorted(), "the sections stand in the order in which codes count");
+    let known: BTreeSet<&str> = Code::ALL.iter().map(|code| code.name()).collect();
+    for title in page.split("\n## ").skip(1).filter_map(|section| section.lines().next()) {
+        assert!(known.contains(title), "reasons.md: there is no code {title}");
+    }
+}
+
+#[test]
+fn every_key_of_the_configuration_is_in_the_reference() {
+    let problems = Configuration::from_value(&json!({"?": 1})).expect_err("it is no key");
+    let said = problems[0].to_string();
+    let keys: Vec<&str> = said.split("expected one of ").nth(1).expect("it lists the keys").split(", ").collect();
+    let page = read("docs/reference/configuration.md");
+    for key in &keys {
+        let found = page.contains(&format!("\n| `{key}` |")) || page.contains(&format!("\n| `{key}."));
+        assert!(found, "configuration.md has no row for {key}");
+    }
+    for row in page.split("\n| `").skip(1).filter_map(|row| row.split('`').next()) {
+        let key = row.split('.').next().unwrap_or(row);
+        let is_variable = row.chars().all(|c| c.is_ascii_uppercase() || c == '_');
+        assert!(is_variable || keys.contains(&key), "configuration.md: there is no key {row}");
+    }
+}
+
+/// The names of all metrics, as they are scraped.
+fn metrics() -> BTreeSet<String> {
+    let text = Metrics::default().text();
+    let types = text.lines().filter_map(|line| line.strip_prefix("# TYPE ")?.split_once(' '));
+    types
+        .map(|(name, kind)| match kind {
+            "counter" => format!("{name}_total"),
+            "info" => format!("{name}_info"),
+            _ => name.to_string(),
+        })
+        .collect()
+}
+
+/// The metrics that a text speaks of.
+fn named(text: &str) -> BTreeSet<String> {
+    let is_part = |c: char| c.is_ascii_alphanumeric() || c == '_';
+    text.split(|c: char| !is_part(c))
+        .filter(|word| word.starts_with("quotient_") || word.starts_with("volcano_queue_"))
+        .map(|word| word.trim_end_matches("_bucket").to_string())
+        .filter(|word| !["quotient_cluster", "quotient_"].contains(&word.as_str()))
+        .collect()
+}
+
+#[test]
+fn every_metric_is_documented_and_every_metric_that_is_used_exists() {
+    let known = metrics();
+    assert!(known.len() > 12, "{known:?}");
+    let rows = read("docs/reference/metrics.md");
+    let documented: BTreeSet<String> =
+        rows.split("\n| `").skip(1).filter_map(|row| row.split('`').next()).map(str::to_string).collect();
+    assert_eq!(documented, known, "docs/reference/metrics.md");
+    for file in ["charts/quotient/files/alerts.yaml", "charts/quotient/files/grafana-dashboard.json"] {
+        let unknown: Vec<String> = named(&read(file)).difference(&known).cloned().collect();
+        assert!(unknown.is_empty(), "{file}: {unknown:?} do not exist");
+    }
+}
+
+#[test]
+fn every_alert_has_a_runbook() {
+    let (rules, _) = quotient_api::read::parse("alerts.yaml", &read("charts/quotient/files/alerts.yaml"));
+    let rules = rules[0].1["groups"][0]["rules"].as_array().cloned().expect("a list of rules");
+    let page = read("docs/operations/alerts.md");
+    let mut titles: BTreeSet<&str> = page.split("\n## ").skip(1).filter_map(|part| part.lines().next()).collect();
+    for rule in &rules {
+        let name = rule["alert"].as_str().expect("a rule has a name");
+        assert!(titles.remove(name), "alerts.md has no section {name}");
+        let place = format!("docs/operations/alerts.md#{}", name.to_lowercase());
+        assert_eq!(rule["annotations"]["runbook"], place, "{name}");
+    }
+    assert!(titles.is_empty(), "alerts.md: there are no alerts {titles:?}");
+}
+
+/// The anchor that a heading gets.
+fn anchor(heading: &str) -> String {
+    let kept = heading
+        .to_lowercase()
+        .chars()
+        .filter(|c| c.is_alphanumeric() || [' ', '-', '_'].contains(c))
+        .collect::<String>();
+    kept.replace(' ', "-")
+}
+
+#[test]
+fn anchors_in_links_lead_to_headings() {
+    let mut wrong = Vec::new();
+    for page in pages() {
+        let text = read(&page);
+        let folder = Path::new(&page).parent().expect("a page is in a folder").to_path_buf();
+        for target in text.split("](").skip(1).filter_map(|rest| rest.split([')', ' ']).next()) {
+            let Some((path, part)) = target.split_once('#') else { continue };
+            if path.contains("://") || !(path.is_empty() || path.ends_with(".md")) {
+                continue;
+            }
+            let other = if path.is_empty() { text.clone() } else { read(&folder.join(path).to_string_lossy()) };
+            let headings = other
+                .lines()
+                .filter(|line| line.starts_with('#'))
+                .map(|line| anchor(line.trim_start_matches(['#', ' '])));
+            if !headings.collect::<Vec<_>>().contains(&part.to_string()) {
+                wrong.push(format!("{page}: {target}"));
+            }
+        }
+    }
+    assert!(wrong.is_empty(), "these lead nowhere:\n{}", wrong.join("\n"));
+}
+
+#[test]
+fn the_book_has_every_page_once() {
+    let summary = read("docs/SUMMARY.md");
+    let mut listed: Vec<String> = summary
+        .split("](")
+        .skip(1)
+        .filter_map(|rest| rest.split(')').next())
+        .map(|path| format!("docs/{path}"))
+        .collect();
+    listed.sort();
+    let mut there: Vec<String> = pages().into_iter().filter(|page| page.starts_with("docs/")).collect();
+    there.retain(|page| page != "docs/SUMMARY.md");
+    assert_eq!(listed, there, "docs/SUMMARY.md");
+}
