@@ -206,9 +206,11 @@ fn team_use(view: &View) -> Vec<TeamUse> {
     all
 }
 
+/// What makes pods wait for the same reason: code, quota, resource.
+type WaitKey<'a> = (&'static str, Option<&'a str>, Option<&'a str>);
+
 fn wait_groups(view: &View) -> Vec<WaitGroup> {
-    let mut groups: BTreeMap<(&'static str, Option<&str>, Option<&str>), (WaitGroup, BTreeSet<&Name>)> =
-        BTreeMap::new();
+    let mut groups: BTreeMap<WaitKey<'_>, (WaitGroup, BTreeSet<&Name>)> = BTreeMap::new();
     for pod in view.pods.iter().filter(|pod| pod.phase == Phase::Pending) {
         let why = pod.why.as_deref();
         let code = why.map_or("New", |why| why.code);
@@ -371,10 +373,13 @@ pub struct Loan {
     pub amount: i64,
 }
 
+/// Quotas that lend to each other: those of one API group and tree below one parent.
+type PoolKey<'a> = (&'a str, Option<&'a Name>, Option<&'a Name>);
+
 /// The quotas of a view, and the loans between them that the viewer may see. A loan is what a lender lends, in
 /// proportion to what each borrower of its pool borrows.
 pub fn quotas<'a>(whole: &View, view: &'a View, viewer: &Viewer) -> Quotas<'a> {
-    let mut pools: BTreeMap<(&str, Option<&Name>, Option<&Name>), Vec<&QuotaRow>> = BTreeMap::new();
+    let mut pools: BTreeMap<PoolKey<'_>, Vec<&QuotaRow>> = BTreeMap::new();
     for quota in &whole.quotas {
         pools.entry((quota.group, quota.tree.as_ref(), quota.parent.as_ref())).or_default().push(quota);
     }
