@@ -26,6 +26,7 @@ help:
 	@echo 'make image    static binaries, and an OCI image of them in dist/quotient.oci'
 	@echo 'make release  everything that a release has, in dist/'
 	@echo 'make explore  the properties of the engine on random histories, for an hour or so'
+	@echo 'make storm    the scheduler on the virtual API server while everything goes wrong (SEEDS=20000)'
 	@echo 'make fuzz     one minute of random bytes for each parser (installs cargo-fuzz)'
 
 demo:
@@ -75,6 +76,12 @@ explore:
 	  echo "PROPTEST_RNG_SEED=$$seed PROPTEST_CASES=$(PROPTEST_CASES)"; \
 	  PROPTEST_RNG_SEED=$$seed $(CARGO) test --quiet --locked --package quotient-engine; \
 	done
+
+# A failure names its seed: STORM_SEED=<seed> make storm brings it back.
+storm: export CARGO_PROFILE_DEV_OPT_LEVEL = 2
+storm: export SEEDS ?= 20000
+storm:
+	$(CARGO) test --quiet --locked --package quotient-sim --test storm -- --nocapture
 
 # The fuzzer's instrumentation is a compiler option that stable compilers keep behind this variable.
 fuzz: export RUSTC_BOOTSTRAP = 1

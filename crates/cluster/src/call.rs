@@ -25,6 +25,7 @@ pub struct Call {
     content: Content,
     body: Value,
     reads_answer: bool,
+    metadata_only: bool,
 }
 
 /// Of what is patched the server need not send back more than the metadata.
@@ -38,7 +39,7 @@ impl Call {
             path.push('/');
             path.push_str(part);
         }
-        Call { method, path, content, body, reads_answer: true }
+        Call { method, path, content, body, reads_answer: true, metadata_only: false }
     }
 
     /// A request to read an object.
@@ -48,11 +49,11 @@ impl Call {
 
     /// A request at a path of its own.
     pub fn at(method: Method, path: String, content: Content, body: Value) -> Self {
-        Call { method, path, content, body, reads_answer: true }
+        Call { method, path, content, body, reads_answer: true, metadata_only: false }
     }
 
     fn request(&self) -> Result<Request<Vec<u8>>, CallError> {
-        let Call { method, path, content, body, reads_answer } = self;
+        let Call { method, path, content, body, reads_answer: _, metadata_only } = self;
         let writes = *method != Method::GET;
         let query = if writes { format!("?fieldManager={FIELD_MANAGER}") } else { String::new() };
         let kind = match content {
@@ -60,8 +61,7 @@ impl Call {
             Content::MergePatch => "application/merge-patch+json",
             Content::StrategicPatch => "application/strategic-merge-patch+json",
         };
-        let is_unread_patch = *method == Method::PATCH && !reads_answer;
-        let accepted = if is_unread_patch { METADATA_ONLY } else { "application/json" };
+        let accepted = if *metadata_only { METADATA_ONLY } else { "application/json" };
         let bytes = if body.is_null() { Vec::new() } else { body.to_string().into_bytes() };
         Request::builder()
             .method(method.clone())
@@ -108,7 +108,9 @@ fn refusal(status: &Status) -> CallError {
         404 => CallError::NotFound(message),
         409 => CallError::Conflict(message),
         429 => CallError::Throttled { after: after.map(|s| Duration::from_secs(s.into())), message },
-        500.. => CallError::Unavailable(message),
+        // The server cannot be reached behind what answers, or has too much to do; otherwise it is this request.
+        502..=504 => CallError::Unavailable(message),
+        500.. => CallError::Broken(message),
         code => CallError::Refused { code, message },
     }
 }
@@ -132,7 +134,7 @@ impl Api for Http {
 
 impl From<quotient_host::Call> for Call {
     fn from(call: quotient_host::Call) -> Self {
-        let quotient_host::Call { verb, target, part, content, body } = call;
+        let quotient_host::Call { verb, target, part, content, body, reads_answer } = call;
         let method = match verb {
             Verb::Get => Method::GET,
             Verb::Create => Method::POST,
@@ -154,7 +156,8 @@ impl From<quotient_host::Call> for Call {
             path.push('/');
             path.push_str(part);
         }
-        Call { method, path, content, body, reads_answer: verb == Verb::Get }
+        let metadata_only = verb == Verb::Patch;
+        Call { method, path, content, body, reads_answer, metadata_only }
     }
 }
 

@@ -6,17 +6,17 @@ use std::time::{Duration, Instant};
 
 use futures::stream::{FuturesUnordered, StreamExt};
 use quotient_engine::Tick;
-use quotient_engine::fact::Name;
+use quotient_engine::fact::{Name, PodKey};
 use quotient_host::carry_out;
-use quotient_host::queue::{Feedback, Outcome, PutOff, WriteQueue};
+use quotient_host::queue::{Feedback, Outcome, WriteQueue};
 use quotient_host::write::{LANES, Lane, PodRef, Slot, Write};
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender};
 
 use crate::call::{CallError, Http};
+use crate::clock::wall_us;
 use crate::connect::Clients;
 use crate::lease::Fence;
 use crate::limit::Limit;
-use crate::live::wall_us;
 use crate::metrics::Metrics;
 
 /// How many writes of each lane are under way at once: at first, and at most. HTTP/1.1 has a connection for each; with
@@ -40,12 +40,22 @@ pub enum Report {
     Bound { pod: PodRef, node: Name, created_us: Option<i64> },
 }
 
+/// What the dispatcher is given.
+#[derive(Debug)]
+enum Order {
+    Write(Box<Write>),
+    /// The pod is gone: what was to be written for it is not.
+    Forget(PodKey),
+}
+
 /// The end of the dispatcher that writes are given to.
 #[derive(Debug, Clone)]
 pub struct Dispatcher {
-    /// Not bounded by itself: the queue behind it is, by what there is to write about.
-    writes: UnboundedSender<Write>,
-    backlog: Arc<AtomicUsize>,
+    /// Not bounded by itself: the task behind it takes everything out at once, into a queue that is bounded by what
+    /// there is to write about.
+    orders: UnboundedSender<Order>,
+    /// How many writes that place pods wait for their turn or are under way.
+    placing: Arc<AtomicUsize>,
     /// How many writes were handed over.
     pushed: Arc<AtomicU64>,
     /// How many writes had been taken in when last there was nothing left to do about any.
@@ -55,9 +65,20 @@ pub struct Dispatcher {
 impl Dispatcher {
     /// Hands something over to be written.
     pub fn push(&self, write: Write) {
+        if write.slot().lane() == Lane::Place {
+            self.placing.fetch_add(1, Ordering::AcqRel);
+        }
+        self.order(Order::Write(write.into()));
+    }
+
+    /// A pod is gone: what was to be written for it is not, and nobody is evicted for it.
+    pub fn forget(&self, pod: PodKey) {
+        self.order(Order::Forget(pod));
+    }
+
+    fn order(&self, order: Order) {
         // It fails only when everything ends.
-        if self.writes.send(write).is_ok() {
-            self.backlog.fetch_add(1, Ordering::Relaxed);
+        if self.orders.send(order).is_ok() {
             self.pushed.fetch_add(1, Ordering::AcqRel);
         }
     }
@@ -67,9 +88,14 @@ impl Dispatcher {
         self.done.load(Ordering::Acquire) == self.pushed.load(Ordering::Acquire)
     }
 
-    /// Whether so much waits that no more should be decided.
+    /// Whether so many binds and evictions wait that no more should be decided. What only tells of things does not count.
     pub fn is_full(&self) -> bool {
-        self.backlog.load(Ordering::Relaxed) > BACKLOG_MAX
+        self.placing.load(Ordering::Acquire) > BACKLOG_MAX
+    }
+
+    /// Whether no bind, eviction or nomination is under way or waits for its turn.
+    pub fn is_placed(&self) -> bool {
+        self.placing.load(Ordering::Acquire) == 0
     }
 }
 
@@ -80,8 +106,8 @@ pub fn dispatcher(
     metrics: Metrics,
     reports: UnboundedSender<Report>,
 ) -> (Dispatcher, impl Future<Output = ()> + Send + use<>) {
-    let (writes, receiver) = tokio::sync::mpsc::unbounded_channel();
-    let backlog = Arc::new(AtomicUsize::new(0));
+    let (orders, receiver) = tokio::sync::mpsc::unbounded_channel();
+    let placing = Arc::new(AtomicUsize::new(0));
     let done = Arc::new(AtomicU64::new(0));
     let task = Task {
         begun: Instant::now(),
@@ -91,13 +117,13 @@ pub fn dispatcher(
         queue: WriteQueue::default(),
         place_limit: Limit::new(PLACE_CONCURRENT.0, PLACE_CONCURRENT.1),
         tell_limit: Limit::new(TELL_CONCURRENT.0, TELL_CONCURRENT.1),
-        put_off: PutOff::default(),
+        events_dropped: 0,
         reports,
-        backlog: backlog.clone(),
+        placing: placing.clone(),
         taken: 0,
         done: done.clone(),
     };
-    (Dispatcher { writes, backlog, pushed: Arc::default(), done }, task.run(receiver))
+    (Dispatcher { orders, placing, pushed: Arc::default(), done }, task.run(receiver))
 }
 
 struct Task {
@@ -109,11 +135,11 @@ struct Task {
     queue: WriteQueue,
     place_limit: Limit,
     tell_limit: Limit,
-    /// Failures that are told later.
-    put_off: PutOff,
+    /// How many events were dropped, as far as it was counted.
+    events_dropped: u64,
     reports: UnboundedSender<Report>,
-    backlog: Arc<AtomicUsize>,
-    /// How many writes were taken in.
+    placing: Arc<AtomicUsize>,
+    /// How many orders were taken in.
     taken: u64,
     done: Arc<AtomicU64>,
 }
@@ -127,11 +153,11 @@ struct Answer {
 }
 
 impl Task {
-    async fn run(mut self, mut receiver: UnboundedReceiver<Write>) {
+    async fn run(mut self, mut receiver: UnboundedReceiver<Order>) {
         let mut under_way = FuturesUnordered::new();
         loop {
             let now = Instant::now();
-            while let Some(feedback) = self.put_off.pop(self.tick(now)) {
+            while let Some(feedback) = self.queue.feedback(self.tick(now)) {
                 let _ = self.reports.send(Report::Failed(Box::new(feedback)));
             }
             for lane in LANES {
@@ -142,28 +168,34 @@ impl Task {
                         Lane::Place => self.place.clone(),
                         Lane::Tell => self.tell.clone(),
                     };
+                    let metrics = self.metrics.clone();
                     under_way.push(async move {
+                        let begun = Instant::now();
                         let (outcome, error) = carry_out(&http, &write, wall_us()).await;
-                        Answer { slot: write.slot(), write, outcome, error }
+                        let slot = write.slot();
+                        metrics.write_took(&slot, begun.elapsed());
+                        Answer { slot, write, outcome, error }
                     });
                 }
             }
             let waiting = self.queue.backlog(Lane::Place) + self.queue.backlog(Lane::Tell);
             self.metrics.set_backlog(self.queue.backlog(Lane::Place), self.queue.backlog(Lane::Tell));
-            self.backlog.store(waiting.max(receiver.len()), Ordering::Relaxed);
-            if waiting == 0 && self.put_off.next_due().is_none() {
+            let dropped = self.queue.events_dropped();
+            self.metrics.count_events_dropped(dropped - std::mem::replace(&mut self.events_dropped, dropped));
+            // What was not taken in yet may place a pod.
+            let placing = self.queue.ready(Lane::Place) + self.queue.under_way(Lane::Place) + receiver.len();
+            self.placing.store(placing, Ordering::Release);
+            if waiting == 0 && self.queue.next_feedback().is_none() {
                 self.done.store(self.taken, Ordering::Release);
             }
             let wake = self.next_wake(now);
             tokio::select! {
-                write = receiver.recv() => match write {
-                    Some(write) => {
-                        self.queue.push(write);
-                        self.taken += 1;
+                order = receiver.recv() => match order {
+                    Some(order) => {
+                        self.take_in(order);
                         // What came with it is sorted with it.
-                        while let Ok(write) = receiver.try_recv() {
-                            self.queue.push(write);
-                            self.taken += 1;
+                        while let Ok(order) = receiver.try_recv() {
+                            self.take_in(order);
                         }
                     }
                     None => return,
@@ -180,6 +212,15 @@ impl Task {
         }
     }
 
+    fn take_in(&mut self, order: Order) {
+        let now = self.tick(Instant::now());
+        match order {
+            Order::Write(write) => self.queue.push(*write, now),
+            Order::Forget(pod) => self.queue.forget(&pod, now),
+        }
+        self.taken += 1;
+    }
+
     /// A moment as the queue counts time.
     fn tick(&self, now: Instant) -> Tick {
         Tick(u64::try_from(now.saturating_duration_since(self.begun).as_millis()).unwrap_or(u64::MAX))
@@ -190,7 +231,7 @@ impl Task {
             Lane::Place => self.place_limit.allowed(now),
             Lane::Tell => {
                 let allowed = self.tell_limit.allowed(now);
-                let busy = self.queue.backlog(Lane::Place) > self.queue.under_way(Lane::Place);
+                let busy = self.queue.ready(Lane::Place) > 0;
                 if busy { allowed.min(TELL_CONCURRENT_BUSY) } else { allowed }
             }
         }
@@ -199,7 +240,7 @@ impl Task {
     /// When something is due next, by time alone.
     fn next_wake(&self, now: Instant) -> Option<Instant> {
         let lanes = LANES.into_iter().filter_map(|lane| self.queue.next_due(lane));
-        let due = lanes.chain(self.put_off.next_due()).min().map(|tick| self.begun + Duration::from_millis(tick.0));
+        let due = lanes.chain(self.queue.next_feedback()).min().map(|tick| self.begun + Duration::from_millis(tick.0));
         let paused = [self.place_limit.paused_until(now), self.tell_limit.paused_until(now)];
         due.into_iter().chain(paused.into_iter().flatten()).min()
     }
@@ -215,6 +256,7 @@ impl Task {
             Some(CallError::Throttled { after, .. }) => limit.overloaded(now, *after),
             Some(CallError::Unavailable(_)) => limit.overloaded(now, None),
             Some(CallError::Fenced) => {}
+            // One object that the server fails at says nothing about the others.
             _ => limit.answered(),
         }
         self.metrics.count_write(&slot, &outcome, error.as_ref());
@@ -227,9 +269,7 @@ impl Task {
         if let (Outcome::Done, Write::Bind { pod, node, created_us, .. }) = (&outcome, write) {
             let _ = self.reports.send(Report::Bound { pod, node, created_us });
         }
-        for feedback in self.queue.done(&slot, outcome, self.tick(now)) {
-            self.put_off.push(feedback);
-        }
+        self.queue.done(&slot, outcome, self.tick(now));
     }
 }
 

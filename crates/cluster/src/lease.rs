@@ -22,7 +22,8 @@ use serde_json::{Value, json};
 use tokio::sync::watch;
 
 use crate::call::{CALL_TIMEOUT, Call, CallError, Content, kind_path};
-use crate::live::wall_us;
+use crate::clock::wall_us;
+use crate::metrics::Metrics;
 
 /// Which lease, and how long it lasts.
 #[derive(Debug, Clone)]
@@ -61,18 +62,22 @@ pub struct Fence {
     begun: Instant,
     /// Milliseconds after `begun` until which we may write; 0: we may not.
     until_ms: Arc<AtomicU64>,
+    /// The same by the time of day, which also counts while the machine sleeps.
+    until_wall_ms: Arc<AtomicU64>,
     call_timeout: Duration,
 }
 
 impl Fence {
     /// Nothing may be written until it is opened. What is written may take `call_timeout`.
     pub fn closed(call_timeout: Duration) -> Self {
-        Fence { begun: Instant::now(), until_ms: Arc::new(AtomicU64::new(0)), call_timeout }
+        let never = || Arc::new(AtomicU64::new(0));
+        Fence { begun: Instant::now(), until_ms: never(), until_wall_ms: never(), call_timeout }
     }
 
     /// Everything may be written: for one that is alone.
     pub fn open() -> Self {
         let fence = Fence::closed(CALL_TIMEOUT);
+        fence.until_wall_ms.store(u64::MAX, Ordering::Release);
         fence.until_ms.store(u64::MAX, Ordering::Release);
         fence
     }
@@ -84,17 +89,26 @@ impl Fence {
 
     /// Whether we may write now.
     pub fn holds(&self) -> bool {
+        // The clock that only grows stands still while the machine sleeps; the time of day does not. Of a time of day
+        // that was set back the former is left, and one that was set forward closes the fence until the next renewal.
         (self.begun.elapsed().as_millis() as u64) < self.until_ms.load(Ordering::Acquire)
+            && wall_ms() < self.until_wall_ms.load(Ordering::Acquire)
     }
 
     fn open_until(&self, until: Instant) {
         let ms = until.saturating_duration_since(self.begun).as_millis() as u64;
+        let left = until.saturating_duration_since(Instant::now()).as_millis() as u64;
+        self.until_wall_ms.store(wall_ms().saturating_add(left), Ordering::Release);
         self.until_ms.store(ms, Ordering::Release);
     }
 
     fn close(&self) {
         self.until_ms.store(0, Ordering::Release);
     }
+}
+
+fn wall_ms() -> u64 {
+    u64::try_from(wall_us() / 1000).unwrap_or(0)
 }
 
 /// The lease as somebody wrote it.
@@ -129,13 +143,14 @@ pub struct Elector {
     leads: watch::Sender<bool>,
     /// What was last seen, and since when by our own clock.
     observed: Option<(Record, Instant)>,
+    metrics: Metrics,
 }
 
 impl Elector {
     /// One that does not have the lease yet; whether it has is seen through what is returned.
-    pub fn new(client: Client, settings: LeaseSettings) -> (Self, Fence, watch::Receiver<bool>) {
+    pub fn new(client: Client, settings: LeaseSettings, metrics: Metrics) -> (Self, Fence, watch::Receiver<bool>) {
         let (fence, (leads, receiver)) = (Fence::closed(settings.call_timeout()), watch::channel(false));
-        (Elector { client, settings, fence: fence.clone(), leads, observed: None }, fence, receiver)
+        (Elector { client, settings, fence: fence.clone(), leads, observed: None, metrics }, fence, receiver)
     }
 
     /// Goes on for ever; stop it by dropping, or gently with [`Elector::release`].
@@ -160,6 +175,7 @@ impl Elector {
                     false => tracing::warn!(lease = format!("{namespace}/{name}"), identity, "lost the lease"),
                 }
                 self.leads.send_replace(leads);
+                self.metrics.count_lease_transition(leads);
             }
             tokio::time::sleep(self.settings.retry()).await;
         }
@@ -182,8 +198,10 @@ impl Elector {
     /// Reads the lease, renews it or takes it where we may; says whether it is ours.
     async fn try_once(&mut self) -> Result<bool, CallError> {
         let begun = Instant::now();
+        let led = *self.leads.borrow();
         let found = match Call::get(&self.key()).send(&self.client, &self.fence).await {
             Ok(object) => Record::read(&object),
+            Err(CallError::NotFound(_)) if led => return Ok(false),
             Err(CallError::NotFound(_)) => return self.create(begun).await,
             Err(error) => return Err(error),
         };
@@ -191,6 +209,10 @@ impl Elector {
         let since = known.map_or(begun, |(_, since)| since);
         self.observed = Some((found.clone(), since));
         let ours = found.holder == self.settings.identity;
+        // Another had it meanwhile, and may have given it back: what was decided before that is not to be written.
+        if led && !ours {
+            return Ok(false);
+        }
         let lasts = found.duration.max(Duration::from_secs(1));
         if !ours && !found.holder.is_empty() && begun.duration_since(since) < lasts {
             return Ok(false);

@@ -12,6 +12,7 @@
 //! request is sent; but for the authority of the webhooks' certificates, as webhooks are served without it.
 
 pub mod call;
+pub mod clock;
 pub mod connect;
 pub mod dispatch;
 pub mod install;
@@ -21,6 +22,7 @@ pub mod live;
 pub mod metrics;
 pub mod onlook;
 pub mod permission;
+mod quota_figures;
 pub mod rehearsal;
 pub mod review;
 pub mod serve;

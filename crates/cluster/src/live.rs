@@ -6,26 +6,26 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
-use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+use std::time::{Duration, Instant};
 
 use quotient_api::{Configuration, ObjectKey};
 use quotient_engine::{Budget, Tick};
-use quotient_host::objects::{SharedObjects, pods_of_kind, watched_kinds};
 use quotient_host::queue::Failed;
-use quotient_host::scheduler::{Happened, Now, Scheduler, Seen};
-use quotient_host::subject::Subject;
-use quotient_host::write::{Slot, Write};
+use quotient_host::scheduler::{Happened, Seen};
+use quotient_host::{Hold, Parts, PodRef, SharedObjects, Subject, probe};
 use serde_json::Value;
 use tokio::sync::mpsc::{self, UnboundedReceiver};
-use tokio::task::JoinSet;
+use tokio::sync::{oneshot, watch};
+use tokio::task::{JoinHandle, JoinSet};
 
+use crate::call::{CallError, Http};
+use crate::clock::{Clock, wall_us};
 use crate::connect::Clients;
 use crate::dispatch::{Dispatcher, Report, dispatcher};
 use crate::lease::{Elector, Fence, LeaseSettings};
 use crate::metrics::Metrics;
 use crate::onlook::Onlooker;
 use crate::rehearsal::{Figures, HeldTime, Question, Rehearsal, Standing};
-use crate::watch::watch;
 
 /// Objects that were seen and not taken in yet. When it is full the watches wait, and the API server holds back: it is
 /// enough for a burst, and little beside what is kept anyway.
@@ -37,9 +37,15 @@ const SEEN_PER_CYCLE: usize = 1024;
 /// The most pods that are looked at before what came in meanwhile is taken in. Hundreds of pods take milliseconds.
 const CYCLE: Budget = Budget { pods_max: 512 };
 
-/// What the last holder of the lease wrote is seen within this time; before it nothing is decided by a standby that
-/// takes over.
-const TAKE_OVER_AFTER: Duration = Duration::from_secs(1);
+/// When it is to stop, binds and evictions that were decided are still sent for this long. It is less than what a pod
+/// has to end, and than what a lease lasts.
+pub const DRAIN_MAX: Duration = Duration::from_secs(5);
+
+/// How soon a pod that could not be touched is tried again.
+const PROBE_AGAIN_AFTER: Duration = Duration::from_millis(500);
+
+/// How often it is looked whether they were.
+const DRAIN_LOOK_EVERY: Duration = Duration::from_millis(20);
 
 /// How often statuses of quotas are written and gauges set.
 const STATUS_EVERY: Duration = Duration::from_secs(1);
@@ -60,19 +66,8 @@ pub struct LiveSettings {
     pub objects: SharedObjects,
 }
 
-impl LiveSettings {
-    /// Whether a controller that runs here looks at these pods.
-    fn looks_at(&self, subject: Subject) -> bool {
-        self.controllers
-            && match subject {
-                Subject::Kind(_) => true,
-                Subject::JobPods => self.configuration.runs_volcano_jobs,
-                Subject::EndedPods => self.configuration.runs_pod_groups,
-            }
-    }
-}
-
-/// Runs until `stop` says so; what is under way is given up then, and the lease is given back.
+/// Runs until `stop` says so. Binds and evictions that were decided are still sent then, for [`DRAIN_MAX`] at most, and
+/// the lease is given back.
 pub async fn run(clients: Clients, settings: LiveSettings, metrics: Metrics, stop: impl Future<Output = ()>) {
     run_with(clients, settings, metrics, None, None, stop).await;
 }
@@ -103,14 +98,15 @@ async fn run_with(
 ) {
     let LiveSettings { lease, shadow, .. } = &settings;
     // One that is alone leads for ever: this end is kept and says nothing.
-    let (_alone, leads) = tokio::sync::watch::channel(true);
-    let (mut elector, fence, mut leads) = match lease.clone().filter(|_| !shadow) {
+    let (_alone, leads) = watch::channel(true);
+    let (fence, mut leads, election) = match lease.clone().filter(|_| !shadow) {
         Some(lease) => {
-            let (elector, fence, leads) = Elector::new(clients.lease.clone(), lease);
-            (Some(elector), fence, leads)
+            let (elector, fence, leads) = Elector::new(clients.lease.clone(), lease, metrics.clone());
+            (fence, leads, Some(Election::begin(elector)))
         }
-        None => (None, Fence::open(), leads),
+        None => (Fence::open(), leads, None),
     };
+    let (drain, drains) = watch::channel(false);
     let sessions = async {
         loop {
             let held = rehearsal.as_ref().map(|rehearsal| rehearsal.time.clone());
@@ -119,61 +115,61 @@ async fn run_with(
             if let Some(onlooker) = &onlooker {
                 onlooker.begins();
             }
-            session.run(&mut leads, &mut rehearsal).await;
+            if session.run(&mut leads, drains.clone(), &mut rehearsal).await == End::Drained {
+                return;
+            }
             tracing::info!("begins anew, knowing only what the objects say");
         }
     };
-    let election = async {
-        match &mut elector {
-            Some(elector) => elector.run().await,
-            None => std::future::pending().await,
-        }
-    };
+    let mut sessions = std::pin::pin!(sessions);
     tokio::select! {
-        () = sessions => {}
-        () = election => {}
-        () = stop => {}
+        () = &mut sessions => {}
+        () = stop => {
+            metrics.set_ready(false);
+            drain.send_replace(true);
+            if tokio::time::timeout(DRAIN_MAX, sessions).await.is_err() {
+                tracing::warn!("some binds or evictions were not answered in time");
+            }
+        }
     }
     metrics.set_ready(false);
-    if let Some(elector) = &mut elector {
-        elector.release().await;
+    if let Some(election) = election {
+        election.end().await;
     }
 }
 
-/// Now, by both clocks.
-#[derive(Debug, Clone)]
-struct Clock {
-    begun: Instant,
-    begun_ms: u64,
-    /// Time that stands still, in a rehearsal.
-    held: Option<HeldTime>,
+/// The election, in a task of its own: the lease is renewed however long a cycle takes.
+struct Election {
+    stop: oneshot::Sender<()>,
+    task: JoinHandle<()>,
 }
 
-impl Clock {
-    fn new(held: Option<HeldTime>) -> Self {
-        Clock { begun: Instant::now(), begun_ms: u64::try_from(wall_us() / 1000).unwrap_or(0), held }
+impl Election {
+    fn begin(mut elector: Elector) -> Self {
+        let (stop, stopped) = oneshot::channel();
+        let task = tokio::spawn(async move {
+            tokio::select! {
+                () = elector.run() => {}
+                _ = stopped => elector.release().await,
+            }
+        });
+        Election { stop, task }
     }
 
-    fn now(&self) -> Now {
-        if let Some(held) = &self.held {
-            let tick = held.tick();
-            return Now { tick, wall_us: i64::try_from(tick.0).unwrap_or(i64::MAX).saturating_mul(1000) };
-        }
-        let tick = Tick(self.begun_ms + self.begun.elapsed().as_millis() as u64);
-        Now { tick, wall_us: wall_us() }
-    }
-
-    /// When to look again, if by itself it will ever be so late.
-    fn instant_of(&self, tick: Tick) -> Option<Instant> {
-        let by_itself = self.held.is_none();
-        by_itself.then(|| self.begun + Duration::from_millis(tick.0.saturating_sub(self.begun_ms)))
+    /// Gives the lease back.
+    async fn end(self) {
+        let _ = self.stop.send(());
+        let _ = self.task.await;
     }
 }
 
-/// Microseconds since the Unix epoch, by a clock that may be set.
-pub fn wall_us() -> i64 {
-    let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-    i64::try_from(since.as_micros()).unwrap_or(i64::MAX)
+/// Why a session ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum End {
+    /// The next one begins with nothing known.
+    Anew,
+    /// Everything that was decided was sent, and nothing is decided any more.
+    Drained,
 }
 
 struct Session<'a> {
@@ -181,16 +177,18 @@ struct Session<'a> {
     metrics: &'a Metrics,
     fence: Fence,
     clock: Clock,
-    scheduler: Scheduler,
+    host: quotient_host::Session,
     dispatcher: Dispatcher,
     seen: mpsc::Receiver<Seen>,
     reports: UnboundedReceiver<Report>,
     /// What watches give what they see to.
     sender: mpsc::Sender<Seen>,
-    watched: kube::Client,
-    /// What is watched, and of what not everything was seen yet.
+    clients: Clients,
     subjects: BTreeSet<Subject>,
-    unlisted: BTreeSet<Subject>,
+    /// What came of the pod that was touched after the lease was taken, once the server has answered.
+    probing: Option<oneshot::Receiver<(PodRef, Result<u64, CallError>)>>,
+    /// Why nothing is decided, as far as it was said.
+    held: Option<Hold>,
     /// What is kept for whoever asks.
     asked: Option<Asked>,
     /// Somebody who looks on, such as a dashboard.
@@ -224,7 +222,7 @@ impl Asked {
             Seen::Gone(subject, key) => {
                 self.versions.remove(&(*subject, key.clone()));
             }
-            Seen::Listed(_) | Seen::Unavailable(_) => {}
+            Seen::Listed(_) | Seen::Stale(..) | Seen::Unavailable(_) => {}
         }
     }
 }
@@ -239,54 +237,66 @@ impl<'a> Session<'a> {
     ) -> Self {
         let mut tasks = JoinSet::new();
         let (sender, seen) = mpsc::channel(SEEN_MAX);
-        let subjects: BTreeSet<Subject> = watched_kinds().map(Subject::Kind).collect();
+        let LiveSettings { shadow, scheduler, controllers, configuration, .. } = settings;
+        let parts = Parts { shadow: *shadow, scheduler: *scheduler, controllers: *controllers };
+        let names = Some(configuration.scheduler_names.clone());
+        let host = quotient_host::Session::new(configuration, names, parts, settings.objects.clone());
+        let subjects: BTreeSet<Subject> = host.first_subjects().collect();
         for subject in &subjects {
-            tasks.spawn(watch(clients.watch.clone(), *subject, sender.clone()));
+            tasks.spawn(crate::watch::watch(clients.watch.clone(), *subject, sender.clone(), metrics.clone()));
         }
-        // These begin when there is something that they are looked at for.
-        let later = watched_kinds().filter_map(pods_of_kind).filter(|subject| settings.looks_at(*subject));
-        let unlisted = subjects.iter().copied().chain(later).collect();
         let (report, reports) = mpsc::unbounded_channel();
         let (dispatcher, work) = dispatcher(clients, fence.clone(), metrics.clone(), report);
         tasks.spawn(work);
         metrics.set_ready(false);
-        let names = Some(settings.configuration.scheduler_names.clone());
         Session {
             settings,
             metrics,
             fence,
             asked: held.is_some().then(Asked::default),
             clock: Clock::new(held),
-            scheduler: Scheduler::new(&settings.configuration, names, settings.objects.clone()),
+            host,
             dispatcher,
             seen,
             reports,
             sender,
-            watched: clients.watch.clone(),
+            clients: clients.clone(),
             subjects,
-            unlisted,
+            probing: None,
             onlooker: None,
+            held: None,
             tasks,
         }
     }
 
-    /// Goes on until the lease is lost.
-    async fn run(mut self, leads: &mut tokio::sync::watch::Receiver<bool>, rehearsal: &mut Option<Rehearsal>) {
+    /// Goes on until the lease is lost, or everything is sent that was decided before it was to stop.
+    async fn run(
+        mut self,
+        leads: &mut watch::Receiver<bool>,
+        mut drains: watch::Receiver<bool>,
+        rehearsal: &mut Option<Rehearsal>,
+    ) -> End {
         let mut status = tokio::time::interval(STATUS_EVERY);
         status.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
-        let mut led = *leads.borrow_and_update();
-        let mut decides_from = Instant::now();
+        if *leads.borrow_and_update() {
+            self.host.lead(self.clock.now());
+        }
         let mut wake: Option<Instant> = None;
         let mut more = false;
         let mut batch = Vec::with_capacity(SEEN_PER_CYCLE);
         loop {
             self.metrics.beat();
-            self.metrics.set_leads(led && !self.settings.shadow);
+            self.metrics.set_leads(self.host.leads() && !self.settings.shadow);
+            let is_draining = *drains.borrow();
+            if is_draining && self.dispatcher.is_placed() {
+                return End::Drained;
+            }
             let wait = async {
-                match (more, wake) {
-                    (true, _) => {}
-                    (false, Some(at)) => tokio::time::sleep_until(at.into()).await,
-                    (false, None) => std::future::pending().await,
+                match (is_draining, more, wake) {
+                    (true, ..) => tokio::time::sleep(DRAIN_LOOK_EVERY).await,
+                    (_, true, _) => {}
+                    (_, false, Some(at)) => tokio::time::sleep_until(at.into()).await,
+                    (_, false, None) => std::future::pending().await,
                 }
             };
             let question = async {
@@ -299,28 +309,31 @@ impl<'a> Session<'a> {
                 biased;
                 changed = leads.changed() => {
                     let leads = *leads.borrow_and_update();
-                    if changed.is_err() || (led && !leads) {
-                        return;
+                    if changed.is_err() || (self.host.leads() && !leads) {
+                        return End::Anew;
                     }
-                    // What is listed from now on is as new as can be; what was listed before may lag behind.
-                    if leads && self.unlisted.is_empty() {
-                        decides_from = Instant::now() + TAKE_OVER_AFTER;
+                    if leads {
+                        self.host.lead(self.clock.now());
                     }
-                    led = leads;
                 }
-                _ = status.tick() => self.tell_status(led),
+                _ = drains.changed() => {}
+                _ = status.tick() => self.tell_status(),
                 Some(report) = self.reports.recv() => self.take_report(report),
+                (pod, answer) = answered(&mut self.probing) => match answer {
+                    Ok(version) => self.host.probed(pod, version),
+                    Err(error) => tracing::warn!(pod = %pod.key, %error, "cannot be touched, and is tried again"),
+                },
                 count = self.seen.recv_many(&mut batch, SEEN_PER_CYCLE) => {
                     if count == 0 {
-                        return;
+                        return End::Anew;
                     }
                     for seen in batch.drain(..) {
                         self.take_seen(seen);
                     }
                 }
                 question = question => {
-                    if self.answer(question, led) {
-                        return;
+                    if self.answer(question) {
+                        return End::Anew;
                     }
                 }
                 () = wait => {}
@@ -328,41 +341,69 @@ impl<'a> Session<'a> {
             while let Ok(report) = self.reports.try_recv() {
                 self.take_report(report);
             }
-            let happened = self.scheduler.take_happened();
-            self.note(happened);
-            if self.controls(led) && Instant::now() >= decides_from {
-                for write in self.scheduler.follow(self.clock.now()) {
-                    self.push(write);
-                }
-            }
-            let begun = Instant::now();
-            let decides = led && begun >= decides_from && self.unlisted.is_empty() && self.settings.scheduler;
-            let decides = decides && !self.asked.as_ref().is_some_and(|asked| asked.is_held);
-            if !decides || self.dispatcher.is_full() {
-                // Whatever there is to decide is decided when that has changed; the status comes round anyway.
-                (more, wake) = (false, None);
-                if let Some(asked) = &mut self.asked {
-                    asked.rests = false;
-                }
-                continue;
-            }
-            let now = self.clock.now();
-            let round = tokio::task::block_in_place(|| self.scheduler.decide(now, CYCLE));
-            self.metrics.cycle(begun.elapsed());
-            more = round.more;
-            wake = round.wake_at.and_then(|tick| self.clock.instant_of(tick));
-            if let Some(asked) = &mut self.asked {
-                (asked.rests, asked.wakes_at) = (!round.more, round.wake_at);
-            }
-            self.note(round.happened);
-            for write in round.writes {
-                self.push(write);
-            }
+            (more, wake) = if *drains.borrow() { (false, None) } else { self.take_turn() };
         }
     }
 
+    /// Decides, if it may; says whether there is more to decide at once, or when to look again.
+    fn take_turn(&mut self) -> (bool, Option<Instant>) {
+        for gone in self.host.take_gone() {
+            self.dispatcher.forget(gone);
+        }
+        if let Some(pod) = self.host.probe()
+            && self.probing.is_none()
+        {
+            let (answer, probing) = oneshot::channel();
+            let http = Http { client: self.clients.bind.clone(), fence: self.fence.clone() };
+            self.tasks.spawn(async move {
+                let touched = probe(&http, &pod, wall_us()).await;
+                if touched.is_err() {
+                    tokio::time::sleep(PROBE_AGAIN_AFTER).await;
+                }
+                let _ = answer.send((pod, touched));
+            });
+            self.probing = Some(probing);
+        }
+        let is_held = self.asked.as_ref().is_some_and(|asked| asked.is_held);
+        let (begun, now) = (Instant::now(), self.clock.now());
+        let is_full = is_held || self.dispatcher.is_full();
+        let turn = tokio::task::block_in_place(|| self.host.turn(now, is_full, CYCLE));
+        if turn.held.is_none() {
+            self.metrics.cycle(begun.elapsed());
+        }
+        self.say_held(turn.held.clone());
+        if let Some(asked) = &mut self.asked {
+            asked.rests = turn.held.is_none() && !turn.more;
+            if turn.held.is_none() {
+                asked.wakes_at = turn.wake_at;
+            }
+        }
+        self.note(turn.happened);
+        for write in turn.writes {
+            self.dispatcher.push(write);
+        }
+        // Whatever there is to decide is decided when that has changed; the status comes round anyway.
+        (turn.more, turn.wake_at.and_then(|tick| self.clock.instant_of(tick)))
+    }
+
+    /// Says why nothing is decided, where that changed.
+    fn say_held(&mut self, held: Option<Hold>) {
+        let stale: Vec<Subject> = self.host.stale().map(|(subject, _)| subject).collect();
+        self.metrics.set_stale(&stale);
+        if self.held == held {
+            return;
+        }
+        match (&held, &self.held) {
+            (Some(Hold::NotOurs | Hold::Full | Hold::Unlisted(_)), _) => {}
+            (Some(hold), _) => tracing::warn!("nothing is decided: {hold}"),
+            (None, Some(Hold::Stale(..) | Hold::TakingOver)) => tracing::info!("decides again"),
+            (None, _) => {}
+        }
+        self.held = held;
+    }
+
     /// Answers; says whether the session is to end.
-    fn answer(&mut self, question: Question, led: bool) -> bool {
+    fn answer(&mut self, question: Question) -> bool {
         // Whoever asks and does not wait for the answer does not need it.
         match question {
             Question::Hold(is_held, answer) => {
@@ -378,10 +419,10 @@ impl<'a> Session<'a> {
                 let _ = answer.send(());
             }
             Question::Standing(answer) => {
-                let _ = answer.send(self.standing(led));
+                let _ = answer.send(self.standing());
             }
             Question::Figures(answer) => {
-                let engine = self.scheduler.engine();
+                let engine = self.host.scheduler().engine();
                 let happened = self.asked.as_mut().map(|asked| std::mem::take(&mut asked.happened));
                 let _ = answer.send(Figures {
                     quotas: engine.quotas(),
@@ -399,13 +440,13 @@ impl<'a> Session<'a> {
     }
 
     /// How it stands, after everything was written that can be said now.
-    fn standing(&mut self, led: bool) -> Standing {
-        self.tell_status(led);
+    fn standing(&mut self) -> Standing {
+        self.tell_status();
         // In this order: what fails is told before it counts as done.
         let is_written = self.dispatcher.is_idle() && self.reports.is_empty();
         let Some(Asked { rests, versions, wakes_at, .. }) = &self.asked else { return Standing::default() };
         Standing {
-            is_listed: self.unlisted.is_empty(),
+            is_listed: self.host.is_complete(),
             is_decided: *rests,
             is_written,
             subjects: self.subjects.clone(),
@@ -421,27 +462,16 @@ impl<'a> Session<'a> {
         if let Some(onlooker) = &self.onlooker {
             onlooker.sees(&seen);
         }
-        let listed = match &seen {
-            Seen::Listed(subject) => Some((*subject, true)),
-            Seen::Unavailable(subject) => Some((*subject, false)),
-            _ => None,
-        };
-        self.scheduler.see(self.clock.now(), seen);
-        let Some((subject, is_served)) = listed else { return };
-        let pods = match subject {
-            Subject::Kind(kind) => pods_of_kind(kind).filter(|pods| self.settings.looks_at(*pods)),
-            Subject::JobPods | Subject::EndedPods => None,
-        };
-        if let Some(pods) = pods {
-            if !is_served {
-                self.unlisted.remove(&pods);
-            } else if self.subjects.insert(pods) {
-                self.tasks.spawn(watch(self.watched.clone(), pods, self.sender.clone()));
-            }
+        let was_complete = self.host.is_complete();
+        let also = self.host.see(self.clock.now(), seen);
+        if let Some(pods) = also
+            && self.subjects.insert(pods)
+        {
+            let (client, sender) = (self.clients.watch.clone(), self.sender.clone());
+            self.tasks.spawn(crate::watch::watch(client, pods, sender, self.metrics.clone()));
         }
-        if self.unlisted.remove(&subject) && self.unlisted.is_empty() {
+        if !was_complete && self.host.is_complete() {
             tracing::info!("everything was seen");
-            self.scheduler.seen_everything();
             self.metrics.set_ready(true);
         }
     }
@@ -453,51 +483,37 @@ impl<'a> Session<'a> {
                 if let Failed::Decision(fact) = &feedback.failed {
                     tracing::warn!(?fact, "did not happen: {}", feedback.message);
                 }
-                self.scheduler.take_feedback(now, *feedback);
+                self.host.scheduler_mut().take_feedback(now, *feedback);
             }
             Report::Bound { pod, node, created_us } => {
                 if let Some(created_us) = created_us {
                     self.metrics.bound(created_us, now.wall_us);
                 }
-                if let Some(event) = self.scheduler.bound_event(now, &pod, &node) {
-                    self.push(event);
+                if let Some(event) = self.host.scheduler_mut().bound_event(now, &pod, &node)
+                    && self.host.is_ours(&event)
+                {
+                    self.dispatcher.push(event);
                 }
             }
         }
     }
 
-    fn tell_status(&mut self, led: bool) {
-        self.metrics.set_waiting(self.scheduler.waiting().into_iter());
-        let quotas = self.scheduler.engine().quotas();
-        self.metrics.set_quotas(&quotas);
-        self.metrics.set_cards(&self.scheduler.card_samples(&quotas));
-        if self.unlisted.is_empty() {
-            self.scheduler.patrol();
-            if let Some(onlooker) = &self.onlooker {
-                onlooker.looks(self.clock.now(), self.scheduler.engine());
+    fn tell_status(&mut self) {
+        let scheduler = self.host.scheduler();
+        self.metrics.set_waiting(scheduler.waiting().into_iter());
+        if self.metrics.is_read() {
+            let quotas = scheduler.engine().quotas();
+            self.metrics.set_cards(&scheduler.card_samples(&quotas));
+            self.metrics.set_quotas(quotas);
+        }
+        if let Some(onlooker) = self.onlooker.as_ref().filter(|_| self.host.is_complete()) {
+            onlooker.looks(self.clock.now(), scheduler.engine());
+        }
+        if self.fence.holds() {
+            for write in self.host.tell(self.clock.now()) {
+                self.dispatcher.push(write);
             }
         }
-        if self.controls(led) {
-            let now = self.clock.now();
-            let mut writes = self.scheduler.keep(now);
-            writes.extend(self.scheduler.tell_standing(now, &quotas));
-            writes.into_iter().for_each(|write| self.push(write));
-        }
-    }
-
-    /// Whether controllers may do something now.
-    fn controls(&self, led: bool) -> bool {
-        led && self.settings.controllers && self.fence.holds() && self.unlisted.is_empty()
-    }
-
-    /// Hands a write over, if it is one of those that we are to do.
-    fn push(&self, write: Write) {
-        let LiveSettings { shadow, controllers, .. } = self.settings;
-        let is_controllers = matches!(write.slot(), Slot::Label(_) | Slot::Amend(_) | Slot::Make(_) | Slot::Delete(_));
-        if *shadow || (is_controllers && !controllers) {
-            return;
-        }
-        self.dispatcher.push(write);
     }
 
     fn note(&mut self, happened: Vec<Happened>) {
@@ -507,21 +523,45 @@ impl<'a> Session<'a> {
         if let Some(onlooker) = &self.onlooker {
             onlooker.hears(self.clock.now(), &happened);
         }
+        let shadow = self.settings.shadow;
+        let (mut bound, mut evicted, mut held) = (0, 0, 0);
         for happened in happened {
             self.metrics.count(&happened);
-            let shadow = self.settings.shadow;
             match &happened {
-                Happened::Bound { pod, node } => tracing::info!(%pod, %node, shadow, "binds"),
-                Happened::Evicted { pod, node: _, claimant, rule, message } => {
-                    let claimant = claimant.as_ref().map(ToString::to_string);
-                    tracing::info!(%pod, claimant, rule = rule.name(), shadow, "evicts: {message}");
+                Happened::Bound { pod, node } => {
+                    bound += 1;
+                    tracing::info!(%pod, %node, shadow, "binds");
                 }
+                Happened::Evicted { pod, node, claimant, rule, message } => {
+                    evicted += 1;
+                    let claimant = claimant.as_ref().map(ToString::to_string);
+                    tracing::info!(%pod, %node, claimant, rule = rule.name(), shadow, "evicts: {message}");
+                }
+                // There may be as many as pods wait, again and again: the counts are below.
                 Happened::Held { pod, code, message } => {
-                    tracing::info!(%pod, reason = code.name(), shadow, "holds: {message}");
+                    held += 1;
+                    tracing::debug!(%pod, reason = code.name(), shadow, "holds: {message}");
                 }
                 Happened::Nominated { pod, node } => tracing::info!(%pod, node = node.as_deref(), shadow, "nominates"),
                 Happened::Problem(problem) => tracing::warn!("{problem}"),
             }
         }
+        if bound + evicted + held > 0 {
+            let waiting = self.host.scheduler().waiting();
+            let counts = waiting.iter().map(|(code, count)| (code.map_or("NotDecided", |code| code.name()), *count));
+            let waiting: BTreeMap<&str, usize> = counts.collect();
+            tracing::info!(bound, evicted, held, ?waiting, shadow, "decided");
+        }
     }
+}
+
+/// The answer, once it is there.
+async fn answered<T>(answer: &mut Option<oneshot::Receiver<T>>) -> T {
+    if let Some(receiver) = answer
+        && let Ok(value) = receiver.await
+    {
+        *answer = None;
+        return value;
+    }
+    std::future::pending().await
 }

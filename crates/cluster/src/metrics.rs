@@ -1,6 +1,6 @@
 //! What is counted, for Prometheus and for health checks.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -14,10 +14,11 @@ use prometheus_client::metrics::histogram::{Histogram, exponential_buckets};
 use prometheus_client::metrics::info::Info;
 use prometheus_client::registry::{Registry, Unit};
 use quotient_api::volcano::metrics::{CARD_ALLOCATED, CARD_CAPACITY, CARD_DESERVED, CARD_REQUEST, Sample};
-use quotient_engine::fact::{CPU, Name};
 use quotient_engine::{Code, QuotaReport};
+use quotient_host::Subject;
 
 use crate::call::CallError;
+use crate::quota_figures;
 use quotient_host::queue::Outcome;
 use quotient_host::scheduler::Happened;
 use quotient_host::write::Slot;
@@ -43,6 +44,19 @@ const CARD_METRICS: [(&str, &str); 4] = [
     (CARD_CAPACITY, "What a queue may hold of a card"),
 ];
 
+/// Figures are kept current for whoever read them within this time.
+const READ_WITHIN: Duration = Duration::from_secs(120);
+
+/// A watch that fails for this long is dead: whoever asks this process is answered from what was.
+const WATCH_FAILS_MAX: Duration = Duration::from_secs(60);
+
+/// How a watch does.
+#[derive(Debug, Clone, Copy)]
+struct WatchState {
+    last_life: Instant,
+    fails_since: Option<Instant>,
+}
+
 /// Everything that is counted. Clones count the same.
 #[derive(Debug, Clone)]
 pub struct Metrics {
@@ -55,8 +69,15 @@ pub struct Metrics {
     cycle_seconds: Histogram,
     writes: Family<Labels, Counter>,
     backlog: Family<Labels, Gauge>,
-    quotas: Family<Labels, Amount>,
-    quota_series: Arc<Mutex<BTreeSet<Labels>>>,
+    write_seconds: Family<Labels, Histogram, fn() -> Histogram>,
+    events_dropped: Counter,
+    listings: Family<Labels, Counter>,
+    stale: Family<Labels, Gauge>,
+    lease_transitions: Family<Labels, Counter>,
+    watches: Arc<Mutex<BTreeMap<Subject, WatchState>>>,
+    /// How quotas stood last, and when somebody last read figures.
+    quotas: Arc<Mutex<Arc<Vec<QuotaReport>>>>,
+    read_ms: Arc<AtomicU64>,
     /// Under the names that dashboards of another system ask for.
     card_registry: Arc<Registry>,
     cards: BTreeMap<&'static str, Family<Labels, Amount>>,
@@ -67,6 +88,7 @@ pub struct Metrics {
     begun: Instant,
     heartbeat_ms: Arc<AtomicU64>,
     ready: Arc<AtomicBool>,
+    is_stale: Arc<AtomicBool>,
     answers: Arc<AtomicBool>,
 }
 
@@ -83,8 +105,14 @@ impl Default for Metrics {
             cycle_seconds: Histogram::new(exponential_buckets(0.0001, 2.0, 20)),
             writes: Family::default(),
             backlog: Family::default(),
-            quotas: Family::default(),
-            quota_series: Arc::default(),
+            write_seconds: Family::new_with_constructor(|| Histogram::new(exponential_buckets(0.001, 2.0, 16))),
+            events_dropped: Counter::default(),
+            listings: Family::default(),
+            stale: Family::default(),
+            lease_transitions: Family::default(),
+            watches: Arc::default(),
+            quotas: Arc::default(),
+            read_ms: Arc::default(),
             card_registry: Arc::default(),
             cards: CARD_METRICS.iter().map(|(name, _)| (*name, Family::default())).collect(),
             problems: Counter::default(),
@@ -94,6 +122,7 @@ impl Default for Metrics {
             begun: Instant::now(),
             heartbeat_ms: Arc::default(),
             ready: Arc::default(),
+            is_stale: Arc::default(),
             answers: Arc::new(AtomicBool::new(true)),
         };
         registry.register("decisions", "What was decided, by kind of decision", metrics.decisions.clone());
@@ -109,8 +138,14 @@ impl Default for Metrics {
         registry.register_with_unit("cycle", cycle, Unit::Seconds, metrics.cycle_seconds.clone());
         registry.register("writes", "Requests to the API server, by what and by outcome", metrics.writes.clone());
         registry.register("write_backlog", "Writes that wait or are under way, by lane", metrics.backlog.clone());
-        let quota = "Amounts of quotas, by resource: cpu in cores, everything else in base units";
-        registry.register("quota", quota, metrics.quotas.clone());
+        let write = "How long a write took, with all its requests";
+        registry.register_with_unit("write", write, Unit::Seconds, metrics.write_seconds.clone());
+        registry.register("events_dropped", "Events that were not told", metrics.events_dropped.clone());
+        registry.register("watch_listings", "How often a kind was listed", metrics.listings.clone());
+        let stale = "1 while a kind is listed again or may not be read: nothing is decided meanwhile";
+        registry.register("watch_stale", stale, metrics.stale.clone());
+        let transitions = "How often the lease was won and lost here";
+        registry.register("lease_transitions", transitions, metrics.lease_transitions.clone());
         registry.register("reviews", "Answers of the webhooks, by path and by outcome", metrics.reviews.clone());
         registry.register("problems", "Things in objects that cannot be read", metrics.problems.clone());
         registry.register("leader", "1 where this process has the lease", metrics.leads.clone());
@@ -131,8 +166,11 @@ impl Metrics {
     /// Everything, as Prometheus reads it.
     pub fn text(&self) -> String {
         let mut text = String::new();
+        self.read_ms.store(self.elapsed_ms(), Ordering::Relaxed);
         let registries = [&self.registry, &self.card_registry];
         let encoded = registries.into_iter().try_for_each(|registry| encode_registry(&mut text, registry));
+        quota_figures::write(&mut text, &self.quotas.lock().unwrap_or_else(PoisonError::into_inner).clone());
+        self.write_watches(&mut text);
         if let Err(error) = encoded.and_then(|()| encode_eof(&mut text)) {
             // A string takes everything; should it not, the reader is told.
             let _ = writeln!(text, "# {error}");
@@ -166,18 +204,7 @@ impl Metrics {
     }
 
     pub fn count_write(&self, slot: &Slot, outcome: &Outcome, error: Option<&CallError>) {
-        let what = match slot {
-            Slot::Bind(_) => "bind",
-            Slot::Evict(_) => "evict",
-            Slot::Nominate(_) => "nominate",
-            Slot::Label(_) => "label",
-            Slot::Condition(_) => "condition",
-            Slot::Event(..) => "event",
-            Slot::Amend(_) => "amend",
-            Slot::Make(_) => "make",
-            Slot::Admit(_) => "admit",
-            Slot::Delete(_) => "delete",
-        };
+        let what = name_of(slot);
         let outcome = match (outcome, error) {
             (Outcome::Done, _) => "done",
             (Outcome::Later(_), _) => "later",
@@ -206,38 +233,79 @@ impl Metrics {
         self.depth.set(depth);
     }
 
-    pub fn set_quotas(&self, reports: &[QuotaReport]) {
-        let mut series = BTreeSet::new();
-        for report in reports {
-            let amounts: [(&str, &[(Name, i128)]); 7] = [
-                ("min", &report.min),
-                ("max", &report.max),
-                ("used", &report.used),
-                ("entitlement", &report.entitlement),
-                ("runtime", &report.runtime),
-                ("borrowed", &report.borrowed),
-                ("lent", &report.lent),
-            ];
-            for (what, amounts) in amounts {
-                for (resource, amount) in amounts {
-                    let labels = vec![
-                        ("quota", report.key.to_string()),
-                        ("group", report.key.group.to_string()),
-                        ("policy", report.policy.to_string()),
-                        ("resource", resource.to_string()),
-                        ("amount", what.to_string()),
-                    ];
-                    let shown = if &**resource == CPU { *amount as f64 / 1000.0 } else { *amount as f64 };
-                    self.quotas.get_or_create(&labels).set(shown);
-                    series.insert(labels);
-                }
-            }
+    /// Whether somebody read figures lately.
+    pub fn is_read(&self) -> bool {
+        // Whoever reads for the first time finds figures too, if that is soon.
+        self.elapsed_ms() - self.read_ms.load(Ordering::Relaxed) < READ_WITHIN.as_millis() as u64
+    }
+
+    fn elapsed_ms(&self) -> u64 {
+        self.begun.elapsed().as_millis() as u64
+    }
+
+    /// Keeps how quotas stand, for whoever reads figures next.
+    pub fn set_quotas(&self, reports: Vec<QuotaReport>) {
+        *self.quotas.lock().unwrap_or_else(PoisonError::into_inner) = Arc::new(reports);
+    }
+
+    pub fn write_took(&self, slot: &Slot, took: Duration) {
+        self.write_seconds.get_or_create(&vec![("what", name_of(slot).to_string())]).observe(took.as_secs_f64());
+    }
+
+    pub fn count_events_dropped(&self, count: u64) {
+        self.events_dropped.inc_by(count);
+    }
+
+    /// A kind is being listed.
+    pub fn count_listing(&self, subject: Subject) {
+        self.listings.get_or_create(&kind_labels(subject)).inc();
+    }
+
+    /// A watch said something.
+    pub fn watch_lives(&self, subject: Subject) {
+        let state = WatchState { last_life: Instant::now(), fails_since: None };
+        self.watches.lock().unwrap_or_else(PoisonError::into_inner).insert(subject, state);
+    }
+
+    /// A watch failed.
+    pub fn watch_fails(&self, subject: Subject) {
+        let mut watches = self.watches.lock().unwrap_or_else(PoisonError::into_inner);
+        let now = Instant::now();
+        let state = watches.entry(subject).or_insert(WatchState { last_life: now, fails_since: None });
+        state.fails_since.get_or_insert(now);
+    }
+
+    /// The kinds that are not current.
+    pub fn set_stale(&self, subjects: &[Subject]) {
+        self.stale.clear();
+        for subject in subjects {
+            self.stale.get_or_create(&kind_labels(*subject)).set(1);
         }
-        let mut known = self.quota_series.lock().unwrap_or_else(PoisonError::into_inner);
-        for gone in known.difference(&series) {
-            self.quotas.remove(gone);
+        self.is_stale.store(!subjects.is_empty(), Ordering::Relaxed);
+    }
+
+    /// The lease was won or lost.
+    pub fn count_lease_transition(&self, is_won: bool) {
+        let to = if is_won { "leader" } else { "standby" };
+        self.lease_transitions.get_or_create(&vec![("to", to.to_string())]).inc();
+    }
+
+    fn write_watches(&self, text: &mut String) {
+        let watches = self.watches.lock().unwrap_or_else(PoisonError::into_inner);
+        let name = "quotient_watch_age_seconds";
+        let _ = writeln!(text, "# HELP {name} Since a watch last said something.\n# TYPE {name} gauge");
+        for (subject, state) in watches.iter() {
+            let (kind, group) = (subject.name(), subject.kind().group);
+            let age = state.last_life.elapsed().as_secs_f64();
+            let _ = writeln!(text, "{name}{{kind=\"{kind}\",group=\"{group}\"}} {age}");
         }
-        *known = series;
+    }
+
+    /// Whether a watch is dead, or what it saw is stale.
+    fn is_blind(&self) -> bool {
+        let watches = self.watches.lock().unwrap_or_else(PoisonError::into_inner);
+        let is_dead = |state: &WatchState| state.fails_since.is_some_and(|since| since.elapsed() > WATCH_FAILS_MAX);
+        self.is_stale.load(Ordering::Relaxed) || watches.values().any(is_dead)
     }
 
     /// The figures of queues by card.
@@ -288,6 +356,26 @@ impl Metrics {
 
     /// Whether everything was seen that there is to see, and whoever asks gets an answer.
     pub fn is_ready(&self) -> bool {
-        self.ready.load(Ordering::Relaxed) && self.answers.load(Ordering::Relaxed) && self.is_alive()
+        let answers = self.answers.load(Ordering::Relaxed);
+        self.ready.load(Ordering::Relaxed) && answers && self.is_alive() && !self.is_blind()
+    }
+}
+
+fn kind_labels(subject: Subject) -> Labels {
+    vec![("kind", subject.name().to_string()), ("group", subject.kind().group.to_string())]
+}
+
+fn name_of(slot: &Slot) -> &'static str {
+    match slot {
+        Slot::Bind(_) => "bind",
+        Slot::Evict(_) => "evict",
+        Slot::Nominate(_) => "nominate",
+        Slot::Label(_) => "label",
+        Slot::Condition(_) => "condition",
+        Slot::Event(..) => "event",
+        Slot::Amend(_) => "amend",
+        Slot::Make(_) => "make",
+        Slot::Admit(_) => "admit",
+        Slot::Delete(_) => "delete",
     }
 }

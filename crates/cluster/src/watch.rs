@@ -1,108 +1,203 @@
 //! One watch for each subject: what there is, then what changes, for ever.
 //!
-//! After a gap (the server forgot the version we were at, or we were cut off for too long) everything is listed again;
-//! what was known and is not in the list is gone. So nothing is lost and nothing is there twice.
+//! After a gap (the server forgot the version we were at) everything is listed again; what was known and is not in the
+//! complete list is gone. A server that does not answer, or that refuses, makes no object gone: what was known stays
+//! known. While it is listed again it is stale, and so is what may not be read; see [`quotient_host::watched`]. Only a
+//! kind that discovery says is not served has no objects.
 
-use std::collections::BTreeSet;
-use std::time::Duration;
+use std::hash::{BuildHasher, Hasher, RandomState};
+use std::time::{Duration, Instant};
 
 use futures::StreamExt;
-use kube::runtime::watcher::{self, Event, watcher};
+use http::Method;
+use kube::runtime::watcher::{self, watcher};
 use kube::{Api, Client};
-use quotient_api::ObjectKey;
+use quotient_api::Kind;
+use quotient_host::watched::{Event, Watched};
+use quotient_host::{Seen, Subject};
+use serde_json::Value;
 use tokio::sync::mpsc::Sender;
 
+use crate::call::{Call, CallError, Content};
+use crate::lease::Fence;
+use crate::metrics::Metrics;
 use crate::thin::Thin;
-use quotient_host::scheduler::Seen;
-use quotient_host::subject::Subject;
 
 /// How often a kind that is not served, or that we may not read, is tried again.
 const UNAVAILABLE_EVERY: Duration = Duration::from_secs(5);
 
-/// The pauses between attempts to go on after an error: the first, and the longest.
+/// A kind that we were never allowed to read is left out after this long: an API server that starts refuses everything
+/// for some seconds, and who starts then must not take its quotas to be absent.
+const FORBIDDEN_FOR: Duration = Duration::from_secs(30);
+
+/// The pauses between attempts to go on after an error: the first, and the longest. All kinds and all replicas lose
+/// their watches at the same moment, so that up to half of a pause is left to chance.
 const PAUSE_MIN: Duration = Duration::from_millis(200);
 const PAUSE_MAX: Duration = Duration::from_secs(10);
 
-/// After this many errors in a row everything is listed again: the version we are at may be one that the server does
-/// not know, and not one that it has forgotten.
-const ERRORS_BEFORE_LISTING: u32 = 5;
-
 /// Watches for ever and says what it sees. Ends when nobody listens.
-pub async fn watch(client: Client, subject: Subject, seen: Sender<Seen>) {
-    let mut known = Known { subject, keys: BTreeSet::new(), listing: BTreeSet::new() };
-    let mut available = None;
+pub async fn watch(client: Client, subject: Subject, seen: Sender<Seen>, metrics: Metrics) {
+    let mut watch = Watch { client, subject, seen, metrics, watched: Watched::new(subject), available: None };
+    let begun = Instant::now();
     loop {
-        match watch_until_listing(&client, &mut known, &seen, &mut available).await {
+        match watch.until_listing(begun).await {
             Some(pause) => tokio::time::sleep(pause).await,
             None => return,
         }
     }
 }
 
-/// Lists and watches until it is better to list again, and says after which pause; `None`: nobody listens.
-async fn watch_until_listing(
-    client: &Client,
-    known: &mut Known,
-    seen: &Sender<Seen>,
-    available: &mut Option<bool>,
-) -> Option<Duration> {
-    let Known { subject, .. } = *known;
-    let (kind, name) = (subject.kind(), subject.name());
-    let api: Api<Thin> = Api::all_with(client.clone(), &kind);
-    // A list in pages of what is there now. A list by way of a watch may be older than what was written before it.
-    let mut config = watcher::Config::default();
-    if let Some(fields) = subject.field_selector() {
-        config = config.fields(fields);
-    }
-    if let Some(labels) = subject.label_selector() {
-        config = config.labels(labels);
-    }
-    let mut events = std::pin::pin!(watcher(api, config));
-    let mut errors = 0;
-    while let Some(event) = events.next().await {
-        match event {
-            Ok(event) => {
-                errors = 0;
-                let is_listed = matches!(event, Event::InitDone);
-                for seen_now in known.take(event) {
-                    seen.send(seen_now).await.ok()?;
+struct Watch {
+    client: Client,
+    subject: Subject,
+    seen: Sender<Seen>,
+    metrics: Metrics,
+    watched: Watched,
+    /// Whether it was served when last it was asked for.
+    available: Option<bool>,
+}
+
+impl Watch {
+    /// Lists and watches until it has to be listed again, and says after which pause; `None`: nobody listens.
+    async fn until_listing(&mut self, begun: Instant) -> Option<Duration> {
+        let (kind, name) = (self.subject.kind(), self.subject.name());
+        let api: Api<Thin> = Api::all_with(self.client.clone(), &kind);
+        // A list in pages of what is there now. A list by way of a watch may be older than what was written before it.
+        let mut config = watcher::Config::default();
+        if let Some(fields) = self.subject.field_selector() {
+            config = config.fields(fields);
+        }
+        if let Some(labels) = self.subject.label_selector() {
+            config = config.labels(labels);
+        }
+        let mut events = std::pin::pin!(watcher(api, config));
+        let mut errors = 0;
+        while let Some(event) = events.next().await {
+            let error = match event {
+                Ok(event) => {
+                    errors = 0;
+                    self.metrics.watch_lives(self.subject);
+                    self.take(event).await?;
+                    continue;
                 }
-                if is_listed && available.replace(true) == Some(false) {
-                    tracing::info!(kind = name, group = kind.group, "is served now");
+                Err(error) => error,
+            };
+            self.metrics.watch_fails(self.subject);
+            match trouble(&error) {
+                Trouble::NotFound if self.is_absent().await => {
+                    self.say_availability(
+                        false,
+                        "is not served by this API server: its objects are left out until it is",
+                    );
+                    self.tell(Event::Absent).await?;
+                    return Some(jittered(UNAVAILABLE_EVERY));
                 }
-            }
-            Err(error) => match trouble(&error) {
-                Trouble::Unavailable(why) => {
-                    if available.replace(false) != Some(false) {
-                        tracing::warn!(kind = name, group = kind.group, "{why}");
+                Trouble::NotFound => {
+                    self.tell(Event::Lost("the API server does not find it".to_string())).await?;
+                    return Some(jittered(PAUSE_MIN * 5));
+                }
+                Trouble::Refused { message, is_forbidden } => {
+                    let is_left_out = is_forbidden && !self.watched.was_listed() && begun.elapsed() > FORBIDDEN_FOR;
+                    if is_left_out {
+                        self.say_availability(false, &format!("may not be read, and is left out: {message}"));
+                        self.tell(Event::Absent).await?;
+                        return Some(jittered(UNAVAILABLE_EVERY));
                     }
-                    for gone in known.sweep() {
-                        seen.send(gone).await.ok()?;
-                    }
-                    seen.send(Seen::Unavailable(subject)).await.ok()?;
-                    return Some(UNAVAILABLE_EVERY);
+                    self.say_availability(
+                        false,
+                        &format!("may not be read, and nothing is decided without it: {message}"),
+                    );
+                    self.tell(Event::Lost(message)).await?;
+                    return Some(jittered(PAUSE_MIN * 5));
                 }
-                Trouble::Expired => return Some(Duration::ZERO),
+                Trouble::Expired => return Some(jittered(PAUSE_MIN)),
                 Trouble::Other(message) => {
                     errors += 1;
                     tracing::warn!(kind = name, group = kind.group, "the watch failed and goes on: {message}");
-                    let pause = (PAUSE_MIN * 2u32.pow(errors.min(8))).min(PAUSE_MAX);
-                    if errors >= ERRORS_BEFORE_LISTING {
-                        return Some(pause);
-                    }
-                    tokio::time::sleep(pause).await;
+                    tokio::time::sleep(jittered((PAUSE_MIN * 2u32.pow(errors.min(8))).min(PAUSE_MAX))).await;
                 }
-            },
+            }
+        }
+        Some(jittered(PAUSE_MIN))
+    }
+
+    async fn take(&mut self, event: watcher::Event<Thin>) -> Option<()> {
+        if matches!(event, watcher::Event::Init) {
+            self.metrics.count_listing(self.subject);
+        }
+        if matches!(event, watcher::Event::InitDone) {
+            self.say_availability(true, "is served now");
+        }
+        self.tell(meaning(event)).await
+    }
+
+    async fn tell(&mut self, event: Event) -> Option<()> {
+        for seen in self.watched.take(event) {
+            self.seen.send(seen).await.ok()?;
+        }
+        Some(())
+    }
+
+    /// Says whether it can be seen, where that changed.
+    fn say_availability(&mut self, is_available: bool, message: &str) {
+        let (kind, group) = (self.subject.name(), self.subject.kind().group);
+        match (is_available, self.available.replace(is_available)) {
+            (true, Some(false)) => tracing::info!(kind, group, "{message}"),
+            (false, Some(true) | None) => tracing::warn!(kind, group, "{message}"),
+            _ => {}
         }
     }
-    Some(PAUSE_MIN)
+
+    /// Whether discovery says that the kind is not served.
+    async fn is_absent(&self) -> bool {
+        let kind = self.subject.kind();
+        let path = match kind.group {
+            "" => return false,
+            group => format!("/apis/{group}/{}", kind.versions[0]),
+        };
+        let call = Call::at(Method::GET, path, Content::Json, Value::Null);
+        is_absent(kind, &call.send(&self.client, &Fence::open()).await)
+    }
+}
+
+/// Whether what discovery says of a group means that a kind of it is not served.
+fn is_absent(kind: &Kind, answer: &Result<Value, CallError>) -> bool {
+    match answer {
+        Ok(group) => {
+            let resources = group["resources"].as_array();
+            resources.is_some_and(|resources| resources.iter().all(|resource| resource["name"] != kind.plural))
+        }
+        Err(CallError::NotFound(_)) => true,
+        Err(_) => false,
+    }
+}
+
+fn meaning(event: watcher::Event<Thin>) -> Event {
+    match event {
+        watcher::Event::Init => Event::Listing,
+        watcher::Event::InitApply(thin) => Event::Item(thin.value),
+        watcher::Event::InitDone => Event::Complete,
+        watcher::Event::Apply(thin) => Event::Changed(thin.value),
+        watcher::Event::Delete(thin) => Event::Deleted(thin.value),
+    }
+}
+
+/// Between half a pause and the whole of it.
+fn jittered(pause: Duration) -> Duration {
+    let chance = RandomState::new().build_hasher().finish() % 1000;
+    pause / 2 + pause.mul_f64(chance as f64 / 2000.0)
 }
 
 /// What is wrong with a watch.
+#[derive(Debug, PartialEq, Eq)]
 enum Trouble {
-    /// There is nothing to watch, and why.
-    Unavailable(String),
-    /// The version that we were at is forgotten.
+    NotFound,
+    /// We may not read it, at least for now.
+    Refused {
+        message: String,
+        is_forbidden: bool,
+    },
+    /// The version that we were at is forgotten, or was never there.
     Expired,
     Other(String),
 }
@@ -115,69 +210,14 @@ fn trouble(error: &watcher::Error) -> Trouble {
         | watcher::Error::WatchError(status) => status,
         other => return Trouble::Other(other.to_string()),
     };
+    let message = status.message.clone();
     match status.code {
-        404 => Trouble::Unavailable("is not served by this API server: its objects are left out until it is".into()),
-        401 | 403 => Trouble::Unavailable(format!("cannot be read, and is left out: {}", status.message)),
+        404 => Trouble::NotFound,
+        code @ (401 | 403) => Trouble::Refused { message, is_forbidden: code == 403 },
         410 => Trouble::Expired,
-        _ => Trouble::Other(status.message.clone()),
-    }
-}
-
-/// The objects that were seen and are not gone.
-#[derive(Debug)]
-struct Known {
-    subject: Subject,
-    keys: BTreeSet<ObjectKey>,
-    /// Those of a list that is not complete yet.
-    listing: BTreeSet<ObjectKey>,
-}
-
-impl Known {
-    /// What an event means. What cannot be named is left to the translator to complain about.
-    fn take(&mut self, event: Event<Thin>) -> Vec<Seen> {
-        match event {
-            Event::Init => {
-                self.listing.clear();
-                Vec::new()
-            }
-            Event::InitApply(thin) => {
-                if let Some(key) = self.key(&thin) {
-                    self.listing.insert(key.clone());
-                    self.keys.insert(key);
-                }
-                vec![Seen::Object(self.subject, thin.value)]
-            }
-            Event::InitDone => {
-                let listed = std::mem::take(&mut self.listing);
-                let gone: Vec<Seen> =
-                    self.keys.difference(&listed).cloned().map(|key| Seen::Gone(self.subject, key)).collect();
-                self.keys = listed;
-                gone.into_iter().chain([Seen::Listed(self.subject)]).collect()
-            }
-            Event::Apply(thin) => {
-                self.keys.extend(self.key(&thin));
-                vec![Seen::Object(self.subject, thin.value)]
-            }
-            Event::Delete(thin) => match self.key(&thin) {
-                Some(key) => {
-                    self.keys.remove(&key);
-                    vec![Seen::Gone(self.subject, key)]
-                }
-                None => Vec::new(),
-            },
-        }
-    }
-
-    /// All that was known is gone.
-    fn sweep(&mut self) -> Vec<Seen> {
-        self.listing.clear();
-        std::mem::take(&mut self.keys).into_iter().map(|key| Seen::Gone(self.subject, key)).collect()
-    }
-
-    fn key(&self, thin: &Thin) -> Option<ObjectKey> {
-        let metadata = thin.value.get("metadata")?;
-        let text = |field: &str| metadata.get(field).and_then(serde_json::Value::as_str);
-        Some(ObjectKey::new(self.subject.kind(), text("namespace"), text("name")?))
+        // A server whose storage was restored from before knows no version as late as ours.
+        504 if message.contains("Too large resource version") => Trouble::Expired,
+        _ => Trouble::Other(message),
     }
 }
 
@@ -186,39 +226,24 @@ mod tests {
     use super::*;
     use serde_json::json;
 
-    fn pod(name: &str) -> Thin {
-        let object = json!({"metadata": {"name": name, "namespace": "a", "resourceVersion": "1"}});
-        serde_json::from_value(object).expect("it is JSON")
-    }
-
-    fn shown(seen: Vec<Seen>) -> Vec<String> {
-        let show = |seen: &Seen| match seen {
-            Seen::Object(_, object) => format!("seen {}", object["metadata"]["name"].as_str().unwrap_or("?")),
-            Seen::Gone(_, key) => format!("gone {}", key.name),
-            Seen::Listed(_) => "listed".to_string(),
-            Seen::Unavailable(_) => "unavailable".to_string(),
-        };
-        seen.iter().map(show).collect()
+    #[test]
+    fn only_discovery_says_that_a_kind_is_absent() {
+        let kind = quotient_api::kinds::find("nos.nebuly.com", "ElasticQuota").expect("it is known");
+        let group = |name: &str| Ok(json!({"resources": [{"name": name}, {"name": format!("{name}/status")}]}));
+        assert!(!is_absent(kind, &group("elasticquotas")));
+        assert!(is_absent(kind, &group("others")));
+        assert!(is_absent(kind, &Err(CallError::NotFound(String::new()))));
+        let refused = |code| Err(CallError::Refused { code, message: String::new() });
+        for answer in [refused(401), refused(403), Err(CallError::Unavailable(String::new())), Ok(json!({}))] {
+            assert!(!is_absent(kind, &answer), "{answer:?}");
+        }
     }
 
     #[test]
-    fn after_a_gap_what_is_not_listed_any_more_is_gone() {
-        let kind = quotient_api::kinds::find("", "Pod").expect("it is known");
-        let mut known = Known { subject: Subject::Kind(kind), keys: BTreeSet::new(), listing: BTreeSet::new() };
-        let mut take = |event| shown(known.take(event));
-        assert!(take(Event::Init).is_empty());
-        assert_eq!(take(Event::InitApply(pod("p"))), ["seen p"]);
-        assert_eq!(take(Event::InitApply(pod("q"))), ["seen q"]);
-        assert_eq!(take(Event::InitDone), ["listed"]);
-        assert_eq!(take(Event::Apply(pod("r"))), ["seen r"]);
-        assert_eq!(take(Event::Delete(pod("q"))), ["gone q"]);
-        // A list that breaks off says nothing about what it did not come to.
-        assert!(take(Event::Init).is_empty());
-        assert_eq!(take(Event::InitApply(pod("r"))), ["seen r"]);
-        assert!(take(Event::Init).is_empty());
-        assert_eq!(take(Event::InitApply(pod("p"))), ["seen p"]);
-        assert_eq!(take(Event::InitDone), ["gone r", "listed"]);
-        assert_eq!(shown(known.sweep()), ["gone p"]);
-        assert!(known.sweep().is_empty());
+    fn a_pause_is_left_to_chance_within_bounds() {
+        for _ in 0..100 {
+            let pause = jittered(PAUSE_MAX);
+            assert!(pause >= PAUSE_MAX / 2 && pause <= PAUSE_MAX, "{pause:?}");
+        }
     }
 }

@@ -37,7 +37,7 @@ pub struct WebhookSettings {
 impl WebhookSettings {
     /// Webhooks with certificates that last as long as they should.
     pub fn new(address: SocketAddr, target: Target, certificate: Source) -> Self {
-        let clock = || crate::live::wall_us().div_euclid(1_000_000);
+        let clock = || crate::clock::wall_us().div_euclid(1_000_000);
         WebhookSettings { address, target, certificate, lifetimes: Lifetimes::default(), clock }
     }
 

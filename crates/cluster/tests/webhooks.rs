@@ -208,7 +208,7 @@ async fn taken_from_a_folder(plane: &ControlPlane, clients: &Clients) {
     let address = free_address();
     let folder = plane.folder().join("certificate");
     std::fs::create_dir_all(&folder).expect("a folder can be made");
-    let now_s = quotient_cluster::live::wall_us() / 1_000_000;
+    let now_s = quotient_cluster::clock::wall_us() / 1_000_000;
     let certificate = |folder: &Path| {
         let authority = plane.certificate(&["127.0.0.1"]).expect("it is made");
         std::fs::write(folder.join("tls.crt"), &authority.certificate).expect("it is written");

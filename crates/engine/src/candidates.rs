@@ -1,12 +1,10 @@
 //! The nodes that take pods of a shape, kept in order of their scores.
 //!
 //! A decision changes one node, so the next pod of the shape need not look at the others again. For a shape that is
-//! asked for more
-//! than once, every node's verdict and points are kept; before an answer only the nodes that the log names since are
-//! judged
-//! anew. Nodes that differ in nothing but their points form a *bucket*: they have the same preferences, and are in
-//! the same domains (or, where a key has very many domains, see the same counts). What depends on other pods is then
-//! decided bucket by bucket, and of a bucket only the best node matters.
+//! asked for more than once, every node's verdict and points are kept; before an answer only the nodes that the log
+//! names since are judged anew. Nodes that differ in nothing but their points form a *bucket*: they have the same
+//! preferences, and are in the same domains (or, where a key has very many domains, see the same counts). What depends
+//! on other pods is then decided bucket by bucket, and of a bucket only the best node matters.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
@@ -108,8 +106,7 @@ impl Kept {
     }
 
     /// Whether one more shape can be kept without losing one that is in use: with more shapes in turn than are kept,
-    /// each
-    /// would push out the next one needed.
+    /// each would push out the next one needed.
     fn has_room(&mut self) -> bool {
         self.clock += 1;
         if self.count < Kept::SHAPES_MAX {

@@ -26,14 +26,14 @@ pub(crate) fn plain(code: Code, message: String, remedies: Vec<String>) -> Reaso
 /// The pod's request cannot be read.
 pub(crate) fn invalid(problem: &RequestProblem) -> Reason {
     let message = format!("{}: {}", problem.field, problem.message);
-    plain(Code::InvalidRequest, message, vec![format!("correct {} and create the pod anew", problem.field)])
+    plain(Code::InvalidRequest, message, vec![format!("fix {} and recreate the pod", problem.field)])
 }
 
 /// The pod has gates.
 pub(crate) fn gated(gates: &[Name]) -> Reason {
     let names: Vec<&str> = gates.iter().map(|gate| &**gate).collect();
     let list = names.join(", ");
-    let message = format!("the pod is not to be scheduled before its gates are removed: {list}");
+    let message = format!("scheduling gates are set: {list}");
     plain(Code::SchedulingGated, message, vec![format!("remove the scheduling gates {list}")])
 }
 
@@ -53,9 +53,9 @@ pub(crate) fn awaiting(victims: &[(PodKey, Option<Created>)], node: &Name) -> Re
         names.push(format!("{} more", victims.len() - SHOWN_MAX));
     }
     let since = victims.iter().filter_map(|(_, since)| *since).min();
-    let since = since.map_or(String::new(), |since| format!(", the first since {}", Shown(since)));
+    let since = since.map_or(String::new(), |since| format!(" (since {})", Shown(since)));
     let (pods, are) = if victims.len() == 1 { ("pod is", "it is") } else { ("pods are", "they are") };
-    let message = format!("{} {pods} leaving to make room on {node}: {}{since}", victims.len(), names.join(", "));
+    let message = format!("{} {pods} terminating to free {node}: {}{since}", victims.len(), names.join(", "));
     plain(Code::AwaitingVictims, message, vec![format!("wait until {are} gone")])
 }
 
@@ -93,10 +93,10 @@ struct Nearest {
 pub(crate) fn unruled(code: Code, message: String) -> Reason {
     let remedy = match code {
         Code::QueueClosed => "open the queue, or use another one",
-        Code::QueueNotFound => "make the queue, or name one that exists",
-        Code::QueueNotLeaf => "name a queue without queues below it",
+        Code::QueueNotFound => "create the queue, or name an existing one",
+        Code::QueueNotLeaf => "name a leaf queue",
         Code::QuotaNotAllowed => "ask the quota's owner to list the namespace, or use another quota",
-        _ => "make the quota, or name one that exists",
+        _ => "create the quota, or name an existing one",
     };
     plain(code, message, vec![remedy.to_owned()])
 }
@@ -119,70 +119,39 @@ impl World {
         let quota = self.quotas.get(*quota);
         let Numbers { resource, used, requested, limit } = numbers;
         let show = |amount: i128| canonical(resource, amount);
-        let (used, requested, bound, short) = (show(*used), show(*requested), show(*limit), show(numbers.short_by()));
+        let short = show(numbers.short_by());
+        let needed = format!("{} {resource}", show(numbers.limit + numbers.short_by()));
+        let sum = |limit_of: &str| {
+            let (used, requested, limit) = (show(*used), show(*requested), show(*limit));
+            format!("{used} used + {requested} requested > {limit} {limit_of} ({short} over)")
+        };
+        let wait = format!("wait until pods of {key} free {short} {resource}");
         let (message, remedies) = match code {
             Code::PoolExhausted => {
                 let group = &self.quotas.pool(quota.pool).group;
-                let message = format!(
-                    "the quotas of {group} together may hold {bound} {resource}, which is the sum of their mins: \
-                     {used} are held and {requested} are asked for, {short} too many"
-                );
-                let needed = canonical(resource, numbers.limit + numbers.short_by());
-                let remedies = vec![
-                    format!("wait until pods under these quotas free {short} {resource}"),
-                    format!("raise the mins of the pool to {needed} {resource} in all, if the nodes have as much"),
-                ];
-                (message, remedies)
+                let wait = format!("wait until pods of this pool free {short} {resource}");
+                let raise = format!("raise the mins of the pool to {needed} in total, if the nodes have as much");
+                (format!("{resource} of pool {group} exhausted: {}", sum("sum of mins")), vec![wait, raise])
             }
             Code::RuntimeExceeded => {
-                let message = format!(
-                    "{key} may hold {bound} {resource} now, which is its runtime: {used} are held and {requested} are \
-                     asked for, {short} too many"
-                );
-                let needed = canonical(resource, numbers.limit + numbers.short_by());
-                let remedies = vec![
-                    format!(
-                        "wait until pods under {key} free {short} {resource}, or other quotas of the tree need less"
-                    ),
-                    format!("raise the min of {key} to {needed} {resource}, and its max if it is lower"),
-                ];
-                (message, remedies)
+                let wait = format!("{wait}, or other quotas of the tree request less");
+                let raise = format!("raise the min of {key} to {needed}, and its max if it is lower");
+                (format!("{resource} runtime quota of {key} exceeded: {}", sum("runtime")), vec![wait, raise])
             }
             Code::NonPreemptibleMinExceeded => {
-                let message = format!(
-                    "pods of {key} that are never evicted may hold its min, {bound} {resource}: {used} are held and \
-                     {requested} are asked for, {short} too many"
-                );
-                let needed = canonical(resource, numbers.limit + numbers.short_by());
-                let remedies = vec![
-                    "let the pod be evicted: then it may borrow".to_owned(),
-                    format!("raise the min of {key} to {needed} {resource}"),
-                ];
-                (message, remedies)
+                let allow = "let the pod be preempted: then it may borrow".to_owned();
+                let raise = format!("raise the min of {key} to {needed}");
+                let message = format!("{resource} min of {key} exceeded by non-preemptible pods: {}", sum("min"));
+                (message, vec![allow, raise])
             }
             Code::CardQuotaExceeded => {
-                let message = format!(
-                    "{key} may hold {bound} cards {resource}: {used} are held and {requested} are asked for, {short} \
-                     too many"
-                );
-                let needed = canonical(resource, numbers.limit + numbers.short_by());
-                let remedies = vec![
-                    format!("wait until pods under {key} free {short} {resource}, or accept another card"),
-                    format!("raise the card quota of {key} to {needed} {resource}"),
-                ];
-                (message, remedies)
+                let raise = format!("raise the card quota of {key} to {needed}");
+                let message = format!("{resource} card quota of {key} exceeded: {}", sum("limit"));
+                (message, vec![format!("{wait}, or accept another card"), raise])
             }
             _ => {
-                let message = format!(
-                    "{key} may hold at most {bound} {resource}: {used} are held and {requested} are asked for, \
-                     {short} too many"
-                );
-                let needed = canonical(resource, numbers.limit + numbers.short_by());
-                let remedies = vec![
-                    format!("wait until pods under {key} free {short} {resource}"),
-                    format!("raise the max of {key} to {needed} {resource}"),
-                ];
-                (message, remedies)
+                let raise = format!("raise the limit of {key} to {needed}");
+                (format!("{resource} limit of {key} exceeded: {}", sum("limit")), vec![wait, raise])
             }
         };
         let mut reason = plain(*code, message, remedies);
@@ -268,12 +237,12 @@ impl World {
         let demand = &self.shapes.get(pod.shape).demand;
         let mut parts: Vec<String> = Vec::new();
         for (filter, nodes) in &counts {
-            let mut part = format!("{nodes} {}", filter.sentence());
-            if *filter == Filter::NodeResourcesFit
-                && let Some(nearest) = &nearest
-            {
-                part += &format!(" ({})", self.shortage(nearest));
-            }
+            let mut part = match &nearest {
+                Some(nearest) if *filter == Filter::NodeResourcesFit => {
+                    format!("{nodes} {}", self.shortage(nearest))
+                }
+                _ => format!("{nodes} {}", filter.sentence()),
+            };
             if *filter == Filter::NodeCap
                 && let Some(nearest) = capped.first().filter(|_| !cap_decides)
             {
@@ -281,11 +250,9 @@ impl World {
             }
             parts.push(part);
         }
-        let nodes = if total == 1 { "the one node does not take" } else { "none of the nodes takes" };
-        let count = if total == 1 { String::new() } else { format!(" (of {total})") };
-        let mut message = format!("{nodes} the pod{count}: {}", parts.join("; "));
+        let mut message = format!("0/{total} nodes fit: {}", parts.join(", "));
         if leaving {
-            message += "; pods that are leaving will make room";
+            message += "; terminating pods will free enough";
         }
         let numbers = nearest.as_ref().map(|nearest| {
             let (resource, _) = nearest.missing[0];
@@ -367,8 +334,14 @@ impl World {
         amounts.iter().map(show).collect::<Vec<_>>().join(" and ")
     }
 
+    /// What nodes lack, and how much of it the closest one does.
     fn shortage(&self, nearest: &Nearest) -> String {
-        format!("{} comes nearest, short by {}", self.nodes.get(nearest.node).name, self.amounts(&nearest.missing))
+        let names: Vec<&str> = nearest.missing.iter().map(|(resource, _)| &**self.names.name(*resource)).collect();
+        let short = match &nearest.missing[..] {
+            [(resource, amount)] => canonical(self.names.name(*resource), *amount),
+            several => self.amounts(several),
+        };
+        format!("insufficient {} (closest: {}, {short} short)", names.join(" and "), self.nodes.get(nearest.node).name)
     }
 
     fn make_room(&self, nearest: &Nearest) -> String {
@@ -376,7 +349,7 @@ impl World {
         if nearest.large_enough {
             format!("free {missing} on {node}, or add a node")
         } else {
-            format!("ask for less: even if empty, {node} and all others are too small; or add a larger node")
+            "request less, or add a larger node: no node is large enough even when empty".to_owned()
         }
     }
 }
@@ -385,19 +358,19 @@ fn remedy(filter: Filter) -> Option<&'static str> {
     match filter {
         Filter::NodeUnschedulable => Some("uncordon a node"),
         Filter::TaintToleration => Some("tolerate the taint, or remove it from a node"),
-        Filter::NodeAffinity => Some("loosen the pod's node selector or affinity, or label a node to match"),
-        Filter::Cards => Some("accept another kind of card, or add nodes with the one that is wanted"),
+        Filter::NodeAffinity => Some("relax the pod's node selector or affinity, or label a node to match"),
+        Filter::Cards => Some("accept another card, or add nodes with an accepted one"),
         Filter::NodePorts => Some("use another host port, or none"),
         Filter::NodeResourcesFit => None,
-        Filter::NodeCap => Some("raise the cap on pods without GPUs, or add a node without GPUs"),
+        Filter::NodeCap => Some("raise the node cap, or add a node without GPUs"),
         Filter::VolumeRestrictions => Some("wait until the pod that uses the volume is gone"),
         Filter::NodeVolumeLimits => Some("use fewer volumes, or add a node"),
         Filter::VolumeBinding => {
-            Some("check that the pod's claims exist, and that a volume can be had on a node it may use")
+            Some("check that the pod's volume claims exist and can be bound on a node that it may use")
         }
-        Filter::VolumeZone => Some("let the pod run in the zone of its volume"),
-        Filter::PodTopologySpread => Some("allow a larger skew, or make room in the emptiest domain"),
-        Filter::InterPodAffinity => Some("loosen the affinity rules between pods, or add a node"),
+        Filter::VolumeZone => Some("allow the pod to run in the zone of its volume"),
+        Filter::PodTopologySpread => Some("allow a larger skew, or free resources in the emptiest domain"),
+        Filter::InterPodAffinity => Some("relax the affinity rules between pods, or add a node"),
     }
 }
 

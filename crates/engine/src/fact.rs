@@ -5,9 +5,14 @@
 //! integers (cpu in millicores, everything else in base units) and resolved values: defaults,
 //! priority classes and notation are the business of whoever makes the facts.
 
+mod names;
+mod storage;
+
 use std::sync::Arc;
 
 use crate::decision::Capacity;
+pub use crate::fact::names::{Amounts, Labels, Limits};
+pub use crate::fact::storage::{ClaimFact, StorageClassFact, VolumeFact};
 pub use crate::policy::{ElasticFact, QueueFact, QuotaFact, TreeFact, Users};
 
 /// A name, a label key, a label value: text that is compared and shown, and never parsed here.
@@ -30,105 +35,6 @@ pub const CPU: &str = "cpu";
 pub const MEMORY: &str = "memory";
 /// `pods`: a node's capacity for pods. A pod uses one of it without asking.
 pub const PODS: &str = "pods";
-
-/// The later of two values for one name counts; sorted by name.
-fn by_name<T>(pairs: impl IntoIterator<Item = (Name, T)>) -> Vec<(Name, T)> {
-    let mut pairs: Vec<_> = pairs.into_iter().collect();
-    pairs.reverse();
-    pairs.sort_by(|a, b| a.0.cmp(&b.0));
-    pairs.dedup_by(|a, b| a.0 == b.0);
-    pairs
-}
-
-fn find<'a, T>(pairs: &'a [(Name, T)], name: &str) -> Option<&'a T> {
-    pairs.binary_search_by(|(n, _)| (**n).cmp(name)).ok().map(|i| &pairs[i].1)
-}
-
-/// Names with values, sorted by name, each name once.
-#[derive(Debug, Clone, PartialEq, Eq, Hash, Default)]
-pub struct Labels(Vec<(Name, Name)>);
-
-impl Labels {
-    /// No label at all.
-    pub(crate) const NONE: Labels = Labels(Vec::new());
-
-    /// The value under `key`.
-    pub fn get(&self, key: &str) -> Option<&Name> {
-        find(&self.0, key)
-    }
-
-    /// All pairs, by key.
-    pub fn iter(&self) -> impl Iterator<Item = &(Name, Name)> {
-        self.0.iter()
-    }
-
-    /// Whether there is none.
-    pub fn is_empty(&self) -> bool {
-        self.0.is_empty()
-    }
-}
-
-impl FromIterator<(Name, Name)> for Labels {
-    fn from_iter<I: IntoIterator<Item = (Name, Name)>>(pairs: I) -> Self {
-        Labels(by_name(pairs))
-    }
-}
-
-/// Amounts by resource name, sorted by name, zeroes left out.
-#[derive(Debug, Clone, PartialEq, Eq, Hash, Default)]
-pub struct Amounts(Vec<(Name, Amount)>);
-
-impl Amounts {
-    /// The amount of `resource`, 0 where none is named.
-    pub fn get(&self, resource: &str) -> Amount {
-        find(&self.0, resource).copied().unwrap_or(0)
-    }
-
-    /// All amounts, by name.
-    pub fn iter(&self) -> impl Iterator<Item = &(Name, Amount)> {
-        self.0.iter()
-    }
-
-    /// Whether nothing is named.
-    pub fn is_empty(&self) -> bool {
-        self.0.is_empty()
-    }
-}
-
-impl FromIterator<(Name, Amount)> for Amounts {
-    fn from_iter<I: IntoIterator<Item = (Name, Amount)>>(pairs: I) -> Self {
-        let mut pairs = by_name(pairs);
-        pairs.retain(|(_, amount)| *amount != 0);
-        Amounts(pairs)
-    }
-}
-
-/// Amounts by resource, sorted by name. A resource that is named with 0 is another thing than one that is not named.
-#[derive(Debug, Clone, PartialEq, Eq, Hash, Default)]
-pub struct Limits(Vec<(Name, Amount)>);
-
-impl Limits {
-    /// The amount of `resource`, if it is named.
-    pub fn get(&self, resource: &str) -> Option<Amount> {
-        find(&self.0, resource).copied()
-    }
-
-    /// All that is named, by name.
-    pub fn iter(&self) -> impl Iterator<Item = &(Name, Amount)> {
-        self.0.iter()
-    }
-
-    /// Whether nothing is named.
-    pub fn is_empty(&self) -> bool {
-        self.0.is_empty()
-    }
-}
-
-impl FromIterator<(Name, Amount)> for Limits {
-    fn from_iter<I: IntoIterator<Item = (Name, Amount)>>(pairs: I) -> Self {
-        Limits(by_name(pairs))
-    }
-}
 
 /// Which pod: namespaces and names are unique at a time, the uid over time.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -434,59 +340,6 @@ pub struct BudgetFact {
     pub selector: Option<Selector>,
     /// `status.disruptionsAllowed`.
     pub allowed: u32,
-}
-
-/// A PersistentVolume.
-#[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub struct VolumeFact {
-    pub name: Name,
-    pub labels: Labels,
-    pub class: Name,
-    pub capacity: Amount,
-    pub access_modes: Vec<Name>,
-    pub volume_mode: Name,
-    /// `spec.nodeAffinity.required`: one of these must match. `None`: any node.
-    pub nodes: Option<Vec<NodeTerm>>,
-    /// The claim it is bound to or held for.
-    pub claim: Option<PodKey>,
-    /// Whether a claim that fits may take it (phase Available).
-    pub available: bool,
-    /// The CSI driver, for attach limits.
-    pub driver: Option<Name>,
-    /// What tells this volume apart for the driver; two claims of one handle attach once.
-    pub handle: Name,
-}
-
-/// A PersistentVolumeClaim.
-#[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub struct ClaimFact {
-    pub namespace: Name,
-    pub name: Name,
-    pub class: Name,
-    pub request: Amount,
-    pub access_modes: Vec<Name>,
-    pub volume_mode: Name,
-    /// `None` selects every volume.
-    pub selector: Option<Selector>,
-    /// `spec.volumeName`.
-    pub volume: Option<Name>,
-    /// Whether its binding to `volume` is complete.
-    pub bound: bool,
-    /// The node for which a volume is being made (annotation `selected-node`).
-    pub selected_node: Option<Name>,
-}
-
-/// A StorageClass.
-#[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub struct StorageClassFact {
-    pub name: Name,
-    /// `volumeBindingMode: WaitForFirstConsumer`.
-    pub waits_for_consumer: bool,
-    /// Whether volumes can be made on demand (the provisioner is not `kubernetes.io/no-provisioner`).
-    pub provisions: bool,
-    pub provisioner: Name,
-    /// `allowedTopologies`: one of these must match the node. Empty: any node.
-    pub topologies: Vec<NodeTerm>,
 }
 
 /// A set of pods that the cluster's own objects name: a Service, ReplicaSet or StatefulSet. Pods

@@ -49,7 +49,8 @@ impl Ledger {
         self.used.get(resource) - self.leaving.get(resource)
     }
 
-    /// What counts when a group asks to be admitted: what is held, claimed and reserved, less what groups could give up.
+    /// What counts when a group asks to be admitted: what is held, claimed and reserved, less what groups could give
+    /// up.
     pub fn admitted(&self, resource: ResourceId) -> i128 {
         self.taken(resource) + self.reserved.get(resource) - self.gang_surplus.get(resource)
     }

@@ -1,7 +1,7 @@
 //! Policies: what each quota system answers, and the only place that tells them apart.
 //!
 //! A policy is a file (or a folder) below this module. It implements [`Rules`], which are the questions that the engine
-//! asks of a quota: its *ceilings* (how much may it hold now?), its *entitlement* (how much may it claim back now?), and
+//! asks of a quota: its *ceilings* (how much may it hold now?), its *entitlement* (how much may it reclaim now?), and
 //! what follows from the two. All answers are values. Refusals, shortages, room for groups, reports and marks are folds
 //! over these values, written once for all policies (`folds.rs`, `report.rs`, `marks.rs`).
 //!

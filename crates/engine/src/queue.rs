@@ -4,8 +4,7 @@
 //! failed rests until something changes that could matter to it, so a cycle does not look at what has not changed.
 //!
 //! Groups whose pods answer to the same quotas stand in one *line*: they are served alike, so when a quota is served
-//! better or
-//! worse only its lines change places, and not every group in them.
+//! better or worse only its lines change places, and not every group in them.
 
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};

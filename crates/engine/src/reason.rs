@@ -92,8 +92,8 @@ impl Numbers {
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct QuotaPath {
     pub policy: PolicyKind,
-    /// The quotas from the root down to this one, which is the last: `Kind/namespace/name`, with the group where another
-    /// group has one of the same name. Never empty.
+    /// The quotas from the root down to this one, which is the last: `Kind/namespace/name`, with the group where
+    /// another group has one of the same name. Never empty.
     pub path: Vec<Name>,
 }
 

@@ -225,6 +225,19 @@ fn part(term: &PodTerm) -> Part {
     }
 }
 
+/// How pods that a service or controller selects are spread where they do not ask for it.
+fn implied_constraints(selector: &Selector) -> [SpreadConstraint; IMPLIED.len()] {
+    IMPLIED.map(|(topology_key, max_skew)| SpreadConstraint {
+        topology_key: Name::from(topology_key),
+        max_skew,
+        when: WhenUnsatisfiable::ScheduleAnyway,
+        selector: Some(selector.clone()),
+        min_domains: None,
+        honor_affinity: true,
+        honor_taints: false,
+    })
+}
+
 fn compile(key: Key, namespace: &Name, tables: &mut Compiling<'_>) -> Shape {
     let spec = key.spec.clone();
     let capped = spec.capped.is_some();
@@ -236,17 +249,7 @@ fn compile(key: Key, namespace: &Name, tables: &mut Compiling<'_>) -> Shape {
     let charge = demand.amounts.iter().copied().chain(derived).collect();
     let mut spread = Vec::new();
     let mut soft_spread = Vec::new();
-    let implied = key.implied.iter().flat_map(|selector| {
-        IMPLIED.map(|(topology_key, max_skew)| SpreadConstraint {
-            topology_key: Name::from(topology_key),
-            max_skew,
-            when: WhenUnsatisfiable::ScheduleAnyway,
-            selector: Some(selector.clone()),
-            min_domains: None,
-            honor_affinity: true,
-            honor_taints: false,
-        })
-    });
+    let implied = key.implied.iter().flat_map(implied_constraints);
     let constraints: Vec<SpreadConstraint> = spec.spread.iter().cloned().chain(implied).collect();
     for (i, constraint) in constraints.iter().enumerate() {
         let part = Part {

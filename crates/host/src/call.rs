@@ -56,16 +56,18 @@ pub struct Call {
     pub part: Option<&'static str>,
     pub content: Content,
     pub body: Value,
+    /// Whether anybody reads the answer, beyond whether it was done.
+    pub reads_answer: bool,
 }
 
 impl Call {
     /// Reads an object.
     pub fn get(key: &ObjectKey) -> Self {
-        Call { part: None, ..Call::new(Verb::Get, key, Content::Json, Value::Null) }
+        Call { reads_answer: true, ..Call::new(Verb::Get, key, Content::Json, Value::Null) }
     }
 
     pub fn new(verb: Verb, key: &ObjectKey, content: Content, body: Value) -> Self {
-        Call { verb, target: Target::Object(key.clone()), part: None, content, body }
+        Call { verb, target: Target::Object(key.clone()), part: None, content, body, reads_answer: false }
     }
 
     /// The same about a part of the object.
@@ -88,7 +90,10 @@ pub enum CallError {
     /// The server has too much to do.
     #[error("too many requests: {message}")]
     Throttled { after: Option<Duration>, message: String },
-    /// It may have happened, or not.
+    /// The server failed at this very request; others may do well.
+    #[error("the server failed: {0}")]
+    Broken(String),
+    /// The server cannot be reached, or has too much to do to answer: it may have happened, or not.
     #[error("no answer: {0}")]
     Unavailable(String),
     #[error("the lease is not ours any more")]

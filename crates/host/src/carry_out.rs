@@ -68,6 +68,18 @@ pub async fn carry_out(api: &impl Api, write: &Write, wall_us: i64) -> (Outcome,
     }
 }
 
+/// Touches a pod that waits, as a new leader does, and gives the version it has then. Watches tell of pods in the order
+/// of their versions: who sees this one has seen everything that the last leader wrote about pods.
+pub async fn probe(api: &impl Api, pod: &PodRef, wall_us: i64) -> Result<u64, CallError> {
+    // The time says when the condition was looked at last, and nothing else changes.
+    let condition = json!({"type": "PodScheduled", "status": "False", "lastProbeTime": whole_seconds(wall_us)});
+    let body = json!({"metadata": {"uid": *pod.uid}, "status": {"conditions": [condition]}});
+    let patch = Call::new(Verb::Patch, &pod_key(&pod.key), Content::StrategicPatch, body).of_part("status");
+    let answer = api.call(Call { reads_answer: true, ..patch }).await?;
+    let version = answer["metadata"]["resourceVersion"].as_str().and_then(|version| version.parse().ok());
+    version.ok_or_else(|| CallError::Broken("the answer has no version".to_string()))
+}
+
 /// Why a write is not done.
 enum Stop {
     Error(CallError),
@@ -79,7 +91,9 @@ enum Stop {
 fn outcome_of(error: &CallError) -> Outcome {
     match error {
         CallError::Fenced => Outcome::Fenced,
-        CallError::Throttled { message, .. } | CallError::Unavailable(message) => Outcome::Failed(message.clone()),
+        CallError::Throttled { message, .. } | CallError::Broken(message) | CallError::Unavailable(message) => {
+            Outcome::Failed(message.clone())
+        }
         // The object is gone or another: what to do about it is decided anew when that is seen.
         CallError::NotFound(message) | CallError::Conflict(message) | CallError::Refused { message, .. } => {
             Outcome::Refused(message.clone())
@@ -94,7 +108,8 @@ async fn send(api: &impl Api, call: Call) -> Result<Value, Stop> {
 /// Tells people. An event has a name that follows from what it is about: told again, it is the same object.
 async fn tell(api: &impl Api, note: &EventNote) -> Result<(), Stop> {
     let target = Target::Event { namespace: note.namespace().to_string(), name: note.name() };
-    let call = |verb, content, body| Call { verb, target: target.clone(), part: None, content, body };
+    let call =
+        |verb, content, body| Call { verb, target: target.clone(), part: None, content, body, reads_answer: false };
     let create = || call(Verb::Create, Content::Json, note.object());
     let renew = || call(Verb::Patch, Content::MergePatch, note.renewal());
     let is_new = note.count <= 1;
@@ -251,16 +266,31 @@ async fn preempt(api: &impl Api, pod: &PodRef, claimant: &PodKey, wall_us: i64) 
         "message": preemption_message(claimant), "lastTransitionTime": whole_seconds(wall_us),
     });
     let status = json!({"status": {"conditions": [condition]}});
-    let marked = patch_pod(api, pod, Some("status"), json!({}), status).await;
-    let gone = |stop: &Stop| matches!(stop, Stop::Error(CallError::NotFound(_) | CallError::Conflict(_)));
-    match marked {
-        Err(stop) if gone(&stop) => return Ok(()),
+    match patch_pod(api, pod, Some("status"), json!({}), status).await {
+        Err(stop) if may_be_gone(&stop) => return gone_or_again(api, pod, stop).await,
         other => other?,
     }
     let body = json!({"apiVersion": "v1", "kind": "DeleteOptions", "preconditions": {"uid": *pod.uid}});
     match send(api, Call::new(Verb::Delete, &pod_key(&pod.key), Content::Json, body)).await {
-        Err(stop) if gone(&stop) => Ok(()),
+        Err(stop) if may_be_gone(&stop) => gone_or_again(api, pod, stop).await,
         other => other.map(drop),
+    }
+}
+
+fn may_be_gone(stop: &Stop) -> bool {
+    matches!(stop, Stop::Error(CallError::NotFound(_) | CallError::Conflict(_)))
+}
+
+/// A conflict says that another has the victim's name, or that the server gave up on a pod that many write to: then
+/// nobody has deleted it, and it is tried again.
+async fn gone_or_again(api: &impl Api, pod: &PodRef, stop: Stop) -> Result<(), Stop> {
+    let Stop::Error(CallError::Conflict(message)) = stop else { return Ok(()) };
+    match send(api, Call::get(&pod_key(&pod.key))).await {
+        Ok(found) if found["metadata"]["uid"] == *pod.uid && found["metadata"]["deletionTimestamp"].is_null() => {
+            Err(Stop::Error(CallError::Broken(message)))
+        }
+        Ok(_) | Err(Stop::Error(CallError::NotFound(_))) => Ok(()),
+        Err(stop) => Err(stop),
     }
 }
 
@@ -272,11 +302,90 @@ async fn evict(api: &impl Api, pod: &PodRef) -> Result<(), Stop> {
         "deleteOptions": {"preconditions": {"uid": *pod.uid}},
     });
     match send(api, Call::new(Verb::Create, &pod_key(&pod.key), Content::Json, body).of_part("eviction")).await {
-        Ok(_) | Err(Stop::Error(CallError::NotFound(_) | CallError::Conflict(_))) => Ok(()),
+        Ok(_) => Ok(()),
+        Err(stop) if may_be_gone(&stop) => gone_or_again(api, pod, stop).await,
         // This is how a budget says no; the server is not busy.
         Err(Stop::Error(CallError::Throttled { message, .. })) if message.contains("disruption budget") => {
             Err(Stop::Refused(message))
         }
         Err(stop) => Err(stop),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::sync::Mutex;
+    use std::task::{Context, Poll, Waker};
+
+    /// A server that gives the answers it was given, and keeps what it was asked.
+    struct Script(Mutex<(Vec<Answer>, Vec<String>)>);
+
+    type Answer = Result<Value, CallError>;
+
+    impl Api for Script {
+        fn call(&self, call: Call) -> impl Future<Output = Result<Value, CallError>> + Send {
+            let mut script = self.0.lock().expect("nobody panicked");
+            script.1.push([call.verb.name(), call.part.unwrap_or_default()].join(" ").trim().to_string());
+            let answer = script.0.remove(0);
+            std::future::ready(answer)
+        }
+    }
+
+    fn carried(write: &Write, answers: Vec<Answer>) -> (Outcome, String) {
+        let script = Script(Mutex::new((answers, Vec::new())));
+        let mut carried = std::pin::pin!(carry_out(&script, write, 0));
+        let Poll::Ready((outcome, _)) = carried.as_mut().poll(&mut Context::from_waker(Waker::noop())) else {
+            panic!("every answer is there")
+        };
+        let asked = script.0.lock().expect("nobody panicked").1.join(", ");
+        (outcome, asked)
+    }
+
+    fn conflict() -> Answer {
+        Err(CallError::Conflict("the object has been modified".to_string()))
+    }
+
+    #[test]
+    fn a_conflict_on_a_victim_that_is_still_there_is_no_eviction() {
+        let pod = PodRef { key: PodKey { namespace: "a".into(), name: "v".into() }, uid: "1".into() };
+        let claimant = Some(PodKey { namespace: "a".into(), name: "c".into() });
+        let evict = Write::Evict { pod: pod.clone(), claimant, message: String::new() };
+        let found = |uid: &str, leaves: Value| Ok(json!({"metadata": {"uid": uid, "deletionTimestamp": leaves}}));
+        let gone = || Err(CallError::NotFound(String::new()));
+        let (outcome, asked) = carried(&evict, vec![conflict(), found("1", Value::Null)]);
+        assert!(matches!(outcome, Outcome::Failed(_)), "{outcome:?}");
+        assert_eq!(asked, "patch status, get");
+        for answer in [found("2", Value::Null), found("1", json!("2026-01-01T00:00:00Z")), gone()] {
+            assert_eq!(carried(&evict, vec![conflict(), answer]).0, Outcome::Done);
+        }
+        let (outcome, asked) = carried(&evict, vec![Ok(Value::Null), conflict(), found("1", Value::Null)]);
+        assert!(matches!(outcome, Outcome::Failed(_)), "{outcome:?}");
+        assert_eq!(asked, "patch status, delete, get");
+        assert_eq!(carried(&evict, vec![gone()]).0, Outcome::Done);
+        let voluntary = Write::Evict { pod, claimant: None, message: String::new() };
+        assert!(matches!(carried(&voluntary, vec![conflict(), found("1", Value::Null)]).0, Outcome::Failed(_)));
+    }
+
+    #[test]
+    fn an_event_is_made_once_and_renewed_after() {
+        let note = |count: u32| {
+            Write::Event(EventNote {
+                about: ObjectKey::pod("a", "p"),
+                uid: "1".into(),
+                is_warning: true,
+                reason: "FailedScheduling",
+                message: "m".to_string(),
+                count,
+                first_us: 0,
+                last_us: 0,
+            })
+        };
+        let done = || Ok(Value::Null);
+        assert_eq!(carried(&note(1), vec![done()]), (Outcome::Done, "create".to_string()));
+        assert_eq!(carried(&note(1), vec![conflict(), done()]), (Outcome::Done, "create, patch".to_string()));
+        assert_eq!(carried(&note(2), vec![done()]), (Outcome::Done, "patch".to_string()));
+        let forgotten = vec![Err(CallError::NotFound(String::new())), done()];
+        assert_eq!(carried(&note(2), forgotten), (Outcome::Done, "patch, create".to_string()));
     }
 }

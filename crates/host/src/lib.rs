@@ -20,16 +20,20 @@ pub mod patch;
 pub mod patrol;
 pub mod queue;
 pub mod scheduler;
+pub mod session;
 pub mod subject;
+pub mod watched;
 pub mod write;
 
 pub use call::{Api, Call, CallError, Content, Target, Verb};
-pub use carry_out::carry_out;
+pub use carry_out::{carry_out, probe};
 pub use objects::{Objects, SharedObjects};
 pub use queue::{Failed, Feedback, Outcome, PutOff, WriteQueue};
 pub use scheduler::{Happened, Now, Round, Scheduler, Seen};
+pub use session::{Hold, Parts, Session, Turn};
 pub use subject::Subject;
-pub use write::{LANES, Lane, Slot, Write};
+pub use watched::Watched;
+pub use write::{LANES, Lane, PodRef, Slot, Write};
 
 /// The name under which everything is written: field manager, event source, user agent.
 pub const FIELD_MANAGER: &str = "quotient";

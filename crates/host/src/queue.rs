@@ -1,12 +1,13 @@
 //! Writes that wait for their turn.
 //!
 //! One slot of one object has one write at most: a later one replaces an earlier one that was not sent. So the queue
-//! is bounded by what there is: no more than one bind, eviction, nomination, label and condition for each pod, one
-//! status for each quota, and as many events as there are objects to speak of. The engine is not asked for more
-//! decisions while [`WriteQueue::backlog`] is long.
+//! is bounded by what there is: no more than one bind, eviction, nomination, label and condition for each pod, and one
+//! status for each quota. Events are bounded by number: beyond it the oldest is dropped, and counted. The engine is not
+//! asked for more decisions while what places pods has a long backlog; what only tells of things never holds it up.
 //!
 //! An eviction is not sent before the nomination of the pod it makes room for was written: it is by the nomination that
-//! a scheduler that starts anew knows whose the room is.
+//! a scheduler that starts anew knows whose the room is. When that pod is bound, is gone or gives up its claim, its
+//! evictions that were not sent are cancelled. Binds and evictions go in the order of their coming.
 //!
 //! ```text
 //!            push                 take                  done
@@ -35,6 +36,12 @@ const PAUSE_MAX: Duration = Duration::from_secs(30);
 
 /// How soon it is looked again whether the lease was renewed.
 const FENCED_PAUSE: Duration = Duration::from_millis(100);
+
+/// The most events that wait to be sent. A server that takes none is not told more; 4,096 of them are a few megabytes.
+const EVENTS_MAX: usize = 4096;
+
+/// How often an event is tried: it tells people, and there is another one soon.
+const EVENT_ATTEMPTS_MAX: u32 = 3;
 
 /// How long the failures of a pod's binds are remembered, for how long the next one is put off.
 const FAILURES_KEPT: Duration = Duration::from_secs(300);
@@ -126,7 +133,13 @@ pub struct WriteQueue {
     tell: LaneState,
     /// Evictions that wait for the nomination of their claimant.
     parked: BTreeMap<PodKey, Vec<Slot>>,
+    /// Evictions that were not sent, by the pod they make room for.
+    for_claimants: BTreeMap<PodKey, BTreeSet<Slot>>,
+    /// Events that were not sent, in the order of their coming.
+    events: BTreeMap<u64, Slot>,
+    events_dropped: u64,
     failures: BTreeMap<PodKey, (u32, Tick)>,
+    put_off: PutOff,
     number: u64,
 }
 
@@ -147,6 +160,14 @@ impl WriteQueue {
         }
     }
 
+    /// How many writes of a lane could be sent now and are not.
+    pub fn ready(&self, lane: Lane) -> usize {
+        match lane {
+            Lane::Place => self.place.ready.len(),
+            Lane::Tell => self.tell.ready.len(),
+        }
+    }
+
     /// How many writes of a lane are under way.
     pub fn under_way(&self, lane: Lane) -> usize {
         match lane {
@@ -155,12 +176,34 @@ impl WriteQueue {
         }
     }
 
+    /// How many events were dropped so far.
+    pub fn events_dropped(&self) -> u64 {
+        self.events_dropped
+    }
+
+    /// The next thing to tell that did not happen, whose time has come.
+    pub fn feedback(&mut self, now: Tick) -> Option<Feedback> {
+        self.put_off.pop(now)
+    }
+
+    /// When the next thing is to be told that did not happen.
+    pub fn next_feedback(&self) -> Option<Tick> {
+        self.put_off.next_due()
+    }
+
     /// Takes in something to be written.
-    pub fn push(&mut self, write: Write) {
-        if let Write::Bind { pod, .. } = &write {
-            // Why it waited is history, and so is what was to be kept for it.
-            self.withdraw(&Slot::Condition(pod.key.clone()));
-            self.withdraw(&Slot::Nominate(pod.key.clone()));
+    pub fn push(&mut self, write: Write, now: Tick) {
+        match &write {
+            Write::Bind { pod, .. } => {
+                // Why it waited is history, and so are what was to be kept for it and who was to go for it.
+                self.withdraw(&Slot::Condition(pod.key.clone()));
+                self.withdraw(&Slot::Nominate(pod.key.clone()));
+                self.cancel_evictions(&pod.key.clone(), "its claimant is bound", now);
+            }
+            Write::Nominate { pod, node: None } => {
+                self.cancel_evictions(&pod.key.clone(), "its claimant gave up the claim", now);
+            }
+            _ => {}
         }
         let slot = write.slot();
         if let Some(pending) = self.pending.get_mut(&slot) {
@@ -174,7 +217,11 @@ impl WriteQueue {
             _ => None,
         };
         self.pending.insert(slot.clone(), Pending { write, attempts: 0, number: self.number, begun: None });
+        if let Slot::Event(..) = &slot {
+            self.note_event(slot.clone());
+        }
         if let Some(claimant) = claimant {
+            self.for_claimants.entry(claimant.clone()).or_default().insert(slot.clone());
             let nomination = Slot::Nominate(claimant.clone());
             if self.pending.contains_key(&nomination) || self.sent.contains_key(&nomination) {
                 self.parked.entry(claimant).or_default().push(slot);
@@ -184,12 +231,63 @@ impl WriteQueue {
         self.make_ready(slot);
     }
 
-    fn withdraw(&mut self, slot: &Slot) {
-        let Some(pending) = self.pending.remove(slot) else { return };
+    /// A pod is gone: what was to be written for it is not, and nobody goes for it any more.
+    pub fn forget(&mut self, pod: &PodKey, now: Tick) {
+        let slots = [Slot::Bind, Slot::Nominate, Slot::Label, Slot::Condition].map(|slot| slot(pod.clone()));
+        slots.iter().for_each(|slot| self.withdraw(slot));
+        self.cancel_evictions(pod, "its claimant is gone", now);
+    }
+
+    fn cancel_evictions(&mut self, claimant: &PodKey, why: &str, now: Tick) {
+        self.parked.remove(claimant);
+        for slot in self.for_claimants.remove(claimant).unwrap_or_default() {
+            let Some(pending) = self.take_out(&slot) else { continue };
+            if let Write::Evict { pod: PodRef { key, uid }, .. } = pending.write {
+                let failed = Failed::Decision(Fact::EvictFailed { pod: key, uid }.into());
+                self.put_off.push(Feedback { at: now, failed, message: format!("the eviction is not needed: {why}") });
+            }
+        }
+    }
+
+    /// Keeps the number of events within its bound.
+    fn note_event(&mut self, slot: Slot) {
+        self.events.insert(self.number, slot);
+        if self.events.len() > EVENTS_MAX
+            && let Some((_, oldest)) = self.events.pop_first()
+        {
+            self.take_out(&oldest);
+            self.events_dropped += 1;
+        }
+    }
+
+    /// Takes a write out that was not sent.
+    fn take_out(&mut self, slot: &Slot) -> Option<Pending> {
+        let pending = self.pending.remove(slot)?;
         let lane = self.lane(slot.lane());
         lane.ready.remove(&(slot.priority(), pending.number, slot.clone()));
         lane.delayed.retain(|(_, delayed)| delayed != slot);
-        if let Slot::Nominate(claimant) = slot {
+        lane.later.remove(slot);
+        self.unlist(&pending);
+        Some(pending)
+    }
+
+    /// Takes a write that is sent or taken out from what is kept at hand.
+    fn unlist(&mut self, pending: &Pending) {
+        self.events.remove(&pending.number);
+        if let Write::Evict { claimant: Some(claimant), .. } = &pending.write
+            && let Some(slots) = self.for_claimants.get_mut(claimant)
+        {
+            slots.remove(&pending.write.slot());
+            if slots.is_empty() {
+                self.for_claimants.remove(claimant);
+            }
+        }
+    }
+
+    fn withdraw(&mut self, slot: &Slot) {
+        if self.take_out(slot).is_some()
+            && let Slot::Nominate(claimant) = slot
+        {
             self.release(claimant);
         }
     }
@@ -219,6 +317,7 @@ impl WriteQueue {
         }
         let (_, _, slot) = self.lane(lane).ready.pop_first()?;
         let pending = self.pending.remove(&slot)?;
+        self.unlist(&pending);
         self.lane(lane).later.remove(&slot);
         self.lane(lane).under_way += 1;
         let write = pending.write.clone();
@@ -245,27 +344,28 @@ impl WriteQueue {
         lane.delayed.first().map(|(due, _)| *due)
     }
 
-    /// Takes in what came of a write, and gives what the engine has to be told.
-    pub fn done(&mut self, slot: &Slot, outcome: Outcome, now: Tick) -> Vec<Feedback> {
-        let Some(sent) = self.sent.remove(slot) else { return Vec::new() };
+    /// Takes in what came of a write. What did not happen is told in its time, by [`WriteQueue::feedback`].
+    pub fn done(&mut self, slot: &Slot, outcome: Outcome, now: Tick) {
+        let Some(sent) = self.sent.remove(slot) else { return };
         self.lane(slot.lane()).under_way -= 1;
         let is_replaced = self.pending.contains_key(slot);
-        let mut feedback = Vec::new();
+        let attempts = sent.attempts + 1;
+        let is_event = matches!(slot, Slot::Event(..));
         match outcome {
             Outcome::Done => {
                 if let Slot::Bind(pod) | Slot::Evict(pod) = slot {
                     self.failures.remove(pod);
                 }
             }
-            Outcome::Refused(message) => feedback.extend(self.give_up(sent.write, message, now)),
-            Outcome::Failed(message) if slot.lane() == Lane::Place && sent.attempts + 1 >= PLACE_ATTEMPTS_MAX => {
-                feedback.extend(self.give_up(sent.write, message, now));
+            Outcome::Refused(message) => self.give_up(sent.write, message, now),
+            Outcome::Failed(message) if slot.lane() == Lane::Place && attempts >= PLACE_ATTEMPTS_MAX => {
+                self.give_up(sent.write, message, now);
             }
+            Outcome::Failed(_) if is_event && attempts >= EVENT_ATTEMPTS_MAX => self.events_dropped += 1,
             Outcome::Later(_) if sent.begun.is_some_and(|begun| since(begun, now) > VOLUMES_WAIT_MAX) => {
-                feedback.extend(self.give_up(sent.write, "its volumes did not come in time".to_string(), now));
+                self.give_up(sent.write, "its volumes did not come in time".to_string(), now);
             }
             Outcome::Failed(_) if !is_replaced => {
-                let attempts = sent.attempts + 1;
                 return self.put_off(slot, Pending { attempts, ..sent }, later(now, pause(attempts)));
             }
             Outcome::Later(after) if !is_replaced => {
@@ -282,36 +382,42 @@ impl WriteQueue {
         {
             self.release(claimant);
         }
-        feedback
     }
 
-    fn put_off(&mut self, slot: &Slot, pending: Pending, until: Tick) -> Vec<Feedback> {
+    fn put_off(&mut self, slot: &Slot, pending: Pending, until: Tick) {
+        if let Slot::Event(..) = slot {
+            self.events.insert(pending.number, slot.clone());
+        }
+        if let Write::Evict { claimant: Some(claimant), .. } = &pending.write {
+            self.for_claimants.entry(claimant.clone()).or_default().insert(slot.clone());
+        }
         self.pending.insert(slot.clone(), pending);
         self.lane(slot.lane()).delayed.insert((until, slot.clone()));
-        Vec::new()
     }
 
-    fn give_up(&mut self, write: Write, message: String, now: Tick) -> Vec<Feedback> {
+    fn give_up(&mut self, write: Write, message: String, now: Tick) {
         self.failures.retain(|_, (_, at)| since(*at, now) < FAILURES_KEPT);
         match write {
             Write::Bind { pod: PodRef { key, uid }, .. } => {
                 let at = later(now, self.count_failure(&key, now));
-                vec![Feedback { at, failed: Failed::Decision(Fact::BindFailed { pod: key, uid }.into()), message }]
+                let failed = Failed::Decision(Fact::BindFailed { pod: key, uid }.into());
+                self.put_off.push(Feedback { at, failed, message });
             }
             Write::Evict { pod: PodRef { key, uid }, .. } => {
                 let at = later(now, self.count_failure(&key, now));
-                vec![Feedback { at, failed: Failed::Decision(Fact::EvictFailed { pod: key, uid }.into()), message }]
+                let failed = Failed::Decision(Fact::EvictFailed { pod: key, uid }.into());
+                self.put_off.push(Feedback { at, failed, message });
             }
             Write::Nominate { pod, .. } => {
                 // Without it the room would be anybody's after a restart: nobody is evicted for it.
                 let parked = self.parked.remove(&pod.key).unwrap_or_default();
-                let evictions = parked.into_iter().filter_map(|slot| self.pending.remove(&slot)).collect::<Vec<_>>();
-                evictions.into_iter().flat_map(|eviction| self.give_up(eviction.write, message.clone(), now)).collect()
+                let evictions = parked.iter().filter_map(|slot| self.take_out(slot)).collect::<Vec<_>>();
+                evictions.into_iter().for_each(|eviction| self.give_up(eviction.write, message.clone(), now));
             }
             Write::Amend(_) | Write::Make { .. } | Write::Delete { .. } => {
-                vec![Feedback { at: now, failed: Failed::Asked(write.slot()), message }]
+                self.put_off.push(Feedback { at: now, failed: Failed::Asked(write.slot()), message });
             }
-            Write::Label { .. } | Write::Condition { .. } | Write::Event(_) | Write::Admit { .. } => Vec::new(),
+            Write::Label { .. } | Write::Condition { .. } | Write::Event(_) | Write::Admit { .. } => {}
         }
     }
 
@@ -343,6 +449,25 @@ fn pause(n: u32) -> Duration {
 mod tests {
     use super::*;
 
+    const NOW: Tick = Tick(0);
+    const EVER: Tick = Tick(u64::MAX);
+
+    /// All that did not happen, whenever it is to be told.
+    fn told(queue: &mut WriteQueue) -> Vec<Feedback> {
+        std::iter::from_fn(|| queue.feedback(EVER)).collect()
+    }
+
+    fn victims(queue: &mut WriteQueue) -> Vec<String> {
+        let victim = |feedback: Feedback| match feedback.failed {
+            Failed::Decision(fact) => match *fact {
+                Fact::EvictFailed { pod, .. } => pod.name.to_string(),
+                other => panic!("{other:?}"),
+            },
+            other => panic!("{other:?}"),
+        };
+        told(queue).into_iter().map(victim).collect()
+    }
+
     fn pod(name: &str) -> PodRef {
         PodRef { key: PodKey { namespace: "a".into(), name: name.into() }, uid: "1".into() }
     }
@@ -367,14 +492,14 @@ mod tests {
     #[test]
     fn a_later_write_replaces_an_earlier_one_and_a_bind_ends_the_waiting() {
         let (mut queue, now) = (WriteQueue::default(), Tick(0));
-        queue.push(condition("p", "no room"));
-        queue.push(condition("p", "no quota"));
+        queue.push(condition("p", "no room"), NOW);
+        queue.push(condition("p", "no quota"), NOW);
         assert_eq!(queue.take(Lane::Tell, now), Some(condition("p", "no quota")));
         assert_eq!(queue.take(Lane::Tell, now), None);
-        queue.push(condition("p", "no node"));
+        queue.push(condition("p", "no node"), NOW);
         assert_eq!(queue.take(Lane::Tell, now), None, "one at a time for each slot");
         queue.done(&Slot::Condition(pod("p").key), Outcome::Done, now);
-        queue.push(bind("p", "n"));
+        queue.push(bind("p", "n"), NOW);
         assert_eq!(queue.take(Lane::Tell, now), None, "a pod that is bound waits no longer");
         assert_eq!(queue.take(Lane::Place, now), Some(bind("p", "n")));
     }
@@ -382,18 +507,18 @@ mod tests {
     #[test]
     fn what_is_fenced_is_not_forgotten() {
         let (mut queue, now) = (WriteQueue::default(), Tick(0));
-        queue.push(nominate("c"));
-        queue.push(evict("v", "c"));
+        queue.push(nominate("c"), NOW);
+        queue.push(evict("v", "c"), NOW);
         assert_eq!(queue.take(Lane::Place, now), Some(nominate("c")));
-        assert_eq!(queue.done(&Slot::Nominate(pod("c").key), Outcome::Fenced, now), []);
+        queue.done(&Slot::Nominate(pod("c").key), Outcome::Fenced, now);
         assert_eq!(queue.take(Lane::Place, now), None, "neither is sent");
         let later = later(now, FENCED_PAUSE);
         assert_eq!(queue.take(Lane::Place, later), Some(nominate("c")));
-        assert_eq!(queue.done(&Slot::Nominate(pod("c").key), Outcome::Done, later), []);
+        queue.done(&Slot::Nominate(pod("c").key), Outcome::Done, later);
         for _ in 0..2 * PLACE_ATTEMPTS_MAX {
             let later = queue.next_due(Lane::Place).unwrap_or(later);
             assert_eq!(queue.take(Lane::Place, later), Some(evict("v", "c")));
-            assert_eq!(queue.done(&Slot::Evict(pod("v").key), Outcome::Fenced, later), []);
+            queue.done(&Slot::Evict(pod("v").key), Outcome::Fenced, later);
         }
         assert_eq!(queue.backlog(Lane::Place), 1);
     }
@@ -401,26 +526,25 @@ mod tests {
     #[test]
     fn an_eviction_waits_for_the_nomination_of_its_claimant() {
         let (mut queue, now) = (WriteQueue::default(), Tick(0));
-        queue.push(nominate("c"));
-        queue.push(evict("v", "c"));
-        queue.push(evict("w", "d"));
+        queue.push(nominate("c"), NOW);
+        queue.push(evict("v", "c"), NOW);
+        queue.push(evict("w", "d"), NOW);
         assert_eq!(queue.backlog(Lane::Place), 3);
         assert_eq!(queue.take(Lane::Place, now), Some(nominate("c")));
         assert_eq!(queue.take(Lane::Place, now), Some(evict("w", "d")), "it waits for nobody");
         assert_eq!(queue.take(Lane::Place, now), None);
-        assert_eq!(queue.done(&Slot::Nominate(pod("c").key), Outcome::Done, now), []);
+        queue.done(&Slot::Nominate(pod("c").key), Outcome::Done, now);
         assert_eq!(queue.take(Lane::Place, now), Some(evict("v", "c")));
     }
 
     #[test]
     fn nobody_is_evicted_for_a_claim_that_cannot_be_written() {
         let (mut queue, now) = (WriteQueue::default(), Tick(0));
-        queue.push(nominate("c"));
-        queue.push(evict("v", "c"));
+        queue.push(nominate("c"), NOW);
+        queue.push(evict("v", "c"), NOW);
         queue.take(Lane::Place, now);
-        let told = queue.done(&Slot::Nominate(pod("c").key), Outcome::Refused("gone".to_string()), now);
-        let failed: Vec<Failed> = told.into_iter().map(|feedback| feedback.failed).collect();
-        assert_eq!(failed, [Failed::Decision(Fact::EvictFailed { pod: pod("v").key, uid: "1".into() }.into())]);
+        queue.done(&Slot::Nominate(pod("c").key), Outcome::Refused("gone".to_string()), now);
+        assert_eq!(victims(&mut queue), ["v"]);
         assert_eq!(queue.take(Lane::Place, now), None);
         assert_eq!(queue.backlog(Lane::Place), 0);
     }
@@ -428,22 +552,25 @@ mod tests {
     #[test]
     fn what_fails_is_tried_again_after_longer_and_longer_and_then_told() {
         let (mut queue, mut now) = (WriteQueue::default(), Tick(0));
-        queue.push(bind("p", "n"));
+        queue.push(bind("p", "n"), NOW);
         let slot = Slot::Bind(pod("p").key);
         for attempt in 1..PLACE_ATTEMPTS_MAX {
             assert!(queue.take(Lane::Place, now).is_some(), "attempt {attempt}");
-            assert_eq!(queue.done(&slot, Outcome::Failed("busy".to_string()), now), []);
+            queue.done(&slot, Outcome::Failed("busy".to_string()), now);
+            assert_eq!(told(&mut queue), []);
             assert_eq!(queue.take(Lane::Place, now), None, "not at once");
             now = queue.next_due(Lane::Place).expect("it is put off");
         }
         assert!(queue.take(Lane::Place, now).is_some());
-        let told = queue.done(&slot, Outcome::Failed("busy".to_string()), now);
-        assert_eq!(told.len(), 1);
-        assert!(told[0].at > now, "the engine would decide the same at once");
+        queue.done(&slot, Outcome::Failed("busy".to_string()), now);
+        let failed = told(&mut queue);
+        assert_eq!(failed.len(), 1);
+        assert!(failed[0].at > now, "the engine would decide the same at once");
         let mut refused = |now: Tick| {
-            queue.push(bind("p", "n"));
+            queue.push(bind("p", "n"), NOW);
             queue.take(Lane::Place, now);
-            queue.done(&slot, Outcome::Refused("no".to_string()), now)[0].at.0 - now.0
+            queue.done(&slot, Outcome::Refused("no".to_string()), now);
+            told(&mut queue)[0].at.0 - now.0
         };
         assert!(refused(now) < refused(now), "each time later");
     }
@@ -451,7 +578,7 @@ mod tests {
     #[test]
     fn what_tells_is_tried_until_it_is_replaced() {
         let (mut queue, mut now) = (WriteQueue::default(), Tick(0));
-        queue.push(condition("p", "no room"));
+        queue.push(condition("p", "no room"), NOW);
         let slot = Slot::Condition(pod("p").key);
         for _ in 0..50 {
             assert!(queue.take(Lane::Tell, now).is_some());
@@ -459,7 +586,7 @@ mod tests {
             now = queue.next_due(Lane::Tell).expect("it is put off");
         }
         queue.take(Lane::Tell, now);
-        queue.push(condition("p", "no quota"));
+        queue.push(condition("p", "no quota"), NOW);
         queue.done(&slot, Outcome::Failed("busy".to_string()), now);
         assert_eq!(queue.take(Lane::Tell, now), Some(condition("p", "no quota")));
         queue.done(&slot, Outcome::Done, now);
@@ -470,17 +597,87 @@ mod tests {
     fn a_bind_does_not_wait_for_volumes_for_ever() {
         let (mut queue, mut now) = (WriteQueue::default(), Tick(0));
         let slot = Slot::Bind(pod("p").key);
-        queue.push(bind("p", "n"));
+        queue.push(bind("p", "n"), NOW);
         let mut asked = 0;
         loop {
             queue.take(Lane::Place, now).expect("it is tried");
-            let told = queue.done(&slot, Outcome::Later(Duration::from_secs(60)), now);
+            queue.done(&slot, Outcome::Later(Duration::from_secs(60)), now);
             asked += 1;
-            if !told.is_empty() {
+            if !told(&mut queue).is_empty() {
                 break;
             }
             now = queue.next_due(Lane::Place).expect("it is put off");
         }
         assert_eq!(asked, 12);
+    }
+
+    #[test]
+    fn evictions_that_were_not_sent_are_cancelled_when_nobody_needs_them() {
+        let gives_up = || Write::Nominate { pod: pod("c"), node: None };
+        type End = fn(&mut WriteQueue);
+        let ends: [(&str, End); 2] = [
+            ("bound elsewhere", |queue| queue.push(bind("c", "m"), NOW)),
+            ("gone", |queue| queue.forget(&pod("c").key, NOW)),
+        ];
+        for (what, end) in ends {
+            let mut queue = WriteQueue::default();
+            queue.push(nominate("c"), NOW);
+            queue.push(evict("v", "c"), NOW);
+            end(&mut queue);
+            assert_eq!(victims(&mut queue), ["v"], "{what}");
+            let left: Vec<Write> = std::iter::from_fn(|| queue.take(Lane::Place, NOW)).collect();
+            assert!(!left.iter().any(|write| matches!(write, Write::Evict { .. })), "{what}: {left:?}");
+        }
+        // One that was put off is not sent either.
+        let mut queue = WriteQueue::default();
+        queue.push(evict("v", "c"), NOW);
+        queue.take(Lane::Place, NOW);
+        queue.done(&Slot::Evict(pod("v").key), Outcome::Failed("busy".to_string()), NOW);
+        queue.push(gives_up(), NOW);
+        assert_eq!(victims(&mut queue), ["v"]);
+        assert_eq!(queue.take(Lane::Place, EVER), Some(gives_up()));
+        assert_eq!(queue.take(Lane::Place, EVER), None);
+    }
+
+    #[test]
+    fn evictions_take_their_turn_between_binds() {
+        let mut queue = WriteQueue::default();
+        queue.push(bind("a", "n"), NOW);
+        queue.push(evict("v", "c"), NOW);
+        (0..100).for_each(|index| queue.push(bind(&format!("p-{index}"), "n"), NOW));
+        assert_eq!(queue.take(Lane::Place, NOW), Some(bind("a", "n")));
+        assert_eq!(queue.take(Lane::Place, NOW), Some(evict("v", "c")));
+    }
+
+    #[test]
+    fn events_that_nobody_takes_are_dropped_and_hold_nothing_up() {
+        let mut queue = WriteQueue::default();
+        let event = |index: usize| {
+            let about = quotient_api::ObjectKey::pod("a", &format!("p-{index}"));
+            Write::Event(crate::event::EventNote {
+                about,
+                uid: "1".into(),
+                is_warning: false,
+                reason: "Scheduled",
+                message: String::new(),
+                count: 1,
+                first_us: 0,
+                last_us: 0,
+            })
+        };
+        (0..EVENTS_MAX + 10).for_each(|index| queue.push(event(index), NOW));
+        assert_eq!((queue.backlog(Lane::Tell), queue.events_dropped()), (EVENTS_MAX, 10));
+        assert_eq!(queue.take(Lane::Tell, NOW), Some(event(10)), "the oldest go first");
+        for attempt in 1..=EVENT_ATTEMPTS_MAX {
+            queue.done(&event(10).slot(), Outcome::Failed("no".to_string()), NOW);
+            let again = queue.next_due(Lane::Tell).map(|due| (attempt, due));
+            assert_eq!(again.is_some(), attempt < EVENT_ATTEMPTS_MAX, "{again:?}");
+            // Of those that are due the one that came first goes first.
+            if again.is_some() {
+                assert_eq!(queue.take(Lane::Tell, EVER), Some(event(10)));
+            }
+        }
+        assert_eq!((queue.backlog(Lane::Tell), queue.events_dropped()), (EVENTS_MAX - 1, 11));
+        assert_eq!(queue.backlog(Lane::Place), 0);
     }
 }

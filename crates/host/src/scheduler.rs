@@ -1,6 +1,8 @@
 //! What is seen goes in, what is to be written comes out. No network, no clock: time is an argument.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+use std::time::Duration;
 
 use quotient_api::volcano::metrics::{self, Sample, samples};
 use quotient_api::volcano::{GROUP_NAMES, QUEUE, SCHEDULING, events};
@@ -17,6 +19,10 @@ use crate::queue::{Failed, Feedback};
 use crate::subject::Subject;
 use crate::write::{PodRef, Write};
 
+/// Why a pod waits is written at once when the code changes; the numbers of a reason change with every pod that comes
+/// and goes, and are written no more often than this.
+const NUMBERS_EVERY: Duration = Duration::from_secs(30);
+
 /// Something that a watch saw.
 #[derive(Debug, Clone)]
 pub enum Seen {
@@ -24,7 +30,9 @@ pub enum Seen {
     Gone(Subject, ObjectKey),
     /// All objects that there are have been seen, and those that are not there any more are gone.
     Listed(Subject),
-    /// The API server does not know the kind, or does not let us read it; there is nothing of it to see.
+    /// What was seen may not be so any more, and why: it is being listed again, or cannot be.
+    Stale(Subject, String),
+    /// The API server does not serve the kind; there is nothing of it to see.
     Unavailable(Subject),
 }
 
@@ -63,8 +71,13 @@ pub struct Round {
 struct Waiting {
     created_us: i64,
     uid: Name,
+    /// The version of the pod as it was last seen.
+    version: u64,
     /// Why, as far as we said.
     held: Option<Code>,
+    /// Until when nothing is said again while the code stays the same, and what is to be said then.
+    quiet_until: Tick,
+    unsaid: Option<Arc<Reason>>,
     /// Why, as the pod itself says: the reason and the message of its condition.
     shown: Option<(String, String)>,
 }
@@ -86,6 +99,10 @@ pub struct Scheduler {
     /// What controllers found wrong with each object.
     found: BTreeMap<ObjectKey, Vec<Problem>>,
     waiting: BTreeMap<PodKey, Waiting>,
+    /// When something is to be said of pods whose numbers changed.
+    unsaid: BTreeSet<(Tick, PodKey)>,
+    /// Pods that are gone since this was last asked.
+    gone: BTreeSet<PodKey>,
     happened: Vec<Happened>,
 }
 
@@ -103,6 +120,8 @@ impl Clone for Scheduler {
             problems: self.problems.clone(),
             found: self.found.clone(),
             waiting: self.waiting.clone(),
+            unsaid: self.unsaid.clone(),
+            gone: self.gone.clone(),
             happened: self.happened.clone(),
         }
     }
@@ -123,6 +142,8 @@ impl Scheduler {
             problems: BTreeMap::new(),
             found: BTreeMap::new(),
             waiting: BTreeMap::new(),
+            unsaid: BTreeSet::new(),
+            gone: BTreeSet::new(),
             happened: Vec::new(),
         }
     }
@@ -155,6 +176,21 @@ impl Scheduler {
             *counts.entry(waiting.held).or_default() += 1;
         }
         counts
+    }
+
+    /// The first of the pods that wait.
+    pub fn first_waiting(&self) -> Option<PodRef> {
+        self.waiting.iter().next().map(|(pod, waiting)| PodRef { key: pod.clone(), uid: waiting.uid.clone() })
+    }
+
+    /// Whether this very pod waits, as far as was seen, and was seen before that version only.
+    pub fn is_waiting_before(&self, pod: &PodRef, version: u64) -> bool {
+        self.waiting.get(&pod.key).is_some_and(|waiting| waiting.uid == pod.uid && waiting.version < version)
+    }
+
+    /// Pods that are gone since this was last asked.
+    pub fn take_gone(&mut self) -> BTreeSet<PodKey> {
+        std::mem::take(&mut self.gone)
     }
 
     /// Takes in what a watch saw.
@@ -198,6 +234,8 @@ impl Scheduler {
                 self.keep_objects(|objects| objects.serves(subject, true));
                 self.controllers.served(subject);
             }
+            // What is known stays known.
+            Seen::Stale(..) => {}
             Seen::Unavailable(subject) => self.keep_objects(|objects| objects.serves(subject, false)),
         }
     }
@@ -272,7 +310,15 @@ impl Scheduler {
                 let waits = pod.ours && pod.node.is_none() && pod.leaving_since.is_none() && !pod.phase.is_over();
                 if waits {
                     let (created_us, uid) = (pod.created.0, pod.uid.clone());
-                    let waiting = Waiting { created_us, uid, held: None, shown: None };
+                    let waiting = Waiting {
+                        created_us,
+                        uid,
+                        version: 0,
+                        held: None,
+                        quiet_until: Tick(0),
+                        unsaid: None,
+                        shown: None,
+                    };
                     let known = self.waiting.entry(pod.key()).or_insert_with(|| waiting.clone());
                     if known.uid != waiting.uid {
                         *known = waiting;
@@ -283,6 +329,7 @@ impl Scheduler {
             }
             Fact::PodGone(key) => {
                 self.waiting.remove(key);
+                self.gone.insert(key.clone());
             }
             _ => {}
         }
@@ -295,6 +342,8 @@ impl Scheduler {
         }
         let pod = PodKey { namespace: key.namespace.clone().unwrap_or_default(), name: key.name.clone() };
         let Some(waiting) = self.waiting.get_mut(&pod) else { return };
+        let version = object.pointer("/metadata/resourceVersion").and_then(Value::as_str);
+        waiting.version = version.and_then(|version| version.parse().ok()).unwrap_or(0);
         let conditions = object.pointer("/status/conditions").and_then(Value::as_array);
         let says_no = |condition: &&Value| condition["type"] == "PodScheduled" && condition["status"] == "False";
         let text = |value: &Value| value.as_str().unwrap_or_default().to_string();
@@ -313,6 +362,7 @@ impl Scheduler {
         for decision in decisions.list {
             self.write(now, decision, &mut round);
         }
+        self.say_numbers(now, &mut round);
         round.happened.append(&mut self.happened);
         round
     }
@@ -403,17 +453,49 @@ impl Scheduler {
                     round.writes.push(Write::Admit { group });
                 }
             }
-            Decision::Hold { pod, uid, reason } => self.hold(now, pod, uid, &reason, round),
+            Decision::Hold { pod, uid, reason } => self.hold(now, pod, uid, reason, round),
         }
     }
 
-    fn hold(&mut self, now: Now, pod: PodKey, uid: Name, reason: &Reason, round: &mut Round) {
+    /// Says why a pod waits: at once where the code is new, else when nothing was said for a while.
+    fn hold(&mut self, now: Now, pod: PodKey, uid: Name, reason: Arc<Reason>, round: &mut Round) {
+        if let Some(waiting) = self.waiting.get_mut(&pod).filter(|waiting| waiting.uid == uid)
+            && waiting.held == Some(reason.code)
+            && now.tick < waiting.quiet_until
+        {
+            if waiting.unsaid.replace(reason).is_none() {
+                self.unsaid.insert((waiting.quiet_until, pod));
+            }
+            return;
+        }
+        self.say(now, pod, uid, &reason, round);
+    }
+
+    /// Says what is due of pods whose numbers changed, and when the next is.
+    fn say_numbers(&mut self, now: Now, round: &mut Round) {
+        while let Some((due, _)) = self.unsaid.first()
+            && *due <= now.tick
+        {
+            let Some((_, pod)) = self.unsaid.pop_first() else { break };
+            let unsaid =
+                self.waiting.get_mut(&pod).and_then(|waiting| Some((waiting.uid.clone(), waiting.unsaid.take()?)));
+            if let Some((uid, reason)) = unsaid {
+                self.say(now, pod, uid, &reason, round);
+            }
+        }
+        let next = self.unsaid.first().map(|(due, _)| *due);
+        round.wake_at = round.wake_at.into_iter().chain(next).min();
+    }
+
+    fn say(&mut self, now: Now, pod: PodKey, uid: Name, reason: &Reason, round: &mut Round) {
         let Reason { code, message, .. } = reason;
         round.happened.push(Happened::Held { pod: pod.clone(), code: *code, message: message.clone() });
         let short = if *code == Code::SchedulingGated { "SchedulingGated" } else { "Unschedulable" };
         let mut since = Some(whole_seconds(now.wall_us));
         if let Some(waiting) = self.waiting.get_mut(&pod).filter(|waiting| waiting.uid == uid) {
             let is_first = waiting.held.replace(*code).is_none();
+            waiting.quiet_until = Tick(now.tick.0 + NUMBERS_EVERY.as_millis() as u64);
+            waiting.unsaid = None;
             if let Some((shown_reason, shown_message)) = &waiting.shown {
                 // Whoever was here before said the same. What we said ourselves may not have arrived yet.
                 if is_first && shown_reason == short && shown_message == message {

@@ -100,14 +100,13 @@ impl Slot {
         }
     }
 
-    /// Within a lane the lower goes first. Nominations go before binds and evictions: they are what a claim survives a
-    /// restart by, and evictions wait for them.
+    /// Within a lane the lower goes first, and of equals the one that came first. Nominations go before the rest: they are
+    /// what a claim survives a restart by, and evictions wait for them. Binds and evictions do not pass each other: a
+    /// steady flow of either would hold up the other without end.
     pub fn priority(&self) -> u8 {
         match self {
             Slot::Nominate(_) => 0,
-            Slot::Bind(_) => 1,
-            Slot::Evict(_) => 2,
-            Slot::Delete(_) | Slot::Make(_) => 3,
+            Slot::Bind(_) | Slot::Evict(_) | Slot::Delete(_) | Slot::Make(_) => 1,
             Slot::Admit(_) => 0,
             Slot::Label(_) => 1,
             Slot::Condition(_) => 2,

@@ -4,8 +4,8 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use serde_json::{Value, json};
 
-/// The bill of materials of `package`. `metadata` is what `cargo metadata --format-version 1 --locked` prints, `lock` is
-/// the lock file.
+/// The bill of materials of `package`. `metadata` is what `cargo metadata --format-version 1 --locked` prints, `lock`
+/// is the lock file.
 pub fn cyclonedx(metadata: &Value, lock: &str, package: &str) -> Result<Value, String> {
     let packages: BTreeMap<&str, &Value> =
         list(metadata, "/packages").map(|found| (text(found, "id"), found)).collect();

@@ -1,7 +1,7 @@
 //! The program's image as an OCI layout, written without a daemon: one layer with the binary, CA roots and a user.
 //!
-//! What is written follows from the input alone: no clock, no names of this machine, no order of a folder. Two calls with
-//! the same input write the same bytes.
+//! What is written follows from the input alone: no clock, no names of this machine, no order of a folder. Two calls
+//! with the same input write the same bytes.
 
 pub mod bill_of_materials;
 pub mod layout;

@@ -67,8 +67,8 @@ pub enum Command {
     Install(InstallArguments),
     /// Check a cluster: server version, rights, CRDs, webhooks, certificates, lease, other schedulers, clock
     ///
-    /// Asks the API server and changes nothing; the webhooks are tried with a dry run. Run it as an administrator before
-    /// and after an installation, and when something does not work.
+    /// Asks the API server and changes nothing; the webhooks are tried with a dry run. Run it as an administrator
+    /// before and after an installation, and when something does not work.
     Check(CheckArguments),
     /// Measure the engine: decisions per second, memory, growth with the cluster
     ///

@@ -9,6 +9,49 @@ const NAMELESS: &[&str] = &["util", "utils", "common", "helper", "helpers", "typ
 
 const COLUMNS_MAX: usize = 120;
 
+/// What is longer is hard to read: look for the idea that it hides.
+const FUNCTION_LINES_MAX: usize = 80;
+const FILE_LINES_MAX: usize = 500;
+
+/// Functions that are longer, with the reason.
+const LONG_FUNCTIONS: &[(&str, &str, &str)] = &[
+    ("crates/api/tests/admission.rs", "what_is_refused", "a table of cases"),
+    ("crates/api/tests/admission.rs", "what_may_change_about_a_pod", "a table of cases"),
+    ("crates/api/tests/requests.rs", "requests_as_kubernetes_counts_them", "a table of cases"),
+    ("crates/cluster/src/live.rs", "run", "starts every task in turn; nothing is decided in it"),
+    ("crates/engine/src/engine/observe.rs", "known_pod", "to be split"),
+    ("crates/engine/tests/naive/tables.rs", "volumes", "a table of cases"),
+    ("crates/host/src/controllers/job.rs", "look", "to be split"),
+    ("crates/quotient/src/bench/case.rs", "measure", "a list of measurements"),
+    ("crates/quotient/src/bench/goal.rs", "goals", "a table of goals"),
+    ("crates/quotient/tests/install.rs", "quota_trees", "one story on a real cluster, step by step"),
+];
+
+/// Files that are longer, with the reason.
+const LONG_FILES: &[(&str, &str)] = &[
+    ("crates/api/tests/admission.rs", "tables of cases"),
+    ("crates/api/tests/volcano.rs", "tables of cases"),
+    ("crates/engine/tests/elastic.rs", "a naive model and its generator, to be read side by side"),
+    ("crates/engine/tests/generate/mod.rs", "one generator for each fact"),
+    ("crates/engine/tests/naive/tables.rs", "tables of cases"),
+    ("crates/engine/tests/purity.rs", "a small tokenizer and the checks on it"),
+    ("crates/engine/tests/queues.rs", "a naive model and its generator, to be read side by side"),
+    ("crates/engine/tests/tree.rs", "a naive model and its generator, to be read side by side"),
+    ("crates/host/src/objects.rs", "to be split"),
+    ("crates/host/src/scheduler.rs", "to be split"),
+    ("crates/quotient/src/arguments.rs", "the arguments of every command, in the order of the help"),
+    ("crates/quotient/src/bench/case.rs", "a list of benchmarks"),
+    ("crates/quotient/src/rehearsal/live.rs", "to be split"),
+    ("crates/quotient/tests/cli.rs", "one test for each command"),
+    ("crates/quotient/tests/install.rs", "stories on a real cluster"),
+    ("crates/sim/src/cluster.rs", "to be split"),
+    ("crates/engine/src/nodes.rs", "to be split"),
+    ("crates/engine/src/policy.rs", "to be split"),
+    ("crates/engine/src/engine/cycle.rs", "to be split"),
+    ("crates/engine/src/engine/gang_turn.rs", "to be split"),
+    ("crates/engine/src/preempt/mod.rs", "to be split"),
+];
+
 /// Folders that are not ours to read: built, fetched, or kept by git.
 const SKIPPED: &[&str] = &["target", ".git", "node_modules", "corpus", "artifacts"];
 
@@ -111,6 +154,51 @@ fn untidy(name: &str, source: &str) -> Vec<String> {
     found
 }
 
+/// The functions of a source file that `rustfmt` laid out, with how many lines each has.
+fn functions(source: &str) -> Vec<(String, usize)> {
+    let lines: Vec<&str> = source.lines().collect();
+    let mut found = Vec::new();
+    for (i, line) in lines.iter().enumerate() {
+        let code = line.trim_start();
+        let Some((before, after)) = code.split_once("fn ") else { continue };
+        let is_function = before.split_whitespace().all(|word| {
+            word.starts_with("pub") || word.ends_with(')') || matches!(word, "const" | "async" | "unsafe" | "in")
+        });
+        let name: String = after.chars().take_while(|c| c.is_alphanumeric() || *c == '_').collect();
+        if !is_function || name.is_empty() || line.ends_with(['}', ';']) {
+            continue;
+        }
+        let closes = format!("{}}}", &line[..line.len() - code.len()]);
+        let length = lines[i..].iter().position(|line| **line == closes).map_or(0, |end| end + 1);
+        found.push((name, length));
+    }
+    found
+}
+
+/// What is too long in a source file, and exceptions that are none any more.
+fn too_long(name: &str, source: &str) -> Vec<String> {
+    let mut found = Vec::new();
+    let lines = source.lines().count();
+    match (lines > FILE_LINES_MAX, LONG_FILES.iter().any(|(file, _)| *file == name)) {
+        (true, false) => found.push(format!("{name}: {lines} lines, at most {FILE_LINES_MAX}")),
+        (false, true) => found.push(format!("{name}: {lines} lines, and need not be listed as a long file")),
+        _ => {}
+    }
+    let functions = functions(source);
+    for (function, lines) in &functions {
+        let is_listed = LONG_FUNCTIONS.iter().any(|(file, listed, _)| *file == name && listed == function);
+        if *lines > FUNCTION_LINES_MAX && !is_listed {
+            found.push(format!("{name}: {function} has {lines} lines, at most {FUNCTION_LINES_MAX}"));
+        }
+    }
+    for (_, listed, _) in LONG_FUNCTIONS.iter().filter(|(file, ..)| *file == name) {
+        if !functions.iter().any(|(function, lines)| function == listed && *lines > FUNCTION_LINES_MAX) {
+            found.push(format!("{name}: {listed} need not be listed as a long function"));
+        }
+    }
+    found
+}
+
 /// Relative links of a Markdown file that lead nowhere.
 fn dead_links(name: &str, text: &str, exists: impl Fn(&Path) -> bool) -> Vec<String> {
     let folder = Path::new(name).parent().unwrap_or(Path::new(""));
@@ -128,6 +216,25 @@ fn dead_links(name: &str, text: &str, exists: impl Fn(&Path) -> bool) -> Vec<Str
 fn sources_are_tidy() {
     let found: Vec<String> = all("rs").iter().flat_map(|(name, source)| untidy(name, source)).collect();
     assert!(found.is_empty(), "{}", found.join("\n"));
+}
+
+#[test]
+fn functions_and_files_are_short() {
+    let sources = all("rs");
+    let mut found: Vec<String> = sources.iter().flat_map(|(name, source)| too_long(name, source)).collect();
+    let listed = LONG_FILES.iter().map(|(file, _)| file).chain(LONG_FUNCTIONS.iter().map(|(file, ..)| file));
+    let is_gone = |file: &&&str| !sources.iter().any(|(name, _)| name == **file);
+    found.extend(listed.filter(is_gone).map(|file| format!("{file} is listed as long, and is not there")));
+    assert!(found.is_empty(), "{}", found.join("\n"));
+
+    let long = format!("//! A.\n{}", "// x\n".repeat(FILE_LINES_MAX));
+    assert_eq!(too_long("a.rs", &long).len(), 1);
+    let body = "        f();\n".repeat(FUNCTION_LINES_MAX - 1);
+    let long = format!("impl A {{\n    pub(super) async fn long(&self) {{\n{body}    }}\n}}\n");
+    assert_eq!(functions(&long), [("long".to_owned(), FUNCTION_LINES_MAX + 1)]);
+    assert_eq!(too_long("a.rs", &long).len(), 1);
+    assert_eq!(too_long("a.rs", "fn short() {\n    let f = fn_of();\n}\n"), Vec::<String>::new());
+    assert_eq!(functions("trait A {\n    fn declared(&self);\n    fn short() {}\n}\n"), []);
 }
 
 #[test]

@@ -33,7 +33,7 @@ impl Api for AtOnce<'_> {
 impl Server {
     /// Does what is asked and answers, or says why not. Only what is read has more to say than that it was done.
     pub fn answer(&mut self, call: Call) -> Result<Value, CallError> {
-        let Call { verb, target, part, content, body } = call;
+        let Call { verb, target, part, content, body, reads_answer } = call;
         let key = match target {
             Target::Object(key) => key,
             Target::Event { namespace, name } => return self.answer_event(verb, &namespace, &name, body),
@@ -47,7 +47,10 @@ impl Server {
             (Verb::Patch, part) => self.answer_patch(&key, part, content, body),
             (Verb::Delete, _) => self.answer_delete(&key, &body),
         }
-        .map(|answer| if verb == Verb::Get { answer } else { Value::Null })
+        .map(|answer| match self.store().get(&key) {
+            Some(object) if reads_answer && verb != Verb::Get => Value::clone(object),
+            _ => answer,
+        })
     }
 
     fn answer_event(&mut self, verb: Verb, namespace: &str, name: &str, body: Value) -> Result<Value, CallError> {
@@ -113,7 +116,7 @@ impl Server {
             _ => {
                 let message = "This pod has more than one PodDisruptionBudget, which the eviction subresource does not \
                                support.";
-                return Err(CallError::Unavailable(message.to_string()));
+                return Err(CallError::Broken(message.to_string()));
             }
         }
         let now = json!(time::format_timestamp(self.clock.now_us()));
@@ -262,7 +265,8 @@ mod tests {
             Err(CallError::NotFound(_)) => "404".to_string(),
             Err(CallError::Conflict(_)) => "409".to_string(),
             Err(CallError::Throttled { .. }) => "429".to_string(),
-            Err(CallError::Unavailable(_)) => "500".to_string(),
+            Err(CallError::Broken(_)) => "500".to_string(),
+            Err(CallError::Unavailable(_)) => "503".to_string(),
             Err(CallError::Fenced) => "fenced".to_string(),
         }
     }

@@ -7,7 +7,7 @@
 use quotient_api::{ObjectKey, kinds};
 use serde_json::{Map, Value};
 
-/// What is at `pointer` (`/spec/nodeName`). The same as [`Value::pointer`], which makes a copy of every part of the way.
+/// What is at `pointer` (`/spec/nodeName`). The same as [`Value::pointer`], which copies every part of the way.
 fn at<'a>(object: &'a Value, pointer: &str) -> Option<&'a Value> {
     if pointer.contains('~') {
         return object.pointer(pointer);

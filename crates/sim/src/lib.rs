@@ -10,7 +10,7 @@ pub mod ages;
 mod answer;
 pub mod clock;
 pub mod cluster;
-mod controllers;
+pub mod controllers;
 pub mod expect;
 mod field;
 pub mod junit;

@@ -6,7 +6,7 @@ use quotient_api::{ObjectKey, Problem, kinds, volcano};
 use quotient_engine::{Budget, Engine, Tick};
 use quotient_host::objects::watched_kinds;
 use quotient_host::{
-    Api, CallError, Happened, LANES, Now, Outcome, PutOff, Scheduler, Seen, SharedObjects, Subject, Write, WriteQueue,
+    Api, CallError, Happened, LANES, Now, Outcome, Scheduler, Seen, SharedObjects, Subject, Write, WriteQueue,
     carry_out,
 };
 use serde_json::Value;
@@ -21,7 +21,6 @@ use crate::store::{Change, Store};
 pub struct Replica {
     scheduler: Scheduler,
     queue: WriteQueue,
-    put_off: PutOff,
     /// When time alone makes the engine decide something.
     wake_at: Option<Tick>,
     /// Something uses queues, so that there can be queues: nobody installs their kinds here.
@@ -39,13 +38,7 @@ impl Replica {
             scheduler.see(start, Seen::Listed(subject));
         }
         scheduler.seen_everything();
-        Replica {
-            scheduler,
-            queue: WriteQueue::default(),
-            put_off: PutOff::default(),
-            wake_at: None,
-            serves_queues: false,
-        }
+        Replica { scheduler, queue: WriteQueue::default(), wake_at: None, serves_queues: false }
     }
 
     /// The engine as it is.
@@ -132,23 +125,24 @@ impl Replica {
     /// When time alone changes something next.
     pub fn next_due(&self) -> Option<Tick> {
         let lanes = LANES.into_iter().filter_map(|lane| self.queue.next_due(lane));
-        lanes.chain(self.put_off.next_due()).chain(self.wake_at).min()
+        lanes.chain(self.queue.next_feedback()).chain(self.wake_at).min()
     }
 
     /// Writes all that is due; what does not happen is told back in its time.
     pub fn write(&mut self, now: Now, writes: Vec<Write>, server: &mut Server) {
-        writes.into_iter().for_each(|write| self.queue.push(write));
+        self.scheduler.take_gone().iter().for_each(|pod| self.queue.forget(pod, now.tick));
+        writes.into_iter().for_each(|write| self.queue.push(write, now.tick));
         for lane in LANES {
             while let Some(write) = self.queue.take(lane, now.tick) {
                 let (outcome, _) = at_once(&AtOnce::new(server), &write, now.wall_us);
                 if let (Outcome::Done, Write::Bind { pod, node, .. }) = (&outcome, &write) {
-                    self.scheduler.bound_event(now, pod, node).into_iter().for_each(|event| self.queue.push(event));
+                    let event = self.scheduler.bound_event(now, pod, node);
+                    event.into_iter().for_each(|event| self.queue.push(event, now.tick));
                 }
-                let failed = self.queue.done(&write.slot(), outcome, now.tick);
-                failed.into_iter().for_each(|feedback| self.put_off.push(feedback));
+                self.queue.done(&write.slot(), outcome, now.tick);
             }
         }
-        while let Some(feedback) = self.put_off.pop(now.tick) {
+        while let Some(feedback) = self.queue.feedback(now.tick) {
             self.scheduler.take_feedback(now, feedback);
         }
     }

@@ -44,23 +44,17 @@ impl World {
     pub(super) fn cap_sentence(&self, closed: &CapClosed, demand: &Demand) -> String {
         let CapClosed { node, missing, .. } = closed;
         let node = self.nodes.get(*node);
-        let each = |show: &dyn Fn(ResourceId) -> String| {
-            missing.iter().map(|(resource, _)| show(*resource)).collect::<Vec<_>>().join(" and ")
-        };
-        let exceeded = each(&|r| format!("{} quota exceeded", self.names.name(r)));
-        let held = each(&|r| {
-            let name = self.names.name(r);
-            let limit = node.cap.limits().unwrap_or_default().iter().find(|(capped, _)| *capped == r);
+        let exceeded = missing.iter().map(|(resource, _)| format!("{} quota exceeded", self.names.name(*resource)));
+        let exceeded = exceeded.collect::<Vec<_>>().join(" and ");
+        let sums = missing.iter().map(|(resource, short)| {
+            let show = |amount: i128| canonical(self.names.name(*resource), amount);
+            let limit = node.cap.limits().unwrap_or_default().iter().find(|(capped, _)| capped == resource);
             let limit = limit.map_or(0, |(_, limit)| i128::from(*limit));
-            format!("{} of {} {name}", canonical(name, node.cap.used(r)), canonical(name, limit))
+            let (used, requested) = (show(node.cap.used(*resource)), show(i128::from(demand.get(*resource))));
+            let (limit, short, name) = (show(limit), show(*short), self.names.name(*resource));
+            format!("{used} {name} used by capped pods + {requested} requested > {limit} node cap ({short} over)")
         });
-        let asked: Vec<(ResourceId, i128)> =
-            missing.iter().map(|(resource, _)| (*resource, i128::from(demand.get(*resource)))).collect();
-        let (asked, short) = (self.amounts(&asked), self.amounts(missing));
-        format!(
-            "{exceeded} on {}: pods without GPUs hold {held}, and the pod asks for {asked}, {short} too much",
-            node.name
-        )
+        format!("{exceeded} on {}: {}", node.name, sums.collect::<Vec<_>>().join("; "))
     }
 
     fn cap_numbers(&self, closed: &CapClosed, demand: &Demand) -> Option<Numbers> {
@@ -80,11 +74,11 @@ impl World {
         let [nearest, others @ ..] = closed else { return no_node };
         let node = self.nodes.get(nearest.node);
         let (missing, name) = (self.amounts(&nearest.missing), &node.name);
-        let raise = format!("raise the cap on pods without GPUs on {name} by {missing}");
+        let raise = format!("raise the node cap of {name} by {missing}");
         let help = if node_cap::is_large_enough(&node.cap, demand) {
-            format!("wait until pods without GPUs free {missing} on {name}, or {raise}")
+            format!("wait until capped pods free {missing} on {name}, or {raise}")
         } else {
-            format!("{raise}, or ask for less")
+            format!("{raise}, or request less")
         };
         let mut remedies = vec![help, "add a node without GPUs".to_owned()];
         remedies.extend(no_node.remedies);

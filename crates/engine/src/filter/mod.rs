@@ -77,18 +77,18 @@ impl Filter {
     pub fn sentence(self) -> &'static str {
         match self {
             Filter::NodeUnschedulable => "cordoned",
-            Filter::TaintToleration => "with a taint the pod does not tolerate",
-            Filter::NodeAffinity => "excluded by the pod's node selector or affinity",
-            Filter::Cards => "without a card that the pod may take",
-            Filter::NodePorts => "where a host port is taken",
-            Filter::NodeResourcesFit => "without enough free resources",
-            Filter::NodeCap => "with GPUs where the cap on pods without GPUs is in the way",
-            Filter::VolumeRestrictions => "where a volume is in use by another pod",
-            Filter::NodeVolumeLimits => "with no room to attach the pod's volumes",
-            Filter::VolumeBinding => "where the pod's volumes cannot be had",
-            Filter::VolumeZone => "in another zone than the pod's volume",
-            Filter::PodTopologySpread => "that would make the spread too uneven",
-            Filter::InterPodAffinity => "excluded by affinity or anti-affinity between pods",
+            Filter::TaintToleration => "with an untolerated taint",
+            Filter::NodeAffinity => "not matching the node selector or affinity",
+            Filter::Cards => "without an accepted card",
+            Filter::NodePorts => "with the host port in use",
+            Filter::NodeResourcesFit => "with insufficient resources",
+            Filter::NodeCap => "with a full node cap",
+            Filter::VolumeRestrictions => "with the volume in use by another pod",
+            Filter::NodeVolumeLimits => "at their volume limit",
+            Filter::VolumeBinding => "where the volumes cannot be bound",
+            Filter::VolumeZone => "in another zone than the volume",
+            Filter::PodTopologySpread => "violating topology spread",
+            Filter::InterPodAffinity => "not matching pod affinity or anti-affinity",
         }
     }
 

@@ -49,7 +49,7 @@ impl Quotas {
         shortages
     }
 
-    /// Whether a quota, and those above it, have room for so much more of a resource beside what is held and reserved there.
+    /// Whether a quota, and those above it, have room for so much more of a resource beside what is used and reserved.
     pub fn room_for(&self, quota: QuotaId, asked: (ResourceId, Amount), names: &ResourceNames) -> Result<(), Refusal> {
         let mut refusal = None;
         self.ceilings(&[quota], &Ask { charge: &[asked], non_preemptible: false }, |ceiling| {

@@ -40,8 +40,8 @@ impl Quotas {
         Membership { quotas, error }
     }
 
-    /// The quota that admits a group, which is also that of its pods: the queue that is named, that of the namespace, or
-    /// the default where there is one. The error is why there is none, though there should be.
+    /// The quota that admits a group, which is also that of its pods: the queue that is named, that of the namespace,
+    /// or the default where there is one. The error is why there is none, though there should be.
     pub fn admitting_quota(
         &self,
         namespace: &Name,
@@ -52,8 +52,8 @@ impl Quotas {
         let Some(name) = named.cloned().or_else(|| queues.default_of(namespace)) else { return Ok(None) };
         match queues.find(&name) {
             Some(queue) if self.may_use(queue, namespace, labels) => Ok(Some(queue)),
-            Some(_) => Err((Code::QuotaNotAllowed, format!("the namespace {namespace} may not use the queue {name}"))),
-            None => Err((Code::QueueNotFound, format!("the queue {name} does not exist"))),
+            Some(_) => Err((Code::QuotaNotAllowed, format!("namespace {namespace} may not use queue {name}"))),
+            None => Err((Code::QueueNotFound, format!("queue {name} does not exist"))),
         }
     }
 

@@ -262,11 +262,11 @@ impl<'a> Rules<'a> for At<'a, QueuePolicy> {
         let quotas = self.quotas;
         if let Some(closed) = quotas.path(self.id).find(|level| quotas.queue(*level).fact.closed) {
             let name = &quotas.get(closed).key.name;
-            return Some((Code::QueueClosed, format!("the queue {name} is closed, and starts nothing new")));
+            return Some((Code::QueueClosed, format!("queue {name} is closed")));
         }
         (self.policy.children > 0).then(|| {
             let name = &self.quota.key.name;
-            (Code::QueueNotLeaf, format!("the queue {name} has queues below it; pods go into one of these"))
+            (Code::QueueNotLeaf, format!("queue {name} has child queues; pods run in leaf queues only"))
         })
     }
 

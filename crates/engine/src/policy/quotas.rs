@@ -288,8 +288,8 @@ impl Quotas {
         });
     }
 
-    /// Notes that a pod of these quotas was given something: where holdings decide what others may claim, they may claim
-    /// something else now.
+    /// Notes that a pod of these quotas was given something: where holdings decide what others may claim, they may
+    /// claim something else now.
     pub fn note_given(&mut self, quotas: &[QuotaId]) {
         for quota in quotas {
             if !self.is_shared_out(*quota) {

@@ -258,15 +258,13 @@ impl Quotas {
             };
             return match trees.links.find(name) {
                 Some(id) if self.tree(id).fact.is_parent => {
-                    let why = format!("the quota {name} that the pod names is a parent, and takes no pods");
+                    let why = format!("quota {name}, named by the pod, is a parent; pods run in leaf quotas only");
                     Err((Code::QuotaNotFound, why))
                 }
                 Some(id) if is_own(id) || self.may_use(id, namespace, ties.labels) => Ok(Some(id)),
-                Some(_) => {
-                    Err((Code::QuotaNotAllowed, format!("the namespace {namespace} may not use the quota {name}")))
-                }
+                Some(_) => Err((Code::QuotaNotAllowed, format!("namespace {namespace} may not use quota {name}"))),
                 None if matches!(&**name, DEFAULT_QUOTA | SYSTEM_QUOTA) => Ok(None),
-                None => Err((Code::QuotaNotFound, format!("the quota {name} that the pod names does not exist"))),
+                None => Err((Code::QuotaNotFound, format!("quota {name}, named by the pod, does not exist"))),
             };
         }
         let own = trees.links.find(namespace).filter(|id| self.get(*id).key.namespace == *namespace);

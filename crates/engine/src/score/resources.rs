@@ -39,7 +39,9 @@ impl Load {
     }
 
     /// The points of both scores for a pod that fits.
-    #[inline]
+    // It runs once for each node that fits each pod. Whether the compiler inlines it by itself changes with code far
+    // away, and is worth 4 % of all instructions of a cycle.
+    #[inline(always)]
     pub fn points(&self, size: &Size) -> i64 {
         if !(self.whole[0].has_shares() && self.whole[1].has_shares()) {
             return self.points_by_division(size);

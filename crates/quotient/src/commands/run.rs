@@ -164,7 +164,7 @@ fn place(flag: &str, text: &str) -> Result<(String, String)> {
 /// Who we are: the machine, the process and its beginning.
 fn identity() -> String {
     let host = std::fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default();
-    let begun = quotient_cluster::live::wall_us();
+    let begun = quotient_cluster::clock::wall_us();
     format!("{}_{}_{begun}", host.trim(), process::id())
 }
 

@@ -52,6 +52,33 @@ fn an_api_server_that_refuses_and_forgets_for_a_while() {
 }
 
 #[test]
+fn a_kind_that_may_not_be_read_for_a_while_is_not_gone() {
+    let town = Town::new();
+    let proxy = Proxy::start(&town.plane.kubeconfig(), town.plane.folder());
+    let _daemon = Daemon::start(proxy.kubeconfig(), &town.log(), &[]);
+    town.set_quota(0, 1, 1);
+    town.want(0, 4);
+    let running = |count: usize| {
+        eventually(&town.plane, &format!("{count} run"), || {
+            let is_running = |pod: &&Value| pod["status"]["phase"] == "Running";
+            (town.pods().iter().filter(is_running).count() == count).then_some(())
+        });
+    };
+    running(1);
+    // An API server that comes back refuses what its caches do not hold yet.
+    proxy.forbid(Some("elasticquotas"));
+    proxy.cut();
+    for _ in 0..8 {
+        thread::sleep(Duration::from_secs(1));
+        running(1);
+    }
+    assert!(proxy.refused() > 3, "only {} requests were refused", proxy.refused());
+    proxy.forbid(None);
+    town.set_quota(0, 1, 3);
+    running(3);
+}
+
+#[test]
 fn one_of_two_sleeps_through_its_lease_and_goes_on() {
     let town = Town::new();
     let daemons = [0, 1].map(|_| Daemon::start(&town.plane.kubeconfig(), &town.log(), &[]));
@@ -100,7 +127,7 @@ fn the_clock_is_set() {
     town.check(TO_EACH_ITS_OWN);
     // The lease says what time it is, so that we know that the clock was set; and it was never lost.
     let renewed = lease(&town)["spec"]["renewTime"].as_str().unwrap_or_default().to_string();
-    let now = quotient_api::time::format_timestamp(quotient_cluster::live::wall_us());
+    let now = quotient_api::time::format_timestamp(quotient_cluster::clock::wall_us());
     assert!(renewed > now, "renewed at {renewed}, and it is {now}");
     assert_eq!(lease(&town)["spec"]["holderIdentity"], first.as_str());
 }

@@ -3,8 +3,8 @@
 use std::convert::Infallible;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
 
 use futures::StreamExt;
 use http::{HeaderValue, Method, Request, Response, StatusCode, header};
@@ -34,6 +34,8 @@ struct Moods {
     is_unkind: AtomicBool,
     writes: AtomicU64,
     refused: AtomicU64,
+    /// What may not be read: a part of its path.
+    forbidden: Mutex<Option<&'static str>>,
     /// Whoever reads an answer in parts stops when this changes.
     cuts: watch::Sender<u64>,
 }
@@ -47,6 +49,7 @@ impl Proxy {
             is_unkind: AtomicBool::new(false),
             writes: AtomicU64::new(0),
             refused: AtomicU64::new(0),
+            forbidden: Mutex::new(None),
             cuts: watch::Sender::new(0),
         });
         let address = runtime.block_on(listen(kubeconfig, moods.clone()));
@@ -68,6 +71,11 @@ impl Proxy {
     /// From now on most writes are refused or their answers lost, or not any more.
     pub fn be_unkind(&self, is_unkind: bool) {
         self.moods.is_unkind.store(is_unkind, Ordering::Relaxed);
+    }
+
+    /// From now on what has this in its path may not be read, or everything again.
+    pub fn forbid(&self, path: Option<&'static str>) {
+        *self.moods.forbidden.lock().expect("nobody panicked") = path;
     }
 
     /// Cuts all watches.
@@ -125,6 +133,11 @@ fn fate(number: u64) -> Fate {
 
 async fn pass_on(client: Client, moods: &Moods, request: Request<Incoming>) -> Answer {
     let is_write = request.method() != Method::GET;
+    let forbidden = *moods.forbidden.lock().expect("nobody panicked");
+    if !is_write && forbidden.is_some_and(|part| request.uri().path().contains(part)) {
+        moods.refused.fetch_add(1, Ordering::Relaxed);
+        return failure(StatusCode::FORBIDDEN, "Forbidden");
+    }
     // The lease is kept: without it nothing would be written, and nothing tried.
     let is_lease = request.uri().path().contains("/leases/");
     let fate = match is_write && !is_lease && moods.is_unkind.load(Ordering::Relaxed) {

@@ -1,0 +1,337 @@
+//! When it may decide and write: what was listed, what is stale, who leads.
+//!
+//! A *session* begins with nothing known. Without the lease it only takes in what it sees; with the lease it decides
+//! and writes, as long as what it knows is current. When the lease is lost the session ends: what it decided and did
+//! not write is forgotten, and the next one knows only what the objects say.
+//!
+//! ```text
+//!                 listed              relist, refused, no answer
+//!   unlisted ─────────────▶ current ────────────────────────────▶ stale      nothing is decided while a kind that
+//!      │                       ▲         complete list              │        deciding depends on is unlisted or stale
+//!      │ not served            └────────────────────────────────────┤
+//!      └──────▶ absent ◀───────────── not served ───────────────────┘
+//! ```
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fmt;
+use std::time::Duration;
+
+use quotient_api::{Configuration, told_kinds};
+use quotient_engine::fact::PodKey;
+use quotient_engine::{Budget, Tick};
+
+use crate::objects::{SharedObjects, pods_of_kind, watched_kinds};
+use crate::scheduler::{Happened, Now, Scheduler, Seen};
+use crate::subject::Subject;
+use crate::write::{PodRef, Slot, Write};
+
+/// A standby that takes over touches a pod that waits, and decides nothing before it has seen that ([`Session::probe`]).
+/// Where none waits for this long there is nothing to decide that what the last leader wrote could spoil.
+const NONE_WAITS_FOR: Duration = Duration::from_secs(10);
+
+/// Which parts run.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Parts {
+    /// Decide and report, and write nothing.
+    pub shadow: bool,
+    /// Bind and evict.
+    pub scheduler: bool,
+    /// Keep labels and statuses of quotas.
+    pub controllers: bool,
+}
+
+impl Default for Parts {
+    fn default() -> Self {
+        Parts { shadow: false, scheduler: true, controllers: true }
+    }
+}
+
+/// What is known of a subject.
+#[derive(Debug, Clone, PartialEq, Eq)]
+enum Sight {
+    Unlisted,
+    Current,
+    Stale(String),
+    Absent,
+}
+
+/// Why nothing is decided.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Hold {
+    /// Another has the lease, or the scheduler is not among the parts that run.
+    NotOurs,
+    Unlisted(Subject),
+    Stale(Subject, String),
+    /// The lease was taken over, and what the last leader wrote was not seen yet.
+    TakingOver,
+    /// So much waits to be written that no more is decided.
+    Full,
+}
+
+impl fmt::Display for Hold {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Hold::NotOurs => f.write_str("this process does not schedule"),
+            Hold::Unlisted(subject) => write!(f, "{} was not listed yet", subject.name()),
+            Hold::Stale(subject, why) => write!(f, "{} is not current: {why}", subject.name()),
+            Hold::TakingOver => f.write_str("what the last leader wrote was not seen yet"),
+            Hold::Full => f.write_str("too many writes wait to be sent"),
+        }
+    }
+}
+
+/// What came of a turn.
+#[derive(Debug, Default)]
+pub struct Turn {
+    pub writes: Vec<Write>,
+    pub happened: Vec<Happened>,
+    /// There is more to decide at once.
+    pub more: bool,
+    /// When time alone will change something next.
+    pub wake_at: Option<Tick>,
+    /// Why nothing was decided, if so.
+    pub held: Option<Hold>,
+}
+
+/// The scheduler, with what it takes to know when it may decide.
+#[derive(Debug, Clone)]
+pub struct Session {
+    scheduler: Scheduler,
+    parts: Parts,
+    job_pods: bool,
+    ended_pods: bool,
+    sight: BTreeMap<Subject, Sight>,
+    leads: bool,
+    taking_over: Option<TakingOver>,
+}
+
+/// How far it is to what the last leader wrote.
+#[derive(Debug, Clone)]
+enum TakingOver {
+    /// A pod is to be touched; until when one may come that waits.
+    Probes { until: Tick },
+    /// A pod was touched, and has this version since.
+    Waits { pod: PodRef, version: u64 },
+}
+
+impl Session {
+    /// A session that knows nothing yet. Pods with one of these names in `spec.schedulerName` are ours; `None`: all are.
+    pub fn new(
+        configuration: &Configuration,
+        names: Option<Vec<String>>,
+        parts: Parts,
+        objects: SharedObjects,
+    ) -> Self {
+        let job_pods = parts.controllers && configuration.runs_volcano_jobs;
+        let ended_pods = parts.controllers && configuration.runs_pod_groups;
+        let mut session = Session {
+            scheduler: Scheduler::new(configuration, names, objects),
+            parts,
+            job_pods,
+            ended_pods,
+            sight: BTreeMap::new(),
+            leads: false,
+            taking_over: None,
+        };
+        let kinds: Vec<Subject> = watched_kinds().map(Subject::Kind).collect();
+        // Some pods are watched apart once there is something that they are looked at for.
+        let later = watched_kinds().filter_map(pods_of_kind).filter(|subject| session.looks_at(*subject));
+        let subjects: Vec<Subject> = kinds.into_iter().chain(later).collect();
+        session.sight.extend(subjects.into_iter().map(|subject| (subject, Sight::Unlisted)));
+        session
+    }
+
+    pub fn scheduler(&self) -> &Scheduler {
+        &self.scheduler
+    }
+
+    pub fn scheduler_mut(&mut self) -> &mut Scheduler {
+        &mut self.scheduler
+    }
+
+    /// What is watched from the beginning.
+    pub fn first_subjects(&self) -> impl Iterator<Item = Subject> {
+        watched_kinds().map(Subject::Kind)
+    }
+
+    fn looks_at(&self, subject: Subject) -> bool {
+        match subject {
+            Subject::Kind(_) => true,
+            Subject::JobPods => self.job_pods,
+            Subject::EndedPods => self.ended_pods,
+        }
+    }
+
+    /// Takes in what a watch saw. Gives what has to be watched from now on besides.
+    pub fn see(&mut self, now: Now, seen: Seen) -> Option<Subject> {
+        let sight = match &seen {
+            Seen::Listed(subject) => Some((*subject, Sight::Current)),
+            Seen::Unavailable(subject) => Some((*subject, Sight::Absent)),
+            Seen::Stale(subject, why) => Some((*subject, Sight::Stale(why.clone()))),
+            Seen::Object(..) | Seen::Gone(..) => None,
+        };
+        self.scheduler.see(now, seen);
+        let (subject, sight) = sight?;
+        let (is_served, is_absent) = (sight == Sight::Current, sight == Sight::Absent);
+        let was_complete = self.is_complete();
+        self.sight.insert(subject, sight);
+        let pods = match subject {
+            Subject::Kind(kind) => pods_of_kind(kind).filter(|pods| self.looks_at(*pods)),
+            Subject::JobPods | Subject::EndedPods => None,
+        };
+        let mut watch_too = None;
+        if let Some(pods) = pods {
+            if is_absent && self.sight.get(&pods) == Some(&Sight::Unlisted) {
+                self.sight.insert(pods, Sight::Absent);
+            }
+            let is_watched = |sight: &Sight| matches!(sight, Sight::Current | Sight::Stale(_));
+            if is_served && !self.sight.get(&pods).is_some_and(is_watched) {
+                watch_too = Some(pods);
+            }
+        }
+        if !was_complete && self.is_complete() {
+            self.scheduler.seen_everything();
+        }
+        watch_too
+    }
+
+    /// Whether everything that there is was listed once.
+    pub fn is_complete(&self) -> bool {
+        !self.sight.values().any(|sight| *sight == Sight::Unlisted)
+    }
+
+    /// The subjects that are not current, and why.
+    pub fn stale(&self) -> impl Iterator<Item = (Subject, &str)> {
+        self.sight.iter().filter_map(|(subject, sight)| match sight {
+            Sight::Stale(why) => Some((*subject, why.as_str())),
+            _ => None,
+        })
+    }
+
+    /// We have the lease from now on.
+    pub fn lead(&mut self, now: Now) {
+        if std::mem::replace(&mut self.leads, true) {
+            return;
+        }
+        // What is listed from now on is as new as can be; what was listed before may lag behind what another wrote.
+        if self.is_complete() {
+            let until = Tick(now.tick.0 + NONE_WAITS_FOR.as_millis() as u64);
+            self.taking_over = Some(TakingOver::Probes { until });
+        }
+    }
+
+    pub fn leads(&self) -> bool {
+        self.leads
+    }
+
+    /// The pod that has to be touched before anything is decided, if so; what came of it goes to [`Session::probed`].
+    pub fn probe(&self) -> Option<PodRef> {
+        match self.taking_over {
+            Some(TakingOver::Probes { .. }) => self.scheduler.first_waiting(),
+            _ => None,
+        }
+    }
+
+    /// Takes in that a pod was touched, and has this version since.
+    pub fn probed(&mut self, pod: PodRef, version: u64) {
+        if let Some(TakingOver::Probes { .. }) = self.taking_over {
+            self.taking_over = Some(TakingOver::Waits { pod, version });
+        }
+    }
+
+    /// Whether everything was seen that the last leader wrote.
+    fn has_taken_over(&mut self, now: Now) -> bool {
+        let is_behind = match &self.taking_over {
+            None => return true,
+            Some(TakingOver::Probes { until }) => now.tick < *until || self.scheduler.first_waiting().is_some(),
+            Some(TakingOver::Waits { pod, version }) => self.scheduler.is_waiting_before(pod, *version),
+        };
+        if !is_behind {
+            self.taking_over = None;
+        }
+        !is_behind
+    }
+
+    /// Why nothing is decided now, if so.
+    fn hold(&mut self, now: Now) -> Option<Hold> {
+        if !self.leads {
+            return Some(Hold::NotOurs);
+        }
+        if let Some(hold) = self.blindness(is_decisive) {
+            return Some(hold);
+        }
+        if !self.has_taken_over(now) {
+            return Some(Hold::TakingOver);
+        }
+        (!self.parts.scheduler).then_some(Hold::NotOurs)
+    }
+
+    /// The first subject of these that is not current.
+    fn blindness(&self, concerns: impl Fn(Subject) -> bool) -> Option<Hold> {
+        self.sight.iter().filter(|(subject, _)| concerns(**subject)).find_map(|(subject, sight)| match sight {
+            Sight::Unlisted => Some(Hold::Unlisted(*subject)),
+            Sight::Stale(why) => Some(Hold::Stale(*subject, why.clone())),
+            Sight::Current | Sight::Absent => None,
+        })
+    }
+
+    /// Lets controllers do what follows from what was seen, and decides, if it may. `is_full`: too much waits to be
+    /// written.
+    pub fn turn(&mut self, now: Now, is_full: bool, budget: Budget) -> Turn {
+        let mut turn = Turn { happened: self.scheduler.take_happened(), ..Turn::default() };
+        turn.held = self.hold(now).or(is_full.then_some(Hold::Full));
+        if self.controls() {
+            turn.writes = self.scheduler.follow(now);
+        }
+        if turn.held.is_none() {
+            let round = self.scheduler.decide(now, budget);
+            turn.writes.extend(round.writes);
+            turn.happened.extend(round.happened);
+            (turn.more, turn.wake_at) = (round.more, round.wake_at);
+        } else if let Some(TakingOver::Probes { until }) = self.taking_over {
+            turn.wake_at = Some(until);
+        }
+        turn.writes.retain(|write| self.is_ours(write));
+        turn
+    }
+
+    /// What is to be written so that objects say how things stand; looked at now and then.
+    pub fn tell(&mut self, now: Now) -> Vec<Write> {
+        if self.is_complete() {
+            self.scheduler.patrol();
+        }
+        if !self.controls() {
+            return Vec::new();
+        }
+        let quotas = self.scheduler.engine().quotas();
+        let mut writes = self.scheduler.keep(now);
+        writes.extend(self.scheduler.tell_standing(now, &quotas));
+        writes.retain(|write| self.is_ours(write));
+        writes
+    }
+
+    /// Whether controllers may do something now: what they make and delete depends on everything they watch.
+    fn controls(&self) -> bool {
+        let has_begun = self.taking_over.is_none();
+        self.leads && self.parts.controllers && has_begun && self.blindness(|_| true).is_none()
+    }
+
+    /// Whether a write is one of those that we are to do.
+    pub fn is_ours(&self, write: &Write) -> bool {
+        let is_controllers = matches!(write.slot(), Slot::Label(_) | Slot::Amend(_) | Slot::Make(_) | Slot::Delete(_));
+        !self.parts.shadow && (self.parts.controllers || !is_controllers)
+    }
+
+    /// Pods that are gone since this was last asked: what was to be written for them is not.
+    pub fn take_gone(&mut self) -> BTreeSet<PodKey> {
+        self.scheduler.take_gone()
+    }
+}
+
+/// Whether decisions depend on a subject, and not only what controllers make.
+fn is_decisive(subject: Subject) -> bool {
+    match subject {
+        Subject::Kind(kind) => told_kinds().any(|told| std::ptr::eq(told, kind)),
+        Subject::JobPods | Subject::EndedPods => false,
+    }
+}

@@ -1,0 +1,175 @@
+//! The cluster outside of the scheduler: the virtual API server, the controllers of every cluster, and people.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use quotient_api::{ObjectKey, key_of};
+use quotient_sim::controllers::Controllers;
+use quotient_sim::server::{self, EVENT, Server};
+use quotient_sim::store::Change;
+use serde_json::{Value, json};
+
+use crate::dice::Dice;
+use crate::observer::Observer;
+use crate::say;
+
+/// Something that happened to an object: as it is now, or as it was last.
+#[derive(Debug, Clone)]
+pub struct Entry {
+    pub at_ms: u64,
+    pub key: ObjectKey,
+    pub object: Arc<Value>,
+    pub is_gone: bool,
+}
+
+pub struct Town {
+    pub server: Server,
+    controllers: Controllers,
+    /// All that happened, in order: what watches tell of.
+    pub log: Vec<Entry>,
+    pub observer: Observer,
+    /// Whether people change quotas and nodes.
+    edits: bool,
+    made: u64,
+}
+
+pub const TEAMS: u64 = 3;
+const NODES: u64 = 3;
+const CPUS_PER_NODE: u64 = 4;
+
+impl Town {
+    pub fn new(dice: &mut Dice) -> Self {
+        let edits = dice.in_thousand(400);
+        let mut town = Town {
+            server: Server::default(),
+            controllers: Controllers::default(),
+            log: Vec::new(),
+            observer: Observer::default(),
+            edits,
+            made: 0,
+        };
+        let takes = [0, 0, 500, 3_000][dice.roll(4) as usize];
+        town.server.set_eviction_takes(Duration::from_millis(takes));
+        (0..NODES).for_each(|index| town.make_node(index));
+        (0..TEAMS).for_each(|index| town.set_quota(index, 4, 8));
+        town.settle();
+        town
+    }
+
+    pub fn now_ms(&self) -> u64 {
+        self.server.clock.tick().0
+    }
+
+    fn apply(&mut self, object: Value) {
+        let key = key_of(&object);
+        // People may be refused; that is no fault.
+        let _ = self.server.apply(object);
+        drop(key);
+    }
+
+    fn make_node(&mut self, index: u64) {
+        self.apply(json!({"apiVersion": "v1", "kind": "Node", "metadata": {"name": format!("n-{index}")},
+            "status": {"allocatable": {"cpu": CPUS_PER_NODE.to_string(), "pods": "10"}}}));
+    }
+
+    fn set_quota(&mut self, team: u64, min: u64, max: u64) {
+        self.apply(json!({"apiVersion": "scheduling.x-k8s.io/v1alpha1", "kind": "ElasticQuota",
+            "metadata": {"name": "quota", "namespace": format!("team-{team}")},
+            "spec": {"min": {"cpu": min.to_string()}, "max": {"cpu": max.to_string()}}}));
+    }
+
+    /// People do something.
+    pub fn live(&mut self, dice: &mut Dice) {
+        match dice.roll(12) {
+            0..=5 => self.make_pod(dice),
+            6 | 7 => self.with_some_pod(dice, |town, pod| {
+                let _ = town.server.delete(&pod);
+            }),
+            8 => self.with_some_pod(dice, |town, pod| {
+                let now = town.server.clock.now_us();
+                town.server.amend(&pod, |pod| {
+                    if pod["status"]["phase"] == "Running" {
+                        server::end(pod, "Succeeded", now);
+                    }
+                });
+            }),
+            9 if self.edits => {
+                let (team, min) = (dice.roll(TEAMS), 1 + dice.roll(6));
+                self.set_quota(team, min, min + dice.roll(5));
+            }
+            10 if self.edits => {
+                let node = dice.roll(NODES);
+                let _ = self.server.delete(&ObjectKey::node(&format!("n-{node}")));
+            }
+            11 if self.edits => (0..NODES).for_each(|index| self.make_node(index)),
+            _ => {}
+        }
+        self.settle();
+    }
+
+    /// What people leave behind: all nodes are there.
+    pub fn mend(&mut self) {
+        (0..NODES).for_each(|index| self.make_node(index));
+        self.settle();
+    }
+
+    fn make_pod(&mut self, dice: &mut Dice) {
+        self.made += 1;
+        let (team, cpu, priority) = (dice.roll(TEAMS + 1), 1 + dice.roll(3), dice.roll(3));
+        let name = format!("p-{}", self.made);
+        self.apply(json!({"apiVersion": "v1", "kind": "Pod",
+            "metadata": {"name": name, "namespace": format!("team-{team}")},
+            "spec": {"schedulerName": "quotient", "priority": priority, "containers": [
+                {"name": "c", "image": "i", "resources": {"requests": {"cpu": cpu.to_string()}}}]}}));
+    }
+
+    fn with_some_pod(&mut self, dice: &mut Dice, change: impl FnOnce(&mut Town, ObjectKey)) {
+        let pods: Vec<ObjectKey> = self.server.store().pods().map(|(key, _)| key.clone()).collect();
+        if !pods.is_empty() {
+            let pod = pods[dice.roll(pods.len() as u64) as usize].clone();
+            change(self, pod);
+        }
+    }
+
+    /// Lets time pass.
+    pub fn advance(&mut self, to_ms: u64) {
+        self.server.clock.advance_to(i64::try_from(to_ms * 1000).expect("it is not that late"));
+        self.server.depart();
+        self.settle();
+    }
+
+    /// Lets the controllers of every cluster do what they do, and notes all that happened.
+    pub fn settle(&mut self) {
+        loop {
+            let changes = self.server.take_changes();
+            for change in &changes {
+                self.controllers.note(change, self.server.store());
+                self.note(change);
+            }
+            match self.controllers.have_work() {
+                true => self.controllers.run(&mut self.server),
+                false => return,
+            }
+        }
+    }
+
+    fn note(&mut self, change: &Change) {
+        let at_ms = self.now_ms();
+        let entry = match change {
+            Change::Gone(key, object) => Entry { at_ms, key: key.clone(), object: object.clone(), is_gone: true },
+            Change::Seen(key) => match self.server.store().get(key) {
+                Some(object) => Entry { at_ms, key: key.clone(), object: object.clone(), is_gone: false },
+                None => return,
+            },
+        };
+        if entry.key.kind != EVENT {
+            say(|| {
+                let (what, object) = (if entry.is_gone { "gone" } else { "is" }, &entry.object);
+                let (node, leaves) = (&object["spec"]["nodeName"], &object["metadata"]["deletionTimestamp"]);
+                format!("{at_ms} {what} {}, node {node}, leaves {leaves}", entry.key)
+            });
+            self.observer.see(&entry, self.server.store());
+            self.log.push(entry);
+        }
+    }
+}
