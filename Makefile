@@ -1,7 +1,7 @@
 # The few things there are to do here. `make` alone lists them.
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-web testenv cluster bench counts explore fuzz chart docs book binaries image image-twice release
+.PHONY: help demo test test-web testenv cluster bench counts explore model fuzz chart docs book binaries image image-twice release
 
 CARGO ?= cargo
 TARGET := $(or $(CARGO_TARGET_DIR),target)
@@ -27,6 +27,7 @@ help:
 	@echo 'make release  everything that a release has, in dist/'
 	@echo 'make explore  the properties of the engine on random histories, for an hour or so'
 	@echo 'make storm    the scheduler on the virtual API server while everything goes wrong (SEEDS=20000)'
+	@echo 'make model    every decision on random small clusters compared with a model written apart from the engine'
 	@echo 'make fuzz     one minute of random bytes for each parser (installs cargo-fuzz)'
 
 demo:
@@ -68,13 +69,15 @@ counts:
 	@command -v valgrind >/dev/null || { apt-get update -qq && apt-get install -y -qq valgrind; } >/dev/null
 	@CARGO='$(CARGO)' crates/engine/benches/counts.sh
 
-# Each round has a seed, which it prints: PROPTEST_RNG_SEED=<seed> brings a failure back.
+# Each round has a seed, which it prints: PROPTEST_RNG_SEED=<seed> brings a failure back. The model, written apart from the
+# engine, watches CASES random clusters; smallest cases of what differs are printed, and kept in the folder FOUND if given.
 explore: export CARGO_PROFILE_DEV_OPT_LEVEL = 2
 explore: export PROPTEST_CASES = $(or $(CASES),20000)
 explore:
 	@set -e; for seed in $(or $(SEED),$$(od -An -N16 -tu4 /dev/urandom)); do \
 	  echo "PROPTEST_RNG_SEED=$$seed PROPTEST_CASES=$(PROPTEST_CASES)"; \
 	  PROPTEST_RNG_SEED=$$seed $(CARGO) test --quiet --locked --package quotient-engine; \
+	  $(CARGO) run --quiet --locked --package quotient-model -- $(PROPTEST_CASES) $$seed $(FOUND); \
 	done
 
 # A failure names its seed: STORM_SEED=<seed> make storm brings it back.
@@ -82,6 +85,10 @@ storm: export CARGO_PROFILE_DEV_OPT_LEVEL = 2
 storm: export SEEDS ?= 20000
 storm:
 	$(CARGO) test --quiet --locked --package quotient-sim --test storm -- --nocapture
+
+# Only the model, for CASES cases from SEED on.
+model:
+	@$(CARGO) run --quiet --locked --package quotient-model -- $(or $(CASES),20000) $(or $(SEED),1) $(FOUND)
 
 # The fuzzer's instrumentation is a compiler option that stable compilers keep behind this variable.
 fuzz: export RUSTC_BOOTSTRAP = 1

@@ -9,6 +9,10 @@
 //! A cluster *settles*: this goes round until nothing changes any more. Time stands still meanwhile;
 //! it passes only by [`Cluster::wait`], which stops at every moment at which something is due.
 
+mod record;
+
+pub use record::{Decided, Round};
+
 use std::cell::OnceCell;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -113,6 +117,8 @@ pub struct Cluster {
     /// Pods that were evicted and that nobody makes anew.
     lost: BTreeSet<ObjectKey>,
     happened: Happened,
+    /// Rounds in which something was decided, for whoever asked to see them.
+    record: Option<Vec<Round>>,
 }
 
 impl Cluster {
@@ -128,6 +134,7 @@ impl Cluster {
             last_changed: BTreeSet::new(),
             lost: BTreeSet::new(),
             happened: Happened::default(),
+            record: None,
         }
     }
 
@@ -361,6 +368,7 @@ impl Cluster {
         if cfg!(debug_assertions) {
             self.replica.engine().check_invariants().map_err(Stuck::Invariant)?;
         }
+        self.record_round(&happened);
         for done in happened {
             if let Done::Evicted { pod, .. } = &done {
                 let key = ObjectKey::pod(&pod.namespace, &pod.name);
