@@ -1,7 +1,7 @@
 # The few things there are to do here. `make` alone lists them.
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-web testenv cluster bench counts explore model fuzz chart docs book binaries image image-twice release
+.PHONY: help demo test test-web testenv helm cluster bench counts explore fuzz chart docs book binaries image image-twice release model
 
 CARGO ?= cargo
 TARGET := $(or $(CARGO_TARGET_DIR),target)
@@ -36,7 +36,7 @@ demo:
 	@$(TARGET)/release/quotient demo $(DEMO)
 
 # The tests run on a real API server. Where it is neither there nor can be built, this fails and says so.
-test: testenv
+test: testenv helm
 	$(CARGO) fmt --all --check
 	$(CARGO) clippy --quiet --workspace --all-targets --locked -- -D warnings
 	RUSTDOCFLAGS='-D warnings -A rustdoc::private_intra_doc_links' $(CARGO) doc --quiet --workspace --no-deps --locked
@@ -55,6 +55,10 @@ test-web:
 
 testenv:
 	@testenv/build.sh >&2
+
+# Both versions of Helm, which the chart is tested with; built once.
+helm:
+	@charts/testing/build.sh >&2
 
 NODES ?= 3
 cluster: testenv
@@ -110,8 +114,10 @@ book:
 	mdbook build
 
 # Binaries for other machines need no more than a C compiler for `ring`: musl-tools and gcc-aarch64-linux-gnu of Debian. TARGETS can be
-# set to one of the two. Everything that differs between machines and times is given: paths, the commit and its time.
+# set to one of the two, and PROFILE=dev builds faster and runs slower. Everything that differs between machines and times is given: paths, the commit and its time.
 TARGETS ?= x86_64-unknown-linux-musl aarch64-unknown-linux-musl
+PROFILE ?= release
+FOLDER := $(if $(filter dev,$(PROFILE)),debug,$(PROFILE))
 VERSION := $(shell sed -n 's/^version = "\(.*\)"/\1/p' Cargo.toml | head -n 1)
 binaries image release: export QUOTIENT_COMMIT := $(shell git rev-parse HEAD 2>/dev/null)
 binaries image release: export SOURCE_DATE_EPOCH := $(shell git log -1 --format=%ct 2>/dev/null)
@@ -121,7 +127,7 @@ binaries image release: export AR_aarch64_unknown_linux_musl ?= aarch64-linux-gn
 binaries image release: export CARGO_TARGET_AARCH64_UNKNOWN_LINUX_MUSL_LINKER ?= rust-lld
 binaries:
 	RUSTFLAGS='--remap-path-prefix=$(HOME)=/home --remap-path-prefix=$(CURDIR)=/source -C strip=symbols' \
-	  $(CARGO) build --release --locked --package quotient $(addprefix --target ,$(TARGETS))
+	  $(CARGO) build --profile $(PROFILE) --locked --package quotient $(addprefix --target ,$(TARGETS))
 
 architecture = $(if $(filter aarch64-%,$(1)),arm64,amd64)
 image: binaries
@@ -129,7 +135,7 @@ image: binaries
 	@$(CARGO) metadata --format-version 1 --locked --filter-platform $(firstword $(TARGETS)) > $(TARGET)/metadata.json
 	@$(CARGO) run --quiet --locked --package quotient-image -- --out dist --version $(VERSION) --commit $(QUOTIENT_COMMIT) \
 	  --time $(SOURCE_DATE_EPOCH) --metadata $(TARGET)/metadata.json --compiler "$$(rustc --version)" \
-	  $(foreach target,$(TARGETS),--binary $(call architecture,$(target))=$(TARGET)/$(target)/release/quotient)
+	  $(foreach target,$(TARGETS),--binary $(call architecture,$(target))=$(TARGET)/$(target)/$(FOLDER)/quotient)
 
 # Two builds of one commit, in folders of their own, are the same byte for byte.
 image-twice:
@@ -138,4 +144,4 @@ image-twice:
 	diff -r dist/quotient.oci $(TARGET)/first.oci && echo 'both builds are the same' && rm -r $(TARGET)/first.oci $(TARGET)/twice
 
 release: image
-	@packaging/release.sh $(VERSION) $(TARGET) $(TARGETS)
+	@packaging/release.sh $(VERSION) $(TARGET) $(FOLDER) $(TARGETS)

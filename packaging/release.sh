@@ -2,12 +2,13 @@
 # Puts a release together in dist/: archives of the binaries with completions and manual pages, the chart, manifests, the krew
 # plugin, and checksums of everything. `make release` calls it after `make image`.
 #
-#   packaging/release.sh VERSION TARGET-FOLDER TARGET…
+#   packaging/release.sh VERSION TARGET-FOLDER PROFILE-FOLDER TARGET…
 set -eu
 
 version=$1
 built=$2
-shift 2
+profile=$3
+shift 3
 here=$(CDPATH='' cd -- "$(dirname -- "$0")/.." && pwd)
 dist=$here/dist
 : "${SOURCE_DATE_EPOCH:?is set by make release}"
@@ -20,7 +21,7 @@ pack() {
 # A binary of this machine says what goes with all of them.
 native=
 for target in "$@"; do
-  case $target in "$(uname -m)"-*) native=$built/$target/release/quotient ;; esac
+  case $target in "$(uname -m)"-*) native=$built/$target/$profile/quotient ;; esac
 done
 [ -n "$native" ] || {
   echo "release: none of $* runs on this machine ($(uname -m)), which is needed for completions and manual pages" >&2
@@ -43,7 +44,7 @@ for target in "$@"; do
   archive=quotient-$version-linux-$architecture.tar.gz
   mkdir "$work/$architecture"
   cp -r "$work/common/." "$work/$architecture/"
-  cp "$built/$target/release/quotient" "$work/$architecture/quotient"
+  cp "$built/$target/$profile/quotient" "$work/$architecture/quotient"
   ln -s quotient "$work/$architecture/kubectl-quotient"
   pack "$dist/$archive" "$work/$architecture"
   cat >>"$krew" <<END

@@ -22,14 +22,12 @@ if [ ! -e "$folder/complete" ]; then
     echo "charts: building Helm $major" >&2
     module=helm.sh/helm/v$major
     version=$(sed -n "s,^[[:space:]]*$module \(v[0-9.]*\).*,\1,p" "$here/helm$major/go.mod" | head -n 1)
-    package=$module/internal/version
-    # Helm 4 speaks of the version of Kubernetes that its client is made for, and takes it from the build.
-    client=$(sed -n 's,^[[:space:]]*k8s.io/client-go v0\.\([0-9]*\)\..*,\1,p' "$here/helm$major/go.mod" | head -n 1)
-    capabilities=$module/pkg/chart/common
-    [ "$major" = 3 ] && capabilities=$module/pkg/chartutil
+    flags="-s -w -X $module/internal/version.version=$version"
+    # Helm 3 takes the version of Kubernetes that charts are rendered for from the build; Helm 4 knows it.
+    minor=$(sed -n 's,^[[:space:]]*k8s.io/client-go v0\.\([0-9]*\)\..*,\1,p' "$here/helm$major/go.mod" | head -n 1)
+    [ "$major" = 4 ] || flags="$flags -X $module/pkg/chartutil.k8sVersionMajor=1 -X $module/pkg/chartutil.k8sVersionMinor=$minor"
     (cd "$here/helm$major" && CGO_ENABLED=0 GOFLAGS='-buildvcs=false -mod=readonly' nice -n 10 \
-      go build -trimpath -ldflags "-s -w -X $package.version=$version -X $capabilities.k8sVersionMajor=1 -X $capabilities.k8sVersionMinor=$client" \
-      -o "$folder/helm$major.new" "$module/cmd/helm") >&2
+      go build -trimpath -ldflags "$flags" -o "$folder/helm$major.new" "$module/cmd/helm") >&2
     mv "$folder/helm$major.new" "$folder/helm$major"
   done
   touch "$folder/complete"
