@@ -1,7 +1,7 @@
 # The few things there are to do here. `make` alone lists them.
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-web testenv helm cluster bench counts explore fuzz chart docs book binaries image image-twice release model
+.PHONY: help demo test testenv helm cluster bench counts explore storm fuzz chart docs book binaries image image-twice release model
 
 CARGO ?= cargo
 TARGET := $(or $(CARGO_TARGET_DIR),target)
@@ -26,7 +26,7 @@ help:
 	@echo 'make image    static binaries, and an OCI image of them in dist/quotient.oci'
 	@echo 'make release  everything that a release has, in dist/'
 	@echo 'make explore  the properties of the engine on random histories, for an hour or so'
-	@echo 'make storm    the scheduler on the virtual API server while everything goes wrong (SEEDS=20000)'
+	@echo 'make storm    everything goes wrong: on the virtual API server (SEEDS=20000), then on a real one (STORM_SECONDS=600)'
 	@echo 'make model    every decision on random small clusters compared with a model written apart from the engine'
 	@echo 'make fuzz     one minute of random bytes for each parser (installs cargo-fuzz)'
 
@@ -46,6 +46,7 @@ test: testenv helm
 	@$(MAKE) --no-print-directory counts
 
 # Chromium is Debian's; where it is missing it is installed, which takes root. Screenshots stay in web/test-results.
+.PHONY: test-web
 test-web:
 	@$(CARGO) build --quiet --locked --package quotient
 	@command -v chromium >/dev/null || { apt-get update -qq && apt-get install -y -qq --no-install-recommends chromium fonts-dejavu-core; } >/dev/null
@@ -87,8 +88,10 @@ explore:
 # A failure names its seed: STORM_SEED=<seed> make storm brings it back.
 storm: export CARGO_PROFILE_DEV_OPT_LEVEL = 2
 storm: export SEEDS ?= 20000
-storm:
+storm: export STORM_SECONDS ?= 600
+storm: testenv
 	$(CARGO) test --quiet --locked --package quotient-sim --test storm -- --nocapture
+	$(CARGO) test --quiet --locked --package quotient --test faults -- --ignored --nocapture storm
 
 # Only the model, for CASES cases from SEED on.
 model:

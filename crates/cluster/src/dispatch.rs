@@ -88,7 +88,7 @@ impl Dispatcher {
         self.done.load(Ordering::Acquire) == self.pushed.load(Ordering::Acquire)
     }
 
-    /// Whether so many binds and evictions wait that no more should be decided. What only tells of things does not count.
+    /// Whether so many binds and evictions wait that no more should be decided. Statuses and events do not count.
     pub fn is_full(&self) -> bool {
         self.placing.load(Ordering::Acquire) > BACKLOG_MAX
     }

@@ -19,7 +19,8 @@ use http::Method;
 use kube::Client;
 use quotient_api::{ObjectKey, kinds, time};
 use serde_json::{Value, json};
-use tokio::sync::watch;
+use tokio::sync::{oneshot, watch};
+use tokio::task::JoinHandle;
 
 use crate::call::{CALL_TIMEOUT, Call, CallError, Content, kind_path};
 use crate::clock::wall_us;
@@ -278,6 +279,31 @@ impl Elector {
             "spec": {"holderIdentity": identity, "leaseDurationSeconds": duration.as_secs().max(1), "renewTime": now,
                 "leaseTransitions": transitions},
         })
+    }
+}
+
+/// The election, in a task of its own: the lease is renewed however long a cycle takes.
+pub(crate) struct Election {
+    stop: oneshot::Sender<()>,
+    task: JoinHandle<()>,
+}
+
+impl Election {
+    pub(crate) fn begin(mut elector: Elector) -> Self {
+        let (stop, stopped) = oneshot::channel();
+        let task = tokio::spawn(async move {
+            tokio::select! {
+                () = elector.run() => {}
+                _ = stopped => elector.release().await,
+            }
+        });
+        Election { stop, task }
+    }
+
+    /// Gives the lease back.
+    pub(crate) async fn end(self) {
+        let _ = self.stop.send(());
+        let _ = self.task.await;
     }
 }
 

@@ -8,24 +8,23 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use quotient_api::{Configuration, ObjectKey};
-use quotient_engine::{Budget, Tick};
+use quotient_api::Configuration;
+use quotient_engine::Budget;
 use quotient_host::queue::Failed;
 use quotient_host::scheduler::{Happened, Seen};
 use quotient_host::{Hold, Parts, PodRef, SharedObjects, Subject, probe};
-use serde_json::Value;
 use tokio::sync::mpsc::{self, UnboundedReceiver};
 use tokio::sync::{oneshot, watch};
-use tokio::task::{JoinHandle, JoinSet};
+use tokio::task::JoinSet;
 
 use crate::call::{CallError, Http};
 use crate::clock::{Clock, wall_us};
 use crate::connect::Clients;
 use crate::dispatch::{Dispatcher, Report, dispatcher};
-use crate::lease::{Elector, Fence, LeaseSettings};
+use crate::lease::{Election, Elector, Fence, LeaseSettings};
 use crate::metrics::Metrics;
 use crate::onlook::Onlooker;
-use crate::rehearsal::{Figures, HeldTime, Question, Rehearsal, Standing};
+use crate::rehearsal::{Asked, Figures, HeldTime, Question, Rehearsal, Standing};
 
 /// Objects that were seen and not taken in yet. When it is full the watches wait, and the API server holds back: it is
 /// enough for a burst, and little beside what is kept anyway.
@@ -138,31 +137,6 @@ async fn run_with(
     }
 }
 
-/// The election, in a task of its own: the lease is renewed however long a cycle takes.
-struct Election {
-    stop: oneshot::Sender<()>,
-    task: JoinHandle<()>,
-}
-
-impl Election {
-    fn begin(mut elector: Elector) -> Self {
-        let (stop, stopped) = oneshot::channel();
-        let task = tokio::spawn(async move {
-            tokio::select! {
-                () = elector.run() => {}
-                _ = stopped => elector.release().await,
-            }
-        });
-        Election { stop, task }
-    }
-
-    /// Gives the lease back.
-    async fn end(self) {
-        let _ = self.stop.send(());
-        let _ = self.task.await;
-    }
-}
-
 /// Why a session ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum End {
@@ -195,36 +169,6 @@ struct Session<'a> {
     onlooker: Option<Arc<dyn Onlooker>>,
     /// The watches and the dispatcher; they end with the session.
     tasks: JoinSet<()>,
-}
-
-/// What a rehearsed session keeps beyond others.
-#[derive(Debug, Default)]
-struct Asked {
-    is_held: bool,
-    /// Nothing was left to decide when last it decided.
-    rests: bool,
-    wakes_at: Option<Tick>,
-    versions: BTreeMap<(Subject, ObjectKey), String>,
-    happened: Vec<Happened>,
-}
-
-impl Asked {
-    fn see(&mut self, seen: &Seen) {
-        match seen {
-            Seen::Object(subject, object) => {
-                let text = |field: &str| object.pointer(field).and_then(Value::as_str);
-                if let Some(name) = text("/metadata/name") {
-                    let version = text("/metadata/resourceVersion").unwrap_or_default().to_string();
-                    let key = ObjectKey::new(subject.kind(), text("/metadata/namespace"), name);
-                    self.versions.insert((*subject, key), version);
-                }
-            }
-            Seen::Gone(subject, key) => {
-                self.versions.remove(&(*subject, key.clone()));
-            }
-            Seen::Listed(_) | Seen::Stale(..) | Seen::Unavailable(_) => {}
-        }
-    }
 }
 
 impl<'a> Session<'a> {

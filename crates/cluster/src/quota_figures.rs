@@ -7,7 +7,7 @@ use std::fmt::Write as _;
 use quotient_engine::QuotaReport;
 use quotient_engine::fact::{CPU, Name};
 
-/// So many quotas are written by name: those that hold most of what they are entitled to. All of them are in the totals.
+/// So many quotas are written by name: those that hold most of their entitlement. All of them are in the totals.
 const NAMED_MAX: usize = 200;
 
 /// What is said of a quota.

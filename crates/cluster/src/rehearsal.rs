@@ -10,9 +10,10 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use quotient_api::ObjectKey;
 use quotient_engine::fact::PodKey;
 use quotient_engine::{NodeReport, QuotaReport, Reason, Tick};
+use serde_json::Value;
 use tokio::sync::{mpsc, oneshot};
 
-use quotient_host::scheduler::Happened;
+use quotient_host::scheduler::{Happened, Seen};
 use quotient_host::subject::Subject;
 
 /// How many questions may wait. The conductor waits for each answer, so that one is enough.
@@ -63,6 +64,36 @@ pub(crate) struct HeldTime(Arc<AtomicU64>);
 impl HeldTime {
     pub(crate) fn tick(&self) -> Tick {
         Tick(self.0.load(Ordering::Acquire))
+    }
+}
+
+/// What a rehearsed session keeps beyond others.
+#[derive(Debug, Default)]
+pub(crate) struct Asked {
+    pub(crate) is_held: bool,
+    /// Nothing was left to decide when last it decided.
+    pub(crate) rests: bool,
+    pub(crate) wakes_at: Option<Tick>,
+    pub(crate) versions: BTreeMap<(Subject, ObjectKey), String>,
+    pub(crate) happened: Vec<Happened>,
+}
+
+impl Asked {
+    pub(crate) fn see(&mut self, seen: &Seen) {
+        match seen {
+            Seen::Object(subject, object) => {
+                let text = |field: &str| object.pointer(field).and_then(Value::as_str);
+                if let Some(name) = text("/metadata/name") {
+                    let version = text("/metadata/resourceVersion").unwrap_or_default().to_string();
+                    let key = ObjectKey::new(subject.kind(), text("/metadata/namespace"), name);
+                    self.versions.insert((*subject, key), version);
+                }
+            }
+            Seen::Gone(subject, key) => {
+                self.versions.remove(&(*subject, key.clone()));
+            }
+            Seen::Listed(_) | Seen::Stale(..) | Seen::Unavailable(_) => {}
+        }
     }
 }
 

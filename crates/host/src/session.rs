@@ -25,7 +25,7 @@ use crate::scheduler::{Happened, Now, Scheduler, Seen};
 use crate::subject::Subject;
 use crate::write::{PodRef, Slot, Write};
 
-/// A standby that takes over touches a pod that waits, and decides nothing before it has seen that ([`Session::probe`]).
+/// A standby that takes over touches a pending pod, and decides nothing before it has seen that ([`Session::probe`]).
 /// Where none waits for this long there is nothing to decide that what the last leader wrote could spoil.
 const NONE_WAITS_FOR: Duration = Duration::from_secs(10);
 
@@ -115,7 +115,7 @@ enum TakingOver {
 }
 
 impl Session {
-    /// A session that knows nothing yet. Pods with one of these names in `spec.schedulerName` are ours; `None`: all are.
+    /// A session that knows nothing yet. Pods with one of these names in `spec.schedulerName` are ours, or all pods.
     pub fn new(
         configuration: &Configuration,
         names: Option<Vec<String>>,

@@ -100,9 +100,9 @@ impl Slot {
         }
     }
 
-    /// Within a lane the lower goes first, and of equals the one that came first. Nominations go before the rest: they are
-    /// what a claim survives a restart by, and evictions wait for them. Binds and evictions do not pass each other: a
-    /// steady flow of either would hold up the other without end.
+    /// Within a lane the lower goes first, and of equals the one that came first. Nominations go before the rest: they
+    /// are what a claim survives a restart by, and evictions wait for them. Binds and evictions do not pass each other:
+    /// a steady flow of either would hold up the other without end.
     pub fn priority(&self) -> u8 {
         match self {
             Slot::Nominate(_) => 0,

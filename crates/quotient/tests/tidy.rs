@@ -18,7 +18,6 @@ const LONG_FUNCTIONS: &[(&str, &str, &str)] = &[
     ("crates/api/tests/admission.rs", "what_is_refused", "a table of cases"),
     ("crates/api/tests/admission.rs", "what_may_change_about_a_pod", "a table of cases"),
     ("crates/api/tests/requests.rs", "requests_as_kubernetes_counts_them", "a table of cases"),
-    ("crates/cluster/src/live.rs", "run", "starts every task in turn; nothing is decided in it"),
     ("crates/engine/src/engine/observe.rs", "known_pod", "to be split"),
     ("crates/engine/tests/naive/tables.rs", "volumes", "a table of cases"),
     ("crates/host/src/controllers/job.rs", "look", "to be split"),

@@ -3,7 +3,9 @@
 
 #[path = "../daemon/mod.rs"]
 mod daemon;
+mod observer;
 mod proxy;
+mod storm;
 mod town;
 
 use std::process::Command;
@@ -76,6 +78,52 @@ fn a_kind_that_may_not_be_read_for_a_while_is_not_gone() {
     proxy.forbid(None);
     town.set_quota(0, 1, 3);
     running(3);
+}
+
+#[test]
+fn the_lease_passes_on_while_pods_are_bound() {
+    let town = Town::new();
+    let observer = observer::Observer::start(&town.plane.kubeconfig());
+    let start = || Daemon::start(&town.plane.kubeconfig(), &town.log(), &[]);
+    let mut daemons = [start(), start()];
+    let mut last = holder(&town, "");
+    for round in 0..2 * TEAMS {
+        town.want(round % TEAMS, if round < TEAMS { MAX } else { MAX - round });
+        thread::sleep(Duration::from_millis(100 + 90 * round as u64));
+        // An upgrade: it sends what it decided, gives the lease back, and another begins in its place.
+        let index = daemons.iter().position(|daemon| last.contains(&format!("_{}_", daemon.id())));
+        let index = index.unwrap_or_else(|| panic!("{last} is one of ours"));
+        signal("TERM", daemons[index].id());
+        last = holder(&town, &last);
+        daemons[index] = start();
+        assert_eq!(observer.faults(), [] as [String; 0]);
+    }
+    (0..TEAMS).for_each(|index| town.want(index, MAX));
+    town.check(TO_EACH_ITS_OWN);
+    assert_eq!((observer.faults(), observer.unserved()), (Vec::new(), Vec::new()));
+}
+
+#[test]
+fn a_lease_that_another_had_meanwhile_is_not_kept() {
+    let town = Town::new();
+    let _daemon = Daemon::start(&town.plane.kubeconfig(), &town.log(), &[]);
+    let ours = holder(&town, "");
+    let log = || std::fs::read_to_string(town.log()).unwrap_or_default();
+    let begun_anew = || log().matches("begins anew").count();
+    assert_eq!(begun_anew(), 0, "it has the lease since it began");
+    // Another takes it and gives it back, between two looks of ours.
+    for holder in ["another", ""] {
+        let patch = format!(r#"{{"spec": {{"holderIdentity": "{holder}"}}}}"#);
+        let patch = ["patch", "lease", "quotient", "-n", "default", "--type=merge", "-p", &patch];
+        town.plane.kubectl(&patch).expect("the lease is patched");
+    }
+    eventually(&town.plane, "it begins anew, knowing only what the objects say", || {
+        (begun_anew() == 1 && holder(&town, "") == ours).then_some(())
+    });
+    town.want(0, MIN);
+    eventually(&town.plane, "it schedules", || {
+        (town.pods().iter().filter(|pod| pod["status"]["phase"] == "Running").count() == MIN).then_some(())
+    });
 }
 
 #[test]

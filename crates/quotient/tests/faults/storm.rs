@@ -1,0 +1,147 @@
+//! A storm on the real API server: everything goes wrong at random, from one seed, while an observer watches.
+//!
+//! `make storm` runs it for ten minutes. `STORM_SEED` brings the order of faults back; what a real server does in
+//! between is its own.
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use crate::daemon::{Daemon, items};
+use crate::observer::Observer;
+use crate::proxy::Proxy;
+use crate::town::{MAX, MIN, NODES, TEAMS, Town, node};
+use crate::{TO_EACH_ITS_OWN, holder, signal};
+
+/// Chance that is the same for the same seed (splitmix64).
+struct Dice(u64);
+
+impl Dice {
+    fn roll(&mut self, sides: u64) -> u64 {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mixed = (self.0 ^ (self.0 >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        let mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        (mixed ^ (mixed >> 31)) % sides
+    }
+}
+
+struct Storm {
+    dice: Dice,
+    town: Town,
+    proxy: Proxy,
+    daemons: Vec<Daemon>,
+    struck: BTreeMap<&'static str, u64>,
+}
+
+impl Storm {
+    fn start(&self) -> Daemon {
+        let (kubeconfig, log): (&Path, PathBuf) = (self.proxy.kubeconfig(), self.town.log());
+        Daemon::start(kubeconfig, &log, &[])
+    }
+
+    fn pause(&mut self, most_ms: u64) {
+        thread::sleep(Duration::from_millis(200 + self.dice.roll(most_ms)));
+    }
+
+    /// Something goes wrong, or somebody wants something else.
+    fn strike(&mut self) -> &'static str {
+        match self.dice.roll(11) {
+            0 => {
+                self.proxy.be_unkind(true);
+                self.pause(2_000);
+                self.proxy.be_unkind(false);
+                "429, 500, answers lost"
+            }
+            1 => {
+                self.proxy.cut();
+                "watches cut"
+            }
+            2 => {
+                let kinds = ["elasticquotas", "/pods", "/nodes"];
+                self.proxy.forbid(Some(kinds[self.dice.roll(3) as usize]));
+                self.proxy.cut();
+                self.pause(3_000);
+                self.proxy.forbid(None);
+                "403"
+            }
+            3 => {
+                let index = self.dice.roll(2) as usize;
+                let next = self.start();
+                std::mem::replace(&mut self.daemons[index], next).kill();
+                "kill -9"
+            }
+            4 => {
+                let id = self.daemons[self.dice.roll(2) as usize].id();
+                signal("STOP", id);
+                self.pause(5_000);
+                signal("CONT", id);
+                "SIGSTOP"
+            }
+            5 => {
+                let index = self.dice.roll(2) as usize;
+                signal("TERM", self.daemons[index].id());
+                self.pause(1_000);
+                self.daemons[index] = self.start();
+                "SIGTERM"
+            }
+            6 => {
+                self.town.plane.restart_api_server().expect("the API server starts again");
+                "API server restarted"
+            }
+            7 => {
+                let name = node(self.dice.roll(NODES as u64) as usize);
+                let _ = self.town.plane.kubectl(&["delete", "node", &name, "--wait=false"]);
+                for pod in items(&self.town.plane, "pods").iter().filter(|pod| pod["spec"]["nodeName"] == name.as_str())
+                {
+                    let text = |field: &str| pod["metadata"][field].as_str().unwrap_or_default().to_string();
+                    let (pod, namespace) = (text("name"), text("namespace"));
+                    let _ =
+                        self.town.plane.kubectl(&["delete", "pod", &pod, "-n", &namespace, "--force", "--wait=false"]);
+                }
+                self.town.make_nodes(&[name]);
+                "node gone"
+            }
+            8 => {
+                let (team, min) = (self.dice.roll(TEAMS as u64), 2 + self.dice.roll(5));
+                self.town.set_quota(team as usize, min as usize, MAX);
+                "quota edited"
+            }
+            _ => {
+                let (team, count) = (self.dice.roll(TEAMS as u64), self.dice.roll(MAX as u64 + 1));
+                self.town.want(team as usize, count as usize);
+                "load changed"
+            }
+        }
+    }
+}
+
+#[test]
+#[ignore = "takes minutes: `make storm`"]
+fn a_storm() {
+    let number = |name: &str, default: u64| std::env::var(name).ok().and_then(|n| n.parse().ok()).unwrap_or(default);
+    let (seed, lasts) = (number("STORM_SEED", 1), Duration::from_secs(number("STORM_SECONDS", 120)));
+    let town = Town::new();
+    let proxy = Proxy::start(&town.plane.kubeconfig(), town.plane.folder());
+    let observer = Observer::start(&town.plane.kubeconfig());
+    let mut storm = Storm { dice: Dice(seed), town, proxy, daemons: Vec::new(), struck: BTreeMap::new() };
+    storm.daemons = vec![storm.start(), storm.start()];
+    holder(&storm.town, "");
+    let begun = Instant::now();
+    while begun.elapsed() < lasts {
+        let name = storm.strike();
+        *storm.struck.entry(name).or_default() += 1;
+        assert_eq!(observer.faults(), [] as [String; 0], "STORM_SEED={seed}, after {:?}", storm.struck);
+        storm.pause(1_500);
+    }
+    for index in 0..TEAMS {
+        storm.town.set_quota(index, MIN, MAX);
+        storm.town.want(index, MAX);
+    }
+    storm.town.check(TO_EACH_ITS_OWN);
+    let (binds, evictions) = observer.counts();
+    println!("STORM_SEED={seed}: {binds} binds, {evictions} evictions; struck: {:?}", storm.struck);
+    assert!(binds >= TEAMS * MIN, "the observer saw {binds} binds only");
+    assert_eq!(observer.faults(), [] as [String; 0], "STORM_SEED={seed}");
+    assert_eq!(observer.unserved(), [] as [String; 0], "evicted for nobody, STORM_SEED={seed}");
+}
