@@ -13,9 +13,9 @@ here=$(CDPATH='' cd -- "$(dirname -- "$0")/.." && pwd)
 dist=$here/dist
 : "${SOURCE_DATE_EPOCH:?is set by make release}"
 
-# pack ARCHIVE FOLDER: the same bytes for the same files, whoever packs them and when.
+# pack ARCHIVE FOLDER ENTRY: the same bytes for the same files, whoever packs them and when.
 pack() {
-  tar --sort=name --owner=0 --group=0 --numeric-owner --mtime="@$SOURCE_DATE_EPOCH" -C "$2" -cf - . | gzip -9n >"$1"
+  tar --sort=name --owner=0 --group=0 --numeric-owner --mtime="@$SOURCE_DATE_EPOCH" -C "$2" -cf - "$3" | gzip -9n >"$1"
 }
 
 # A binary of this machine says what goes with all of them.
@@ -46,7 +46,7 @@ for target in "$@"; do
   cp -r "$work/common/." "$work/$architecture/"
   cp "$built/$target/$profile/quotient" "$work/$architecture/quotient"
   ln -s quotient "$work/$architecture/kubectl-quotient"
-  pack "$dist/$archive" "$work/$architecture"
+  pack "$dist/$archive" "$work/$architecture" .
   cat >>"$krew" <<END
   - selector:
       matchLabels: {os: linux, arch: $architecture}
@@ -58,7 +58,7 @@ done
 
 mkdir "$work/chart"
 cp -r "$here/charts/quotient" "$work/chart/quotient"
-pack "$dist/quotient-chart-$version.tgz" "$work/chart"
+pack "$dist/quotient-$version.tgz" "$work/chart" quotient
 "$native" install >"$dist/quotient-$version.yaml"
 cp "$here/charts/quotient/files/alerts.yaml" "$dist/alerts.yaml"
 cp "$here/charts/quotient/files/grafana-dashboard.json" "$dist/grafana-dashboard.json"

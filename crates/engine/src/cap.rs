@@ -1,6 +1,7 @@
 //! What pods without GPUs may hold together on a GPU node, and what they hold.
 
 use crate::fact::Amount;
+use crate::nodes::Column;
 use crate::resources::{Demand, ResourceId};
 
 /// The ledger of one node's cap. It is kept on every node, with a cap or without, since a cap can be set and lifted
@@ -12,6 +13,8 @@ pub(crate) struct Cap {
     /// Amounts held and claimed by pods that are subject to caps, exactly, by resource number.
     held: Vec<i128>,
     claimed: Vec<i128>,
+    /// Of what is held, by pods that are leaving.
+    leaving: Vec<i128>,
 }
 
 impl Cap {
@@ -39,13 +42,22 @@ impl Cap {
         self.held(resource) + self.claimed(resource)
     }
 
+    /// What will be held of a resource when all who leave are gone and all who claim have come.
+    pub fn to_be_held(&self, resource: ResourceId) -> i128 {
+        self.used(resource) - self.leaving.get(resource.0 as usize).copied().unwrap_or(0)
+    }
+
     /// Adds what a pod or its claim holds (or takes it off), if it is subject to caps.
-    pub fn count(&mut self, demand: &Demand, add: bool, claim: bool) {
+    pub fn count(&mut self, demand: &Demand, add: bool, which: Column) {
         if !demand.capped {
             return;
         }
         let sign: i128 = if add { 1 } else { -1 };
-        let column = if claim { &mut self.claimed } else { &mut self.held };
+        let column = match which {
+            Column::Held => &mut self.held,
+            Column::Claimed => &mut self.claimed,
+            Column::Leaving => &mut self.leaving,
+        };
         for (resource, amount) in &demand.amounts {
             let at = resource.0 as usize;
             if column.len() <= at {

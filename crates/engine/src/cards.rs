@@ -4,6 +4,7 @@
 //! of its own, so that what is kept of the nodes for one look is not mixed up with another's.
 
 use crate::fact::{Amount, Name, PodSpec};
+use crate::nodes::NodeId;
 use crate::pods::PodId;
 use crate::policy::Ask;
 use crate::resources::{Demand, ResourceId};
@@ -53,6 +54,48 @@ impl World {
         wanted.into_iter().map(|(card, amount)| Some(self.single_look(id, card, amount, false))).collect()
     }
 
+    /// The ways in which a pod can be placed once others made room, in order of preference: one for each card, since what
+    /// it is charged decides what it is entitled to.
+    pub fn looks_for_claims(&mut self, id: PodId) -> Vec<Option<Look>> {
+        let looks = self.looks(id);
+        let pod = self.pods.get(id);
+        let shape = self.shapes.get(pod.shape);
+        let (demand, names) = (shape.demand.clone(), shape.spec().cards.clone());
+        let any = names.is_empty();
+        let cards: Vec<(ResourceId, Amount)> = match any {
+            true => self.kinds_for(&demand),
+            false => {
+                let cards: Vec<ResourceId> = names.iter().map(|name| self.names.intern(name)).collect();
+                cards.into_iter().map(|card| (card, self.card_amount(card, &demand))).collect()
+            }
+        };
+        let is_open = |look: &Option<Look>| look.as_ref().is_none_or(|look| look.cards.is_empty());
+        if cards.is_empty() || self.pods.get(id).quotas.is_empty() || !looks.iter().any(is_open) {
+            return looks;
+        }
+        // A node may have what it asks for without saying which card that is.
+        let resources: Vec<ResourceId> = demand.amounts.iter().map(|(resource, _)| *resource).collect();
+        let is_unnamed = |node: NodeId| {
+            let named = |r: &ResourceId| self.nodes.get(node).cards.iter().any(|(resource, _)| resource == r);
+            let has_kinds = |r: &&ResourceId| self.card_kinds.contains_key(r) && self.nodes.allocatable(**r, node) > 0;
+            resources.iter().filter(has_kinds).any(|r| !named(r))
+        };
+        let unnamed = (any && self.nodes.by_name().any(is_unnamed)).then_some(None);
+        let single = cards.into_iter().map(|(card, amount)| Some(self.single_look(id, card, amount, any)));
+        let mut all: Vec<Option<Look>> = single.collect();
+        all.extend(unnamed);
+        all
+    }
+
+    /// The kinds of card that a pod of this size could take, with how many.
+    fn kinds_for(&self, demand: &Demand) -> Vec<(ResourceId, Amount)> {
+        let kinds = demand.amounts.iter().flat_map(|(resource, amount)| {
+            let kinds = self.card_kinds.get(resource).into_iter().flatten();
+            kinds.map(|(card, _)| (*card, *amount))
+        });
+        kinds.collect()
+    }
+
     /// The looks of a pod that accepts any card: where its quotas count cards, those that they have left.
     fn looks_at_any(&mut self, id: PodId) -> Vec<Option<Look>> {
         let pod = self.pods.get(id);
@@ -60,11 +103,7 @@ impl World {
         if self.card_kinds.is_empty() || pod.quotas.is_empty() {
             return vec![None];
         }
-        let kinds = demand.amounts.iter().flat_map(|(resource, amount)| {
-            let kinds = self.card_kinds.get(resource).into_iter().flatten();
-            kinds.map(|(card, _)| (*card, *amount))
-        });
-        let kinds: Vec<(ResourceId, Amount)> = kinds.collect();
+        let kinds = self.kinds_for(demand);
         let counted = |(card, _): &(ResourceId, Amount)| self.quotas.counts_card(&pod.quotas, *card);
         if !kinds.iter().any(counted) {
             return vec![None];
@@ -79,7 +118,7 @@ impl World {
         let charge = &self.shapes.get(pod.shape).charge;
         let admits = |card: &&(ResourceId, Amount)| {
             let charge: Vec<(ResourceId, Amount)> = charge.iter().copied().chain([**card]).collect();
-            let ask = Ask { charge: &charge, non_preemptible: pod.non_preemptible };
+            let ask = Ask { charge: &charge, non_preemptible: pod.non_preemptible, has_victims: pod.has_victims() };
             let refusals = self.quotas.refusals(&pod.quotas, &ask, &self.names);
             !refusals.iter().any(|refusal| refusal.numbers.resource == *self.names.name(card.0))
         };

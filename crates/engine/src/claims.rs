@@ -10,6 +10,8 @@ use crate::world::{World, charge_of};
 pub(crate) enum ClaimKind {
     /// Victims leave for it.
     Preemption,
+    /// Room is on its way to it, without anybody's going for it.
+    Room,
     /// It waited so long that a node is kept for it.
     Patience,
 }
@@ -34,7 +36,9 @@ impl World {
     pub fn count_claim(&mut self, id: PodId, add: bool) {
         let pod = self.pods.get(id);
         let Some(claim) = pod.claim else { return };
+        debug_assert_eq!(self.claims.contains(&id), !add, "a claim counts once");
         if add {
+            self.claims.insert(id);
             let cards = self.nodes.cards_for(claim.node, &self.shapes.get(pod.shape).demand);
             self.pods.get_mut(id).cards = cards;
         }
@@ -46,6 +50,7 @@ impl World {
             self.nodes.use_port(claim.node, port, add);
         }
         if !add {
+            self.claims.remove(&id);
             self.pods.get_mut(id).cards = Vec::new();
         }
     }

@@ -2,6 +2,7 @@
 
 mod cycle;
 mod enqueue;
+mod evict;
 mod gang_turn;
 mod observe;
 mod overuse;
@@ -171,6 +172,8 @@ pub struct Engine {
     leaving_for: BTreeMap<PodKey, BTreeSet<PodId>>,
     /// Waiting pods that hold a claim.
     claimants: BTreeSet<PodId>,
+    /// How often pods came to hold room in this cycle.
+    claims_made: BTreeMap<PodId, u32>,
     /// Waiting pods that cannot be placed for what they are (gates, an unreadable request) and were not told so yet.
     unsaid: BTreeSet<PodId>,
     /// When waiting pods will have waited long enough to hold a node.
@@ -185,10 +188,12 @@ pub struct Engine {
     keys_epoch: u64,
     /// Pods that may have to lose a mark: they answer to other quotas than before.
     remark: BTreeSet<PodId>,
-    /// Quotas that may hold more, and pools in which somebody holds what others may claim, since those who rest were
-    /// last looked at.
-    risen: Vec<QuotaId>,
+    /// Pools in which somebody holds what others may claim, since those who rest were last looked at.
     moved_pools: BTreeSet<PoolId>,
+    /// Since when the statuses of quotas say that they hold more than they may, and the quotas of which that was taken
+    /// in: a scheduler that starts anew goes on where the last one was.
+    told_overuse: BTreeMap<QuotaKey, Tick>,
+    overuse_known: BTreeSet<QuotaKey>,
     /// Since when quotas of trees hold more than their runtime.
     overused_since: BTreeMap<QuotaId, Tick>,
     /// Quotas of trees of which that may have changed.
@@ -227,7 +232,9 @@ impl Engine {
     pub(super) fn drop_claim(&mut self, id: PodId) {
         if self.claimants.remove(&id) {
             self.count_claim(id, false);
-            self.world.pods.get_mut(id).claim = None;
+            let pod = self.world.pods.get_mut(id);
+            pod.claim = None;
+            pod.granted.clear();
             self.note(Change::ReservationDropped);
         }
     }

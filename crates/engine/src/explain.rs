@@ -6,11 +6,13 @@ mod verdicts;
 use crate::decision::Rule;
 use crate::fact::{Created, Name, PodKey, RequestProblem};
 use crate::filter::{Filter, node_cap as cap_filter, resources_fit};
+use crate::ledger::amount_of;
 use crate::nodes::NodeId;
 use crate::place::{ClosedCounts, Question};
 use crate::pods::{Pod, PodId};
 use crate::policy::{QuotaId, Refusal};
 use crate::preempt::Plan;
+use crate::preempt::rights::Going;
 use crate::quantity::canonical;
 use crate::reason::{Code, Numbers, Reason};
 use crate::resources::{Demand, ResourceId};
@@ -161,17 +163,18 @@ impl World {
     }
 
     /// What is said to a pod that is evicted: for whom, by what right, and what the quotas hold before and after.
-    pub fn evicted(&self, rule: Rule, claimant: PodId, victim: PodId, plan: &Plan) -> String {
+    pub fn evicted(&self, with: &Going, claimant: PodId, victim: PodId, plan: &Plan) -> String {
         let (gets, goes) = (self.pods.get(claimant), self.pods.get(victim));
-        let node = &self.nodes.get(plan.node).name;
-        let for_whom = format!("evicted to make room on {node} for {}", gets.key());
+        let node = plan.places.iter().find(|(pod, _)| *pod == claimant).map_or(plan.places[0].1, |(_, node)| *node);
+        let group = if with.is_whole_gang { "with the rest of its group " } else { "" };
+        let for_whom = format!("evicted {group}to make room on {} for {}", self.nodes.get(node).name, gets.key());
         let (mine, theirs) = (goes.priority, gets.priority);
         let holdings = |pod: &Pod| {
             let binding = pod.quotas.iter().filter(|quota| !self.quotas.is_plain(**quota));
-            let holdings = binding.map(|quota| self.holdings(*quota, claimant, plan));
+            let holdings = binding.map(|quota| self.holdings(*quota, plan));
             holdings.collect::<Vec<_>>().join("; ")
         };
-        match rule {
+        let said = match with.right.rule {
             Rule::Priority => format!("{for_whom} of priority {theirs}; this pod has priority {mine}"),
             Rule::OwnQuota => format!(
                 "{for_whom} of priority {theirs} under the same quota ({}); this pod has priority {mine}",
@@ -198,27 +201,29 @@ impl World {
                 holdings(goes)
             ),
             Rule::TreeOveruse => "evicted because its quota stayed above its runtime".to_owned(),
-        }
+        };
+        let Some(least) = plan.at_least else { return said };
+        format!("{said}; the search for the cheapest pods was cut short: at least {} would have to go", least.count)
     }
 
     /// What a quota holds of what a claimant asks for, before and after a plan is carried out, and what it is owed.
-    fn holdings(&self, id: QuotaId, claimant: PodId, plan: &Plan) -> String {
+    fn holdings(&self, id: QuotaId, plan: &Plan) -> String {
         let quota = self.quotas.get(id);
-        let charged = |pod: PodId, resource: ResourceId| {
-            let counts = self.pods.get(pod).quotas.contains(&id);
-            if counts { self.charged(pod, resource) } else { 0 }
+        let comes = |resource: ResourceId| {
+            let counts = self.pods.get(plan.rights.claimant).quotas.contains(&id);
+            if counts { amount_of(&plan.rights.charge, resource).unwrap_or(0) } else { 0 }
         };
         let show = |(resource, _): &(ResourceId, i64)| {
             let name = self.names.name(*resource);
             let before = quota.ledger.to_be_used(*resource);
-            let gone: i128 = plan.victims.iter().map(|victim| charged(*victim, *resource)).sum();
-            let after = before - gone + charged(claimant, *resource);
+            let going = plan.going.iter().filter(|goes| goes.quotas.contains(&id));
+            let gone: i128 = going.map(|goes| amount_of(&goes.charge, *resource).unwrap_or(0)).sum();
+            let after = before - gone + comes(*resource);
             let owed = self.quotas.entitlement(id, *resource).unwrap_or(0);
             let [before, after, owed] = [before, after, owed].map(|amount| canonical(name, amount));
             format!("{name} from {before} to {after}, owed {owed}")
         };
-        let charge = self.charge_of(claimant);
-        let asked = charge.iter().filter(|(resource, _)| self.quotas.entitlement(id, *resource).is_some());
+        let asked = plan.rights.charge.iter().filter(|(resource, _)| self.quotas.entitlement(id, *resource).is_some());
         format!("{}: {}", self.quotas.shown(id), asked.map(show).collect::<Vec<_>>().join(", "))
     }
 

@@ -47,7 +47,17 @@ pub(crate) struct Node {
     /// Amounts held by pods and claims, exactly, by resource number.
     held: Vec<i128>,
     claimed: Vec<i128>,
+    /// Of what is held, by pods that are leaving.
+    leaving: Vec<i128>,
     assumed: [i128; 2],
+}
+
+/// What an amount on a node is counted as.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Column {
+    Held,
+    Claimed,
+    Leaving,
 }
 
 /// All nodes.
@@ -153,6 +163,12 @@ impl Nodes {
         self.list[id.at()].claimed.get(resource.0 as usize).copied().unwrap_or(0)
     }
 
+    /// What will be held of a resource when all who leave are gone and all who claim have come.
+    pub fn to_be_held(&self, resource: ResourceId, id: NodeId) -> i128 {
+        let leaving = self.list[id.at()].leaving.get(resource.0 as usize).copied().unwrap_or(0);
+        self.held(resource, id) - leaving + self.claimed(resource, id)
+    }
+
     pub fn image_nodes(&self, image: &Name) -> u32 {
         self.image_nodes.get(image).copied().unwrap_or(0)
     }
@@ -200,6 +216,7 @@ impl Nodes {
             cap: Cap::default(),
             cards: Vec::new(),
             held: Vec::new(),
+            leaving: Vec::new(),
             claimed: Vec::new(),
             assumed: [0; 2],
         };
@@ -321,11 +338,6 @@ impl Nodes {
         }
         self.touch(id);
         (id, kind_changed)
-    }
-
-    /// Whether more is held and claimed on a node than it has.
-    pub fn is_overfull(&self, id: NodeId) -> bool {
-        self.free.iter().any(|column| column[id.at()] < 0)
     }
 
     /// The cards that a pod of this size holds on a node, by name.
@@ -452,20 +464,29 @@ impl Nodes {
 
     /// Adds what a pod holds (or takes it off).
     pub fn hold(&mut self, id: NodeId, demand: &Demand, add: bool) {
-        self.change(id, demand, add, false);
+        self.change(id, demand, add, Column::Held);
     }
 
     /// Adds what a claim holds (or takes it off).
     pub fn claim(&mut self, id: NodeId, demand: &Demand, add: bool) {
-        self.change(id, demand, add, true);
+        self.change(id, demand, add, Column::Claimed);
     }
 
-    fn change(&mut self, id: NodeId, demand: &Demand, add: bool, claim: bool) {
+    /// Notes that what a pod holds will be free (or no longer).
+    pub fn count_leaving(&mut self, id: NodeId, demand: &Demand, add: bool) {
+        self.change(id, demand, add, Column::Leaving);
+    }
+
+    fn change(&mut self, id: NodeId, demand: &Demand, add: bool, which: Column) {
         let sign: i128 = if add { 1 } else { -1 };
         for (resource, amount) in &demand.amounts {
             self.widen(resource.0 as usize + 1);
             let node = &mut self.list[id.at()];
-            let column = if claim { &mut node.claimed } else { &mut node.held };
+            let column = match which {
+                Column::Held => &mut node.held,
+                Column::Claimed => &mut node.claimed,
+                Column::Leaving => &mut node.leaving,
+            };
             if column.len() <= resource.0 as usize {
                 column.resize(resource.0 as usize + 1, 0);
             }
@@ -474,11 +495,13 @@ impl Nodes {
             debug_assert!(*entry >= 0, "no amount held or claimed is ever negative");
             self.refresh_free(*resource, id);
         }
-        self.list[id.at()].cap.count(demand, add, claim);
-        let assumed = &mut self.list[id.at()].assumed;
-        assumed[0] += sign * demand.assumed.0 as i128;
-        assumed[1] += sign * demand.assumed.1 as i128;
-        self.refresh_load(id);
+        self.list[id.at()].cap.count(demand, add, which);
+        if which != Column::Leaving {
+            let assumed = &mut self.list[id.at()].assumed;
+            assumed[0] += sign * demand.assumed.0 as i128;
+            assumed[1] += sign * demand.assumed.1 as i128;
+            self.refresh_load(id);
+        }
         self.touch(id);
     }
 

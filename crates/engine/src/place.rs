@@ -1,17 +1,20 @@
 //! Where a pod can go: the filters and the scores of one node.
 
-use crate::fact::Name;
+use std::collections::BTreeMap;
+
+use crate::fact::{Amount, Name};
 use crate::filter::{
     Filter, node_cap, pod_affinity, ports, resources_fit, spread, volume_binding, volume_limits, volume_restrictions,
     volume_zone,
 };
 use crate::nodes::NodeId;
 use crate::pods::PodId;
-use crate::relations::{Around, CounterId, CounterKey, Eligible, Matched};
+use crate::relations::{Around, Bearing, CounterId, CounterKey, Eligible, Matched};
+use crate::resources::ResourceId;
 use crate::score;
 use crate::shape::{Shape, ShapeId, Spread};
 use crate::statics::StaticId;
-use crate::topology::{NO_DOMAIN, TopoId};
+use crate::topology::{DomainId, NO_DOMAIN, TopoId};
 use crate::world::World;
 
 /// How many nodes each filter closes.
@@ -137,6 +140,7 @@ impl World {
         }
         let matched = relations.matched(&pod.namespace, &pod.labels);
         self.mark(&mut question, matched);
+        self.mark_claims(&mut question, id);
         question
     }
 
@@ -163,6 +167,40 @@ impl World {
         }
     }
 
+    /// Marks the domains that claims close: those whose claimants object to the pod, or that the pod objects to, and
+    /// those that would be too full with them. A claim opens nothing: who must be near another waits until that one
+    /// runs.
+    fn mark_claims(&self, question: &mut Question, id: PodId) {
+        if self.claims.is_empty() {
+            return;
+        }
+        let (pod, shape) = (self.pods.get(id), self.shapes.get(question.shape));
+        let mut closed: Vec<(TopoId, DomainId)> = Vec::new();
+        let mut crowd: BTreeMap<(usize, DomainId), i64> = BTreeMap::new();
+        for claimant in self.claims.iter().filter(|claimant| **claimant != id) {
+            let (other, theirs) = (self.pods.get(*claimant), self.shapes.get(self.pods.get(*claimant).shape));
+            let Some(node) = self.stands_on(*claimant).filter(|node| self.nodes.is_present(*node)) else { continue };
+            let domain = |topology: TopoId| self.topologies.domain(topology, node);
+            let objects = theirs.holds.iter().filter(|held| matches!(held.bearing, Bearing::Objects));
+            let objects = objects.filter(|held| self.relations.matches(held.relation, &pod.namespace, &pod.labels));
+            closed.extend(objects.map(|held| (held.topology, domain(held.topology))));
+            let is_met = |relation| self.relations.matches(relation, &other.namespace, &other.labels);
+            let averse = shape.anti_affinity.iter().filter(|term| is_met(term.relation));
+            closed.extend(averse.map(|term| (term.topology, domain(term.topology))));
+            for (at, rule) in shape.spread.iter().enumerate().filter(|(_, rule)| is_met(rule.relation)) {
+                *crowd.entry((at, domain(rule.topology))).or_default() += 1;
+            }
+        }
+        for ((at, domain), more) in crowd {
+            let (rule, counter) = (&shape.spread[at], self.relations.get(question.spread[at]));
+            if domain != NO_DOMAIN && spread::too_many(domain, counter, rule) + more > 0 {
+                closed.push((rule.topology, domain));
+            }
+        }
+        closed.retain(|(_, domain)| *domain != NO_DOMAIN);
+        self.mark(question, Matched { objections: closed, inclinations: Vec::new() });
+    }
+
     /// The first filter that closes the node to the pod, if any does.
     pub fn closed_by(&self, question: &Question, node: NodeId) -> Option<Filter> {
         let shape = self.shapes.get(question.shape);
@@ -171,6 +209,33 @@ impl World {
             .closed_by(node)
             .or_else(|| self.closed_locally(question, shape, node))
             .or_else(|| self.closed_by_others(question, shape, node))
+    }
+
+    /// Whether the node that a pod claims takes it. For one for whom pods went an amount must be free now, pods that are
+    /// leaving included, and when all have come and gone, each on its own: it does not wait for others' victims.
+    pub fn takes_claimant(&self, id: PodId, question: &Question) -> bool {
+        let Some(claim) = self.pods.get(id).claim else { return false };
+        let (node, shape) = (claim.node, self.shapes.get(question.shape));
+        match self.closed_by(question, node) {
+            None => true,
+            Some(Filter::NodeResourcesFit | Filter::NodeCap) if self.pods.get(id).has_victims() => {
+                let demand = &shape.demand;
+                let has_room = |(r, amount): &(ResourceId, Amount)| {
+                    let most = self.nodes.held(*r, node).max(self.nodes.to_be_held(*r, node));
+                    most + i128::from(*amount) <= i128::from(self.nodes.allocatable(*r, node))
+                };
+                let cap = &self.nodes.get(node).cap;
+                let is_allowed = |(r, limit): &(ResourceId, Amount)| {
+                    let (asked, most) = (i128::from(demand.get(*r)), cap.held(*r).max(cap.to_be_held(*r)));
+                    !demand.capped || asked == 0 || most + asked <= i128::from(*limit)
+                };
+                demand.amounts.iter().all(has_room)
+                    && cap.limits().unwrap_or_default().iter().all(is_allowed)
+                    && self.closed_by_volumes(question, shape, node).is_none()
+                    && self.closed_by_others(question, shape, node).is_none()
+            }
+            Some(_) => false,
+        }
     }
 
     /// The filters that look at the node alone.

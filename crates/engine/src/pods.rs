@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use crate::cards::Look;
-use crate::claims::{Claim, SleepingClaim};
+use crate::claims::{Claim, ClaimKind, SleepingClaim};
 use crate::decision::Capacity;
 use crate::fact::{Amount, Created, Labels, Name, PodKey, RequestProblem, Tick};
 use crate::gangs::GangId;
@@ -19,6 +19,9 @@ use crate::shape::ShapeId;
 /// A pod's number. Numbers are reused after a pod has gone.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub(crate) struct PodId(pub u32);
+
+/// What a ceiling allowed: of which quota, which resource, and how much.
+pub(crate) type Granted = (QuotaId, ResourceId, i128);
 
 /// Where a pod is.
 ///
@@ -61,6 +64,10 @@ pub(crate) struct Pod {
     pub evicted_for: Option<(PodKey, Name)>,
     /// The room that is kept for it.
     pub claim: Option<Claim>,
+    /// Pods that leave for it were still there at its last turn.
+    pub awaits_victims: bool,
+    /// What ceilings that move with others' requests allowed when pods went for it.
+    pub granted: Vec<Granted>,
     /// The room that will be kept for it again if its bind fails.
     pub asleep: Option<SleepingClaim>,
     /// The claimant that its condition says it leaves for.
@@ -123,7 +130,12 @@ impl Pod {
         self.leaving_since.is_some() || self.evicted_for.is_some()
     }
 
-    /// Whether it is never evicted.
+    /// Whether pods went for it, and are gone.
+    pub fn has_victims(&self) -> bool {
+        !self.awaits_victims && self.claim.is_some_and(|claim| claim.kind == ClaimKind::Preemption)
+    }
+
+    /// Whether it says that it must not be evicted.
     pub fn is_kept(&self) -> bool {
         self.protected || self.non_preemptible
     }

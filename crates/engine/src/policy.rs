@@ -169,6 +169,8 @@ pub(crate) struct Ask<'a> {
     pub charge: &'a Charge,
     /// It is never evicted.
     pub non_preemptible: bool,
+    /// Pods went for it: what others' victims still hold and what those claim are not both counted against it.
+    pub has_victims: bool,
 }
 
 /// Whose holdings are limited.
@@ -197,7 +199,7 @@ pub(crate) struct Ceiling {
 }
 
 /// How far a quota may be drawn on.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum DrawDepth {
     /// Down to what it is entitled to without regard to what others leave unused.
     Min,
@@ -219,8 +221,6 @@ pub(crate) struct Standing {
     pub draw: Option<Draw>,
     /// What is compared between the claimant and those it takes from.
     pub compared: Vec<ResourceId>,
-    /// Lower-priority pods of the same quota may go for it.
-    pub preempts_own: bool,
 }
 
 /// Amounts by resource that are worked out when they are asked for.
@@ -233,9 +233,8 @@ pub(crate) struct Taking<'a> {
     pub claimant: QuotaId,
     pub charge: &'a Charge,
     pub compared: &'a [ResourceId],
-    /// What is gone from the victim's quota before this pod, and with it.
+    /// What is gone from the victim's quota before this pod.
     pub gone_before: Amounts<'a>,
-    pub gone_after: Amounts<'a>,
 }
 
 /// What came of changes since this was last asked.
@@ -279,7 +278,7 @@ impl<'a, P> At<'a, P> {
     /// What the quota holds and would hold with this charge stays within `bound`, for everything the pool governs.
     fn stays_within(&self, charge: &Charge, bound: impl Fn(ResourceId) -> i128) -> bool {
         let mut governed = charge.iter().filter(|(resource, _)| self.pool().governs(*resource));
-        governed.all(|(r, amount)| self.quota.ledger.taken(*r) + i128::from(*amount) <= bound(*r))
+        governed.all(|(r, amount)| self.quota.ledger.to_be_used(*r) + i128::from(*amount) <= bound(*r))
     }
 }
 
@@ -321,18 +320,6 @@ trait Rules<'a> {
     /// Whether one more pod may be taken from it.
     fn permits(&self, _taking: &Taking<'_>) -> bool {
         true
-    }
-
-    /// Whether a claimant may be entitled to one resource that it asks for and not to another. Its victims may then be
-    /// entitled to evict it in turn.
-    fn entitles_in_part(&self) -> bool {
-        false
-    }
-
-    /// How much more it could claim of each resource if the quotas of its pool held what `used` says.
-    /// Only a policy that draws down to fair shares is asked.
-    fn claimable_if(&self, _used: &dyn Fn(QuotaId, ResourceId) -> i128) -> Vec<(ResourceId, i128)> {
-        Vec::new()
     }
 
     /// Whether it says nothing, and counts as no quota.
@@ -458,16 +445,6 @@ impl Quotas {
     /// Whether one more pod may be taken from a quota.
     pub fn permits(&self, from: QuotaId, taking: &Taking<'_>) -> bool {
         ask!(self, from, at => at.permits(taking))
-    }
-
-    /// Whether a claimant may be entitled to one resource that it asks for and not to another.
-    pub fn entitles_in_part(&self, id: QuotaId) -> bool {
-        ask!(self, id, at => at.entitles_in_part())
-    }
-
-    /// How much more a quota could claim of each resource if the quotas of its pool held what `used` says.
-    pub fn claimable_if(&self, id: QuotaId, used: &dyn Fn(QuotaId, ResourceId) -> i128) -> Vec<(ResourceId, i128)> {
-        ask!(self, id, at => at.claimable_if(used))
     }
 
     /// Whether a quota says nothing: it gives no right and no protection.

@@ -331,6 +331,11 @@ impl Queue {
         }
     }
 
+    /// Whether some group waits for a quota to be able to hold more.
+    pub fn has_gated(&self) -> bool {
+        !self.gated.is_empty()
+    }
+
     #[cfg(test)]
     pub fn is_awake(&self, id: GroupId) -> bool {
         self.group(id).state == State::Awake

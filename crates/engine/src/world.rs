@@ -1,7 +1,7 @@
 //! All that is known of the cluster, in the tables that decisions are made from.
 
 use std::borrow::Cow;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use crate::budgets::Budgets;
 use crate::candidates::Kept;
@@ -10,8 +10,10 @@ use crate::fact::{Amount, ClaimFact, Name, PodVolume, StorageClassFact, VolumeFa
 use crate::gangs::Gangs;
 use crate::implied::Implied;
 use crate::nodes::{NodeId, Nodes};
-use crate::pods::{Place, Pod, PodId, Pods};
+use crate::pods::{Granted, Place, Pod, PodId, Pods};
 use crate::policy::{Ask, Quotas, Refusal};
+use crate::preempt::loops::Takings;
+use crate::reason::Code;
 use crate::relations::{Around, Effects, Relations};
 use crate::resources::{ResourceId, ResourceNames};
 use crate::score::node_cap::CapWeights;
@@ -35,6 +37,10 @@ pub(crate) struct World {
     pub kept: Kept,
     pub quotas: Quotas,
     pub gangs: Gangs,
+    /// The waiting pods whose claims count.
+    pub claims: BTreeSet<PodId>,
+    /// Who took from whom since something last changed from outside.
+    pub takings: Takings,
     /// The kinds of card that nodes have, by the resource by which they are asked for, with how many nodes have them.
     pub card_kinds: BTreeMap<ResourceId, BTreeMap<ResourceId, u32>>,
     /// The shapes that shapes have when their pods may take some cards only.
@@ -107,6 +113,9 @@ impl World {
         let node = pod.node().expect("a pod enters a node");
         let shape = self.shapes.get(pod.shape);
         self.nodes.hold(node, &shape.demand, true);
+        if pod.is_leaving() {
+            self.nodes.count_leaving(node, &shape.demand, true);
+        }
         self.pods.get_mut(id).cards = self.nodes.cards_for(node, &shape.demand);
         let pod = self.pods.get(id);
         self.quotas.charge(id, pod, &charge_of(&self.shapes, pod), true, &self.names);
@@ -122,6 +131,9 @@ impl World {
         let node = pod.node().expect("a pod leaves a node it is on");
         let shape = self.shapes.get(pod.shape);
         self.nodes.hold(node, &shape.demand, false);
+        if pod.is_leaving() {
+            self.nodes.count_leaving(node, &shape.demand, false);
+        }
         self.quotas.charge(id, pod, &charge_of(&self.shapes, pod), false, &self.names);
         self.gangs.count(pod, &charge_of(&self.shapes, pod), false);
         self.pods.get_mut(id).cards = Vec::new();
@@ -269,13 +281,53 @@ impl World {
         if pod.quotas.is_empty() {
             return Vec::new();
         }
-        let ask = Ask { charge: &self.asked_charge(id), non_preemptible: pod.non_preemptible };
-        self.quotas.refusals(&pod.quotas, &ask, &self.names)
+        self.refusals_of(id, &self.asked_charge(id))
+    }
+
+    /// The same for a pod that comes to be on a node, with the cards that it has there.
+    pub fn refusals_on(&self, id: PodId, node: NodeId) -> Vec<crate::policy::Refusal> {
+        let shape = self.shapes.get(self.pods.get(id).shape);
+        let cards = self.nodes.cards_for(node, &shape.demand);
+        let charge: Vec<(ResourceId, Amount)> = shape.charge.iter().chain(&cards).copied().collect();
+        self.refusals_of(id, &charge)
+    }
+
+    fn refusals_of(&self, id: PodId, charge: &[(ResourceId, Amount)]) -> Vec<crate::policy::Refusal> {
+        let pod = self.pods.get(id);
+        let (non_preemptible, has_victims) = (pod.non_preemptible, pod.has_victims());
+        let ask = Ask { charge, non_preemptible, has_victims };
+        let mut refusals = self.quotas.refusals(&pod.quotas, &ask, &self.names);
+        // What was freed for it is its own, whatever others make of the ceiling meanwhile.
+        refusals.retain(|refusal| {
+            let is_it = |(quota, resource, _): &&Granted| (*quota, *resource) == (refusal.quota, refusal.resource);
+            let granted = pod.granted.iter().find(is_it).filter(|_| refusal.code == Code::RuntimeExceeded);
+            let (used, requested) = (refusal.numbers.used, refusal.numbers.requested);
+            granted.is_none_or(|(_, _, limit)| used + requested > *limit)
+        });
+        refusals
+    }
+
+    /// What the ceilings that move with others' requests allow a pod now.
+    pub fn grant(&self, id: PodId) -> Vec<Granted> {
+        let pod = self.pods.get(id);
+        let ask = Ask { charge: &self.asked_charge(id), non_preemptible: false, has_victims: false };
+        let mut granted = Vec::new();
+        self.quotas.ceilings(&pod.quotas, &ask, |ceiling| {
+            if ceiling.code == Code::RuntimeExceeded {
+                granted.push((ceiling.quota, ceiling.resource, ceiling.limit));
+            }
+        });
+        granted
     }
 
     /// What a pod is charged to its quotas where it is: what it asks for, what follows from it, and the cards there.
     pub fn charge_of(&self, id: PodId) -> Cow<'_, [(ResourceId, Amount)]> {
         charge_of(&self.shapes, self.pods.get(id))
+    }
+
+    /// What a pod is charged of a resource.
+    pub fn charged(&self, pod: PodId, resource: ResourceId) -> i128 {
+        crate::ledger::amount_of(&self.charge_of(pod), resource).unwrap_or(0)
     }
 
     /// Counts what a pod asks for if it asks for something now: it is on a node, or could be placed.
@@ -312,6 +364,9 @@ impl World {
         let (after, node) = (pod.is_leaving(), pod.node());
         if before != after && node.is_some() {
             self.quotas.count_leaving(pod, &charge_of(&self.shapes, pod), after);
+        }
+        if let Some(node) = node.filter(|_| before != after) {
+            self.nodes.count_leaving(node, &self.shapes.get(self.pods.get(id).shape).demand, after);
         }
         let Some(node) = node.filter(|node| before != after && self.nodes.is_present(*node)) else { return };
         let around =

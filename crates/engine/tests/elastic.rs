@@ -183,11 +183,12 @@ impl Model {
         pods
     }
 
-    fn is_within(&self, quota: usize, victim: &PodKey) -> bool {
+    /// Whether a pod is within its quota's min by seniority, as far as these resources are concerned.
+    fn is_within(&self, quota: usize, victim: &PodKey, compared: impl Fn(usize) -> bool) -> bool {
         let mut sums = [0, 0];
         for pod in self.seniors(quota) {
             (0..2).for_each(|r| sums[r] += pod.size[r]);
-            if (0..2).any(|r| self.governed(r) && sums[r] > self.min(quota, r)) {
+            if (0..2).any(|r| self.governed(r) && compared(r) && sums[r] > self.min(quota, r)) {
                 return false;
             }
             if pod.fact.key() == *victim {
@@ -197,34 +198,39 @@ impl Model {
         false
     }
 
-    /// Whether the claimant stays within a bound in every governed resource it asks for.
+    /// Whether the claimant asks for something governed and stays within a bound in all of it.
     fn within(&self, pod: &Pod, quota: usize, bound: impl Fn(usize) -> i64) -> bool {
         let none = BTreeSet::new();
-        (0..2)
-            .filter(|r| pod.size[*r] > 0 && self.governed(*r))
-            .all(|r| self.used(quota, r, &none) + pod.size[r] <= bound(r))
+        let mut asked = (0..2).filter(|r| pod.size[*r] > 0 && self.governed(*r)).peekable();
+        asked.peek().is_some() && asked.all(|r| self.used(quota, r, &none) + pod.size[r] <= bound(r))
     }
 
-    /// Whether the claimant may take the victims, in some order: each finds its quota above its due in something that
-    /// the claimant asks for and the victim holds.
-    fn may_take(&self, claimant: &Pod, victims: &[&Pod]) -> bool {
+    /// Whether the claimant is entitled to take from others, within min and within its fair share.
+    fn entitled(&self, claimant: &Pod, own: usize) -> (bool, bool) {
+        let in_min = self.within(claimant, own, |r| self.min(own, r));
+        let in_share = self.fair && self.within(claimant, own, |r| self.min(own, r) + self.fair_share(own, r));
+        (in_min, in_min || in_share)
+    }
+
+    /// Whether the claimant may take the victims, in some order: each finds its quota above what it keeps in something
+    /// that the claimant asks for and the victim holds. Pods of its own quota stay if others are to go first.
+    fn may_take(&self, claimant: &Pod, victims: &[&Pod], spares_own: bool) -> bool {
         let Some(own) = self.quota_of(claimant) else {
             let free = |victim: &&Pod| self.quota_of(victim).is_none();
             return victims.iter().all(|v| free(v) && v.fact.priority < claimant.fact.priority);
         };
-        let in_min = self.within(claimant, own, |r| self.min(own, r));
-        let in_share = self.fair && self.within(claimant, own, |r| self.min(own, r) + self.fair_share(own, r));
+        let (in_min, entitled) = self.entitled(claimant, own);
         let mut by_quota: BTreeMap<usize, Vec<&Pod>> = BTreeMap::new();
         for victim in victims {
             match self.quota_of(victim) {
                 None => return false,
                 Some(quota) if quota == own => {
-                    if in_min || victim.fact.priority >= claimant.fact.priority {
+                    if spares_own || victim.fact.priority >= claimant.fact.priority {
                         return false;
                     }
                 }
                 Some(quota) => {
-                    if !(in_min || in_share) || (self.fair && self.is_within(quota, &victim.fact.key())) {
+                    if !entitled || (self.fair && self.is_within(quota, &victim.fact.key(), |_| true)) {
                         return false;
                     }
                     by_quota.entry(quota).or_default().push(victim);
@@ -232,9 +238,6 @@ impl Model {
             }
         }
         by_quota.into_iter().all(|(quota, pods)| {
-            if !in_min && self.is_owed_again(claimant, own, quota, &pods, victims) {
-                return false;
-            }
             let bound = |r: usize| self.min(quota, r) + if in_min { 0 } else { self.fair_share(quota, r) };
             some_order(&pods, &mut |taken, next| {
                 (0..2).any(|r| {
@@ -248,18 +251,23 @@ impl Model {
         })
     }
 
-    /// Whether one of these pods could come back within its quota's fair share when all is done.
-    fn is_owed_again(&self, claimant: &Pod, own: usize, quota: usize, pods: &[&Pod], victims: &[&Pod]) -> bool {
+    /// Whether a victim from another quota, if it came back once all is done, could evict the claimant.
+    fn could_evict_back(&self, claimant: &Pod, victims: &[&Pod]) -> bool {
         let mut then = self.clone();
         victims.iter().for_each(|victim| drop(then.pods.remove(&victim.fact.key())));
-        then.pods.get_mut(&claimant.fact.key()).expect("claimants exist").fact.node = Some(name("somewhere"));
-        debug_assert_eq!(then.quota_of(claimant), Some(own));
-        pods.iter().any(|pod| then.within(pod, quota, |r| then.min(quota, r) + then.fair_share(quota, r)))
+        let runs = {
+            let pod = then.pods.get_mut(&claimant.fact.key()).expect("claimants exist");
+            pod.fact.node = Some(name("n0"));
+            pod.clone()
+        };
+        let own = self.quota_of(claimant);
+        victims.iter().any(|v| self.quota_of(v) != own && then.may_take(v, &[&runs], false))
     }
 
     /// The cost of a set of victims; no budgets here, and no two pods are of one age.
-    fn cost(&self, victims: &[&Pod]) -> (i32, usize, usize, Vec<std::cmp::Reverse<Created>>) {
-        let entitled = |v: &&&Pod| self.quota_of(v).is_some_and(|quota| self.is_within(quota, &v.fact.key()));
+    fn cost(&self, claimant: &Pod, victims: &[&Pod]) -> (i32, usize, usize, Vec<std::cmp::Reverse<Created>>) {
+        let asked = |r: usize| claimant.size[r] > 0;
+        let entitled = |v: &&&Pod| self.quota_of(v).is_some_and(|quota| self.is_within(quota, &v.fact.key(), asked));
         let mut created: Vec<_> = victims.iter().map(|v| std::cmp::Reverse(v.fact.created)).collect();
         created.sort();
         let priority = victims.iter().map(|v| v.fact.priority).max().unwrap_or(i32::MIN);
@@ -273,13 +281,30 @@ impl Model {
             .held_by(&none)
             .filter(|pod| pod.fact.node.as_ref().is_some_and(|n| self.nodes.keys().any(|i| **n == *format!("n{i}"))))
             .collect();
-        let sets = (1u32..1 << pods.len()).map(|set| {
-            pods.iter().enumerate().filter(|(i, _)| set >> i & 1 == 1).map(|(_, pod)| *pod).collect::<Vec<_>>()
-        });
+        let sets = || {
+            (1u32..1 << pods.len()).map(|set| {
+                pods.iter().enumerate().filter(|(i, _)| set >> i & 1 == 1).map(|(_, pod)| *pod).collect::<Vec<_>>()
+            })
+        };
         let keys = |set: &[&Pod]| set.iter().map(|pod| pod.fact.key()).collect::<BTreeSet<_>>();
-        sets.filter(|set| self.runs(claimant, &keys(set)) && self.may_take(claimant, set))
-            .min_by_key(|set| self.cost(set))
-            .map(|set| keys(&set))
+        let entitled = self.quota_of(claimant).is_some_and(|own| self.entitled(claimant, own).1);
+        let passes: &[bool] = if entitled { &[true, false] } else { &[false] };
+        // Others go first; where no set of them will do, those of the claimant's own quota may. A set with somebody who
+        // need not go is none.
+        let will_do = |set: &[&Pod]| self.runs(claimant, &keys(set));
+        let is_needless = |set: &[&Pod]| {
+            (0..set.len()).any(|i| {
+                let rest: Vec<&Pod> = set.iter().enumerate().filter(|(j, _)| *j != i).map(|(_, pod)| *pod).collect();
+                will_do(&rest)
+            })
+        };
+        passes.iter().find_map(|spares_own| {
+            sets()
+                .filter(|set| will_do(set) && self.may_take(claimant, set, *spares_own))
+                .filter(|set| !is_needless(set) && !self.could_evict_back(claimant, set))
+                .min_by_key(|set| self.cost(claimant, set))
+                .map(|set| keys(&set))
+        })
     }
 }
 

@@ -170,10 +170,36 @@ impl<'a> View<'a> {
     fn deserved(&self, queue: &'a QueueFact, resource: &str) -> Option<i128> {
         let guarantee = Self::guarantee(queue, resource);
         let base = match &queue.deserved {
-            Some(deserved) => i128::from(deserved.get(resource)?),
+            Some(deserved) => i128::from(deserved.get(resource).or(queue.guarantee.get(resource))?),
             None => guarantee,
         };
         Some(base.min(self.most(queue, resource).unwrap_or(i128::MAX)).max(guarantee))
+    }
+
+    /// Whether a pod says that it must not be evicted and is one of the oldest such pods that its queue is entitled to, of
+    /// what the claimant asks for.
+    fn is_protected(&self, victim: &PodFact, claimant: &PodFact) -> bool {
+        let is_kept = |pod: &PodFact| pod.protected || pod.non_preemptible;
+        if !is_kept(victim) {
+            return false;
+        }
+        let Some(queue) = self.queue_of(victim).filter(|queue| !Self::is_plain(queue)) else { return true };
+        let named =
+            |r: &str| queue.deserved.as_ref().is_some_and(|d| d.get(r).is_some()) || queue.guarantee.get(r).is_some();
+        let place = claimant.nominated.as_ref().and_then(|node| self.server.nodes.get(node));
+        let card = place.and_then(|node| Self::card(claimant, node));
+        let takes = |r: &str| !CARDS.contains(&r) || card.as_deref() == Some(r);
+        let asked = COUNTED.iter().filter(|r| named(r) && takes(r) && Self::asks(claimant, r) > 0);
+        let limits: Vec<(&str, i128)> = asked.filter_map(|r| Some((*r, self.deserved(queue, r)?))).collect();
+        let mut kept: Vec<&PodFact> = self.server.placed().filter(|pod| is_kept(pod)).collect();
+        kept.retain(|pod| self.queue_of(pod).is_some_and(|own| own.key == queue.key));
+        kept.retain(|pod| pod.created <= victim.created && !self.server.is_leaving(pod));
+        let held = |r: &str| kept.iter().map(|pod| self.charged(pod, r)).sum::<i128>();
+        !limits.is_empty() && limits.iter().all(|(r, limit)| held(r) <= *limit)
+    }
+
+    fn asks(pod: &PodFact, resource: &str) -> i128 {
+        i128::from(pod.spec.requests.get(if CARDS.contains(&resource) { GPU } else { resource }))
     }
 
     /// Of a charge, what it is held to.
@@ -416,7 +442,7 @@ impl Run {
             let (victim, claimant) = (&self.server.pods[pod], &self.server.pods[claimant]);
             *seen.evictions.entry(*rule).or_default() += 1;
             gang_claims |= view.group_of(claimant).is_some_and(View::is_gang);
-            prop_assert!(!victim.protected && !victim.non_preemptible, "{pod} is never evicted");
+            prop_assert!(!view.is_protected(victim, claimant), "{pod} is protected");
             prop_assert!(victim.node.is_some() && !self.server.is_leaving(victim), "{pod} is not there to be evicted");
             prop_assert!(!claimant.never_preempts && self.server.is_candidate(claimant));
             prop_assert!(!awaiting.contains(&claimant.key()), "pods leave for {} already", claimant.key());
@@ -431,7 +457,12 @@ impl Run {
                 (Some(own), Some(other)) => {
                     prop_assert_eq!(*rule, Rule::QueueReclaim);
                     let evicted = |pod: &PodFact| victims.contains_key(&pod.key());
-                    self.check_reclaim((claimant, own), (victim, other), &evicted)?;
+                    // A gang claims as one, and its right is judged whole.
+                    let gang = view.group_of(claimant).filter(|group| !view.is_started(group));
+                    let members = gang.into_iter().flat_map(|group| view.members(group));
+                    let members = members.filter(|pod| self.server.is_candidate(pod) && pod.nominated.is_some());
+                    let claimants: Vec<&PodFact> = if gang.is_some() { members.collect() } else { vec![claimant] };
+                    self.check_reclaim(&claimants, (claimant, own), (victim, other), &evicted)?;
                 }
                 _ => prop_assert!(false, "{pod} for {} by {rule:?}", claimant.key()),
             }
@@ -449,6 +480,7 @@ impl Run {
 
     fn check_reclaim(
         &self,
+        claimants: &[&PodFact],
         (claimant, own): (&PodFact, &QueueFact),
         (victim, other): (&PodFact, &QueueFact),
         evicted: &dyn Fn(&PodFact) -> bool,
@@ -459,34 +491,32 @@ impl Run {
             (view.queue(&own.key.name).expect("it is there"), view.queue(&other.key.name).expect("it is there"));
         prop_assert!(other.reclaimable, "{} gives nothing back", other.key.name);
         prop_assert!(!view.is_shut(own), "{} starts nothing", own.key.name);
-        // A gang is claimed for pod by pod: those before this one are in place by then, and who goes for them is gone.
-        let gang = view.group_of(claimant).filter(|group| !view.is_started(group));
-        let turn = |pod: &PodFact| (std::cmp::Reverse(pod.priority), pod.created, pod.key());
-        let before = gang.into_iter().flat_map(|group| view.members(group));
-        let before = before.filter(|pod| self.server.is_candidate(pod) && pod.nominated.is_some());
-        let before: Vec<&PodFact> = before.filter(|pod| turn(pod) < turn(claimant)).collect();
-        let asks = |pod: &PodFact, resource: &str| {
-            i128::from(pod.spec.requests.get(if CARDS.contains(&resource) { GPU } else { resource }))
-        };
         let within = |resource: &&&str| {
-            let asked = asks(claimant, resource);
-            let used = view.used(own, resource, &|pod| gang.is_some() && evicted(pod));
-            let with_others = used + before.iter().map(|pod| asks(pod, resource)).sum::<i128>();
-            asked > 0 && view.deserved(own, resource).is_some_and(|d| with_others + asked <= d)
+            let asked: i128 = claimants.iter().map(|pod| View::asks(pod, resource)).sum();
+            let stays = view.used(own, resource, &|pod| self.server.is_leaving(pod));
+            asked > 0 && view.deserved(own, resource).is_some_and(|d| stays + asked <= d)
         };
         let compared: Vec<&str> = COUNTED.iter().filter(within).copied().collect();
+        // A gang that goes whole counts as one pod.
+        let gang = view.group_of(victim).filter(|group| View::is_gang(group) && view.is_started(group));
+        let with: Vec<&PodFact> = gang.map_or(vec![victim], |group| view.settled(group));
         let over = |resource: &&str| {
             let deserved = view.deserved(other, resource);
             let stays = view.used(other, resource, &|pod| self.server.is_leaving(pod));
-            deserved.is_some_and(|d| stays > d) && view.charged(victim, resource) > 0
+            let claims =
+                self.server.pods.values().filter(|pod| self.server.is_candidate(pod) && pod.nominated.is_some());
+            let claims =
+                claims.filter(|pod| view.is_below(pod, other) && !claimants.iter().any(|c| c.key() == pod.key()));
+            let claimed: i128 = claims.map(|pod| View::asks(pod, resource)).sum();
+            deserved.is_some_and(|d| stays + claimed > d) && with.iter().any(|pod| view.charged(pod, resource) > 0)
         };
-        // What a queue above the claimant's holds grows with those of its gang that were placed just before.
-        let is_above = view.path(own).iter().any(|level| level.key == other.key);
-        let may = is_above || compared.iter().any(over);
+        let may = compared.iter().any(over);
         prop_assert!(may, "{} of {} for {}: {compared:?}", victim.key(), other.key.name, claimant.key());
         let shared: Vec<&QuotaKey> = view.path(own).iter().map(|level| &level.key).collect();
         for level in view.path(other).into_iter().filter(|level| !shared.contains(&&level.key)) {
-            for (resource, guarantee) in level.guarantee.iter().filter(|(r, _)| view.charged(victim, r) > 0) {
+            let asked = |r: &Name| claimants.iter().any(|pod| View::asks(pod, r) > 0);
+            let lost = |r: &Name| view.charged(victim, r) > 0 && asked(r);
+            for (resource, guarantee) in level.guarantee.iter().filter(|(r, _)| lost(r)) {
                 let stays = view.used(level, resource, &gone);
                 prop_assert!(stays >= i128::from(*guarantee), "{} keeps {stays} {resource}", level.key.name);
             }

@@ -14,6 +14,8 @@ use crate::expect::Expect;
 use crate::field;
 use crate::shape::{Fields, Problems};
 
+const HOSTNAME: &str = "kubernetes.io/hostname";
+
 /// A test of a policy.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Scenario {
@@ -237,6 +239,10 @@ fn node_objects(value: &Value, path: &str, problems: &mut Problems) -> Vec<Value
             },
         });
         put_metadata(&mut node, labels, annotations);
+        // Every kubelet labels its node so.
+        if node.pointer("/metadata/labels").is_none_or(|labels| labels.get(HOSTNAME).is_none()) {
+            field::put(&mut node, &["metadata", "labels", HOSTNAME], json!(name));
+        }
         if let Some(taints) = &taints {
             field::put(&mut node, &["spec", "taints"], Value::Array(Vec::clone(taints)));
         }

@@ -1,6 +1,6 @@
 //! One quota of a tree, as its object declares it.
 
-use quotient_engine::fact::{Limits, TreeFact};
+use quotient_engine::fact::{Limits, Tick, TreeFact};
 use quotient_engine::quantity::canonical;
 
 use super::{ROOT, annotation, keys};
@@ -11,8 +11,8 @@ use crate::object::ObjectKey;
 use crate::users;
 
 /// Reads a quota, whatever other quotas there are. What cannot be read is noted and counts as not given, and the rest
-/// counts. What the engine itself has written about the quota (its runtime and the like) is not read, so that writing
-/// it changes no fact.
+/// counts. Of what the engine itself has written about the quota (its runtime and the like) nothing is read but since when
+/// it is overused, so that a scheduler that starts anew knows it.
 pub(crate) fn fact(root: &Cursor<'_, '_>, key: &ObjectKey, interner: &mut Interner) -> TreeFact {
     let (metadata, spec) = (root.field("metadata"), root.field("spec"));
     let (labels, annotations) = (metadata.field("labels"), metadata.field("annotations"));
@@ -40,7 +40,17 @@ pub(crate) fn fact(root: &Cursor<'_, '_>, key: &ObjectKey, interner: &mut Intern
         users: users::users(&annotations, interner),
         min,
         max,
+        overused_since: overused_since(root),
     }
+}
+
+/// Since when the quota's status says that it holds more than it may.
+fn overused_since(root: &Cursor<'_, '_>) -> Option<Tick> {
+    let conditions = root.value()?.pointer("/status/conditions")?.as_array()?;
+    let overused = conditions.iter().find(|condition| condition["type"] == "Overused")?;
+    let since = overused["lastTransitionTime"].as_str().filter(|_| overused["status"] == "True")?;
+    let micros = crate::time::parse_timestamp(since).ok()?;
+    u64::try_from(micros / 1000).ok().map(Tick)
 }
 
 /// What a label says that is `"true"` or `"false"`.

@@ -2,7 +2,7 @@
 
 use crate::cards::Look;
 use crate::claims::{Claim, ClaimKind, SleepingClaim};
-use crate::decision::{Budget, Capacity, Decision, Decisions, Rule};
+use crate::decision::{Budget, Capacity, Decision, Decisions};
 use crate::engine::Engine;
 use crate::engine::wake::Change;
 use crate::explain;
@@ -55,24 +55,32 @@ impl Turn {
 /// all others later.
 const FEW_LINES: usize = 16;
 
+/// More turns than any cycle takes, in tests of any size: one that passes it goes round in a circle.
+const TURNS_MAX: usize = 10_000_000;
+
 impl Engine {
     /// Decides what can be decided now.
     pub fn decide(&mut self, now: Tick, budget: Budget) -> Decisions {
         let mut decisions = Decisions::default();
+        self.claims_made.clear();
         self.regroup();
         self.drop_claims_on_absent_nodes(&mut decisions);
         self.world.nodes.forget_idle();
         let mut looked_at = 0;
+        if self.queue.has_gated() {
+            // Who rests until a quota may hold more stands in line with the others as soon as it may.
+            self.take_in_all_quotas();
+        }
         loop {
             self.take_in_quotas();
+            self.admit_gangs(&mut decisions);
             let Some((group, pod)) = self.queue.first() else {
                 if looked_at >= budget.pods_max && self.world.quotas.is_stale() {
                     decisions.more = true;
                     break;
                 }
                 self.take_in_all_quotas();
-                if self.admit_gangs(&mut decisions)
-                    || self.look_at_debtors_again()
+                if self.look_at_debtors_again()
                     || self.revoke_overuse(now, &mut decisions)
                     || self.reserve(now, &mut decisions)
                 {
@@ -85,6 +93,7 @@ impl Engine {
                 break;
             }
             looked_at += 1;
+            debug_assert!(looked_at < TURNS_MAX, "a cycle comes to an end");
             let gang = self.unstarted_gang(pod);
             let turn = match gang {
                 Some(gang) => {
@@ -145,7 +154,9 @@ impl Engine {
     fn take_in_moved(&mut self) {
         let Moved { shares, limits, risen, drawn_on } = self.world.quotas.changed();
         self.changes += u64::from(limits);
-        self.risen.extend(risen);
+        for quota in risen {
+            self.queue.wake_gated(quota);
+        }
         self.moved_pools.extend(drawn_on);
         for quota in shares {
             let quotas = &self.world.quotas;
@@ -166,12 +177,8 @@ impl Engine {
     /// whether there is anybody to look at.
     fn look_at_debtors_again(&mut self) -> bool {
         let quotas = &self.world.quotas;
-        let risen = std::mem::take(&mut self.risen);
         let pools = std::mem::take(&mut self.moved_pools);
         let mut is_any_woken = false;
-        for quota in risen {
-            is_any_woken |= self.queue.wake_gated(quota);
-        }
         if !pools.is_empty() {
             let may_claim = |id: &QuotaId| pools.contains(&quotas.get(*id).pool) && quotas.may_reclaim(*id);
             for quota in self.queue.quotas().filter(may_claim).collect::<Vec<QuotaId>>() {
@@ -229,6 +236,7 @@ impl Engine {
     /// One pod's turn: bind it, claim room for it, or say why not.
     fn take_turn(&mut self, id: PodId, decisions: &mut Decisions) -> Turn {
         let claim = self.world.pods.get(id).claim;
+        self.note_awaited(id);
         self.count_claim(id, false);
         let turn = self.take_turn_unclaimed(id, claim, decisions);
         if matches!(turn, Turn::Rests(..) | Turn::AwaitsVictims(..)) {
@@ -250,7 +258,7 @@ impl Engine {
             let mut closed = None;
             if refusals.is_empty() {
                 if let Some(claim) = claim
-                    && self.world.closed_by(&question, claim.node).is_none()
+                    && self.world.takes_claimant(id, &question)
                 {
                     return self.bind(id, claim.node, decisions);
                 }
@@ -261,6 +269,7 @@ impl Engine {
             }
             tried.push(Tried { look, question, refusals, closed });
         }
+        self.look_at(id, &None);
         let turn = self.take_turn_without_room(id, claim, &tried, decisions);
         self.look_at(id, &None);
         turn
@@ -298,8 +307,10 @@ impl Engine {
                 let reason = explain::awaiting(&others, &self.world.nodes.get(claim.node).name);
                 return Turn::Rests(reason, self.moving_levels(id));
             }
-            let is_worth_keeping = |tried: &Tried| self.is_worth_keeping(&tried.question, claim.node);
-            if claim.kind == ClaimKind::Preemption || !tried.iter().any(is_worth_keeping) {
+            // Who is kept out by its own ceiling has no use for room.
+            let is_worth_keeping =
+                |tried: &Tried| tried.refusals.is_empty() && self.is_worth_keeping(&tried.question, claim.node);
+            if claim.kind != ClaimKind::Patience || !tried.iter().any(is_worth_keeping) {
                 // What was claimed counts no more; put it back for the moment it takes to drop it in order.
                 self.count_claim(id, true);
                 self.give_up_claim(id, decisions);
@@ -309,30 +320,47 @@ impl Engine {
         if pod.never_preempts {
             return self.rests(id, &pod, tried, false);
         }
-        let mut leaving = false;
-        for Tried { look, question, refusals, .. } in tried {
-            if self.world.quotas.is_beyond_help(refusals) {
-                continue;
+        match self.cheapest_way(id, claim, tried) {
+            Some(Outcome::Plan(plan)) => {
+                self.carry_out(*plan, decisions);
+                Turn::Claimed
             }
-            // Who may be evicted depends on what all others may hold.
-            self.take_in_all_quotas();
-            self.look_at(id, look);
+            Some(Outcome::Wait(places)) => {
+                self.counts_on_leaving = true;
+                if claim.is_none() {
+                    // What is on its way to it is its own from now on.
+                    self.hold_room(&places, decisions);
+                    return Turn::Claimed;
+                }
+                self.rests(id, &pod, tried, true)
+            }
+            Some(Outcome::Hopeless) | None => self.rests(id, &pod, tried, false),
+        }
+    }
+
+    /// The cheapest way to make room, over all cards that the pod accepts; its preference decides between equals.
+    fn cheapest_way(&mut self, id: PodId, claim: Option<Claim>, tried: &[Tried]) -> Option<Outcome> {
+        let pod = self.world.pods.get(id).clone();
+        let is_beyond_help = |tried: &Tried| self.world.quotas.is_beyond_help(&tried.refusals);
+        if tried.iter().all(is_beyond_help) || self.has_claimed_enough(id) {
+            return None;
+        }
+        // Who may be evicted depends on what all others may hold.
+        self.take_in_all_quotas();
+        let mut best: Option<Box<Plan>> = None;
+        for look in self.world.looks_for_claims(id) {
+            self.look_at(id, &look);
+            let question = self.world.question(id);
             let known = (question.shape, pod.priority, pod.non_preemptible, pod.quotas.clone());
             // Who holds a claim has more room than others of its kind, for whom all may be hopeless.
             let is_known = claim.is_none() && !question.has_objections();
             if is_known && self.hopeless.get(&known) == Some(&self.changes) {
                 continue;
             }
-            match self.world.find_victims(id, question) {
-                Outcome::Plan(plan) => {
-                    self.claim(id, plan, decisions);
-                    return Turn::Claimed;
-                }
-                Outcome::Wait => {
-                    self.counts_on_leaving = true;
-                    leaving = true;
-                    break;
-                }
+            match self.world.find_victims(id, &question) {
+                Outcome::Plan(plan) if best.as_ref().is_none_or(|best| plan.cost < best.cost) => best = Some(plan),
+                Outcome::Plan(_) => {}
+                Outcome::Wait(places) => return Some(Outcome::Wait(places)),
                 Outcome::Hopeless => {
                     self.looked_past_assumed |= self.world.pods.has_assumed();
                     if !question.has_objections() {
@@ -341,12 +369,20 @@ impl Engine {
                 }
             }
         }
-        self.rests(id, &pod, tried, leaving)
+        self.look_at(id, &None);
+        best.map(Outcome::Plan)
     }
 
     /// Whether a node that is kept out of patience can still serve.
     fn is_worth_keeping(&self, question: &Question, node: NodeId) -> bool {
         self.world.statics.get(question.rule).closed_by(node).is_none() && self.world.would_do_empty(question, node)
+    }
+
+    /// Notes whether a pod's own victims are still there: until they are gone it takes no room that others' victims left.
+    pub(super) fn note_awaited(&mut self, id: PodId) {
+        let awaits = self.world.pods.get(id).claim.is_some()
+            && !self.victims_still_leaving(&self.world.pods.get(id).clone()).is_empty();
+        self.world.pods.get_mut(id).awaits_victims = awaits;
     }
 
     pub(super) fn victims_still_leaving(&self, claimant: &Pod) -> Vec<(PodKey, Option<Created>)> {
@@ -432,6 +468,7 @@ impl Engine {
             .map(|claim| SleepingClaim { node: self.world.nodes.get(claim.node).name.clone(), kind: claim.kind });
         let pod = self.world.pods.get_mut(id);
         pod.look = None;
+        pod.granted.clear();
         pod.asleep = asleep;
         pod.reason = None;
         self.note_moved_pools(id);
@@ -440,63 +477,6 @@ impl Engine {
         let node = self.world.nodes.get(node).name.clone();
         decisions.list.push(Decision::Bind { pod: key, uid, node, claims });
         Turn::Placed
-    }
-
-    /// Carries out a plan: the claimant holds the node, the victims go.
-    fn claim(&mut self, id: PodId, plan: Plan, decisions: &mut Decisions) {
-        let rights = self.world.rights(id, &self.world.asked_charge(id));
-        let right = |victim: &PodId| self.world.right(&rights, *victim).map(|right| right.rule);
-        let rules: Vec<Rule> = plan
-            .victims
-            .iter()
-            .map(|victim| right(victim).expect("a plan has only victims that may be evicted"))
-            .collect();
-        let messages: Vec<String> = plan
-            .victims
-            .iter()
-            .zip(&rules)
-            .map(|(victim, rule)| self.world.evicted(*rule, id, *victim, &plan))
-            .collect();
-        debug_assert!(
-            !self.world.could_evict_back(&plan.victims, id, plan.node),
-            "a pod that was evicted must not be able to evict its evictor"
-        );
-        self.dequeue(id);
-        self.claimants.remove(&id);
-        self.take_claim(id, Claim { node: plan.node, kind: ClaimKind::Preemption });
-        self.note_moved_pools(id);
-        let claimant = self.world.pods.get(id).clone();
-        let key = claimant.key();
-        let node = self.world.nodes.get(plan.node).name.clone();
-        decisions.list.push(Decision::Nominate {
-            pod: key.clone(),
-            uid: claimant.uid.clone(),
-            node: Some(node.clone()),
-        });
-        let mut effects = Effects::default();
-        for ((victim, rule), message) in plan.victims.into_iter().zip(rules).zip(messages) {
-            let pod = self.world.pods.get(victim);
-            let from = pod.node().map(|node| self.world.nodes.get(node).name.clone());
-            decisions.list.push(Decision::Evict {
-                pod: pod.key(),
-                uid: pod.uid.clone(),
-                node: from.expect("a victim is on a node"),
-                claimant: Some(key.clone()),
-                rule,
-                violates_budget: plan.violating.contains(&victim),
-                message,
-            });
-            self.world.change_leaving(victim, &mut effects, |pod| {
-                pod.evicted_for = Some((key.clone(), claimant.uid.clone()));
-            });
-            self.note_leaving_for(victim, true);
-            self.world.budgets.unseen.push(victim);
-        }
-        // What leaves now may be all that kept another pod from claiming. Those for whom pods leave already have a
-        // claim, and another's only takes room from them.
-        self.note(Change::Preempted);
-        self.enqueue(id);
-        self.wake(effects);
     }
 
     /// Says why pods wait, where that changed.

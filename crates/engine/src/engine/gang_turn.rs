@@ -5,43 +5,37 @@ use std::sync::Arc;
 
 use crate::cards::Look;
 use crate::claims::{Claim, ClaimKind};
-use crate::decision::{Decision, Decisions, Rule};
+use crate::decision::{Decision, Decisions};
 use crate::engine::Engine;
 use crate::engine::cycle::Turn;
 use crate::engine::wake::Change;
 use crate::explain;
-use crate::fact::{Name, PodKey};
 use crate::gangs::{Gang, GangId, Muster};
 use crate::nodes::NodeId;
 use crate::place::{Answer, ClosedCounts, Question};
 use crate::pods::{Place, Pod, PodId};
-use crate::policy::{Ask, Refusal};
-use crate::preempt::Outcome;
+use crate::policy::Refusal;
+use crate::preempt::{Outcome, Plan};
 use crate::queue::GroupId;
 use crate::reason::{Code, Reason};
 use crate::relations::Effects;
 use crate::resources::ResourceId;
-
-/// Who goes, for whom, and what is said to it.
-struct GangVictim {
-    pod: PodId,
-    member: PodId,
-    rule: Rule,
-    violates_budget: bool,
-    message: String,
-}
-
-/// Where the pods of a gang go, and who goes for them.
-struct GangPlan {
-    members: Vec<(PodId, NodeId)>,
-    victims: Vec<GangVictim>,
-}
 
 /// What keeps a pod from being placed.
 #[derive(Default)]
 struct Unplaced {
     nowhere: Option<(Question, ClosedCounts)>,
     refused: Option<Refusal>,
+}
+
+/// Of the ways to look at a pod, those in which it takes a card.
+fn with_card(mut looks: Vec<Option<Look>>, card: Option<ResourceId>) -> Vec<Option<Look>> {
+    let has_card = |look: &Option<Look>| {
+        let cards = look.as_ref().map(|look| &look.cards).filter(|cards| !cards.is_empty());
+        card.is_none_or(|card| cards.is_none_or(|cards| cards.iter().any(|(c, _)| *c == card)))
+    };
+    looks.retain(has_card);
+    looks
 }
 
 /// Pods that have no place, by what makes them alike: as long as no room is made, those like them have none either.
@@ -60,13 +54,6 @@ impl Failed {
     fn is_alike(&self, pod: PodId, engine: &Engine) -> bool {
         engine.world.pods.get(pod).group.is_some_and(|group| self.0.contains(&group))
     }
-}
-
-/// Why a gang has no plan.
-enum NoPlan {
-    /// Pods that leave already make room.
-    Wait,
-    Hopeless,
 }
 
 impl Engine {
@@ -98,6 +85,13 @@ impl Engine {
             return Turn::Rests(reason, Vec::new());
         }
         self.take_in_all_quotas();
+        for member in &members {
+            self.note_awaited(*member);
+        }
+        // A gang waits for all its victims.
+        if members.iter().any(|member| self.world.pods.get(*member).awaits_victims) {
+            members.iter().for_each(|member| self.world.pods.get_mut(*member).awaits_victims = true);
+        }
         for member in &members {
             self.count_claim(*member, false);
         }
@@ -179,28 +173,22 @@ impl Engine {
         }
         if members.iter().any(|member| self.world.pods.get(*member).never_preempts)
             || self.hopeless_gangs.get(&id) == Some(&self.changes)
+            || members.first().is_some_and(|first| self.has_claimed_enough(*first))
         {
             return Turn::Rests(incomplete, Vec::new());
         }
-        for choice in &choices {
+        let mut best: Option<Box<Plan>> = None;
+        for choice in &self.card_choices_for_claims(choices, members) {
             match self.plan_gang(id, members, *choice) {
-                Ok(plan) => {
-                    let is_left_out = |member: &&PodId| !plan.members.iter().any(|(claims, _)| claims == *member);
-                    for member in members.iter().filter(is_left_out) {
-                        if self.world.pods.get(*member).claim.is_some() {
-                            self.count_claim(*member, true);
-                            self.give_up_claim(*member, decisions);
-                        }
-                    }
-                    self.claim_for_gang(plan, decisions);
-                    return Turn::Claimed;
-                }
-                Err(NoPlan::Wait) => {
-                    self.counts_on_leaving = true;
-                    return Turn::Rests(incomplete, Vec::new());
-                }
-                Err(NoPlan::Hopeless) => {}
+                Outcome::Plan(plan) if best.as_ref().is_none_or(|best| plan.cost < best.cost) => best = Some(plan),
+                Outcome::Plan(_) | Outcome::Hopeless => {}
+                Outcome::Wait(places) => return self.wait_together(members, &places, incomplete, decisions),
             }
+        }
+        if let Some(plan) = best {
+            self.leave_out(members, &plan.places, decisions);
+            self.carry_out(*plan, decisions);
+            return Turn::Claimed;
         }
         self.looked_past_assumed |= self.world.pods.has_assumed();
         self.hopeless_gangs.insert(id, self.changes);
@@ -224,7 +212,8 @@ impl Engine {
         let leaving = self.world.leaving_pods();
         if !leaving.is_empty() {
             let lifted = self.world.lift(&leaving);
-            let fits = self.try_gang(id, members, None, false).is_ok();
+            let places: Vec<(PodId, NodeId)> = claims.iter().map(|(member, claim)| (*member, claim.node)).collect();
+            let fits = self.world.takes_all(&places) || self.try_gang(id, members, None, false).is_ok();
             self.world.put_back(lifted);
             if fits {
                 self.counts_on_leaving = true;
@@ -318,7 +307,7 @@ impl Engine {
             let mut refusals = self.world.refusals(id);
             if refusals.is_empty() {
                 let claim = self.world.pods.get(id).claim;
-                let node = match claim.filter(|claim| self.world.closed_by(&question, claim.node).is_none()) {
+                let node = match claim.filter(|_| self.world.takes_claimant(id, &question)) {
                     Some(claim) => Answer::Node(claim.node),
                     None => self.world.answer(&question),
                 };
@@ -353,14 +342,20 @@ impl Engine {
     }
 
     fn looks_with(&mut self, id: PodId, card: Option<ResourceId>) -> Vec<Option<Look>> {
-        let mut looks = self.world.looks(id);
-        if let Some(card) = card {
-            let has_card = |look: &Option<Look>| {
-                look.as_ref().is_none_or(|look| look.cards.is_empty() || look.cards.iter().any(|(c, _)| *c == card))
-            };
-            looks.retain(has_card);
-        }
-        looks
+        with_card(self.world.looks(id), card)
+    }
+
+    /// The cards that a gang could take once others made room. Where its pods accept any, each is looked at by itself,
+    /// since what they are charged decides what they are entitled to.
+    fn card_choices_for_claims(
+        &mut self,
+        choices: Vec<Option<ResourceId>>,
+        members: &[PodId],
+    ) -> Vec<Option<ResourceId>> {
+        let (Some(first), [None]) = (members.first(), &choices[..]) else { return choices };
+        let looks = self.world.looks_for_claims(*first);
+        let cards = looks.iter().map(|look| look.as_ref().and_then(|look| look.cards.first()).map(|(card, _)| *card));
+        cards.collect()
     }
 
     /// What is said of a gang that cannot start: what keeps its first pod without a place out, if a quota does, and
@@ -378,214 +373,71 @@ impl Engine {
     }
 
     /// Looks for pods that may go so that enough of a gang can run.
-    fn plan_gang(&mut self, id: GangId, members: &[PodId], card: Option<ResourceId>) -> Result<GangPlan, NoPlan> {
-        let mut plan = GangPlan { members: Vec::new(), victims: Vec::new() };
-        let mut lifted: Vec<(PodId, Place)> = Vec::new();
-        let unseen = self.world.budgets.unseen.len();
-        let mut effects = Effects::tentative();
-        let mut outcome = Err(NoPlan::Hopeless);
-        let mut failed = Failed::default();
+    fn plan_gang(&mut self, id: GangId, members: &[PodId], card: Option<ResourceId>) -> Outcome {
+        let mut muster = self.world.gangs.get(id).muster.clone();
+        let mut needed: Vec<PodId> = Vec::new();
         for member in members {
-            let gang = self.world.gangs.get(id);
-            if gang.is_started() {
+            if self.world.gangs.get(id).is_enough_of(&muster) {
                 break;
             }
-            if failed.is_alike(*member, self) || !self.is_needed(id, *member, &gang.muster) {
+            if !self.is_needed(id, *member, &muster) {
                 continue;
             }
-            let node = match self.find_place(*member, card) {
-                Ok(node) => Ok(node),
-                Err(_) => {
-                    let before = lifted.len();
-                    let room = self.make_room(*member, card, &mut plan, &mut lifted);
-                    if lifted.len() > before {
-                        failed = Failed::default();
-                    }
-                    room
-                }
-            };
-            match node {
-                Ok(node) => {
-                    self.world.enter(*member, Place::Assumed(node), &mut effects);
-                    plan.members.push((*member, node));
-                }
-                Err(NoPlan::Wait) => {
-                    outcome = Err(NoPlan::Wait);
-                    break;
-                }
-                Err(NoPlan::Hopeless) => failed.note(*member, self),
+            let look = with_card(self.world.looks_for_claims(*member), card).into_iter().next();
+            let Some(look) = look else { continue };
+            self.world.pods.get_mut(*member).look = look;
+            let question = self.world.question(*member);
+            if self.world.nodes.by_name().any(|node| self.world.could_serve(&question, node)) {
+                muster.count(self.world.pods.get(*member), &[], true);
+                needed.push(*member);
             }
         }
-        if self.world.gangs.get(id).is_started() {
-            self.spare_the_needless(&mut plan, &mut lifted);
-            if self.take_whole_gangs(&mut plan, &mut lifted) && !self.is_returnable(&plan) {
-                outcome = Ok(());
-            }
-        }
-        for (member, _) in plan.members.iter().rev() {
-            self.world.leave(*member, Place::Waiting, &mut effects);
-        }
-        self.world.put_back(lifted);
-        self.world.budgets.unseen.truncate(unseen);
-        outcome.map(|()| plan)
-    }
-
-    /// Finds victims for one pod of a gang and takes them off their nodes for a look.
-    fn make_room(
-        &mut self,
-        member: PodId,
-        card: Option<ResourceId>,
-        plan: &mut GangPlan,
-        lifted: &mut Vec<(PodId, Place)>,
-    ) -> Result<NodeId, NoPlan> {
-        for look in self.looks_with(member, card) {
-            self.world.pods.get_mut(member).look = look;
-            let question = self.world.question(member);
-            let outcome = self.world.find_victims(member, &question);
-            let found = match outcome {
-                Outcome::Plan(found) => found,
-                Outcome::Wait => {
-                    self.world.pods.get_mut(member).look = None;
-                    return Err(NoPlan::Wait);
-                }
-                Outcome::Hopeless => continue,
-            };
-            let rights = self.world.rights(member, &self.world.asked_charge(member));
-            for victim in &found.victims {
-                let rule = self.world.right(&rights, *victim).map_or(Rule::OwnQuota, |right| right.rule);
-                let message = self.world.evicted(rule, member, *victim, &found);
-                let violates_budget = found.violating.contains(victim);
-                plan.victims.push(GangVictim { pod: *victim, member, rule, violates_budget, message });
-            }
-            lifted.extend(self.world.lift(&found.victims));
-            self.world.budgets.unseen.extend(&found.victims);
-            self.world.pods.get_mut(member).look = None;
-            return Ok(found.node);
-        }
-        self.world.pods.get_mut(member).look = None;
-        Err(NoPlan::Hopeless)
-    }
-
-    /// Puts back those who need not go after all, the most important first.
-    fn spare_the_needless(&mut self, plan: &mut GangPlan, lifted: &mut Vec<(PodId, Place)>) {
-        let mut victims: Vec<PodId> = plan.victims.iter().map(|victim| victim.pod).collect();
-        victims.sort_by_cached_key(|victim| {
-            let pod = self.world.pods.get(*victim);
-            (std::cmp::Reverse(pod.priority), pod.created, pod.key())
-        });
-        for victim in victims {
-            let Some(at) = lifted.iter().position(|(pod, _)| *pod == victim) else { continue };
-            self.world.put_back(vec![lifted[at]]);
-            if self.is_overfull(plan, lifted[at].1) {
-                self.world.lift(&[victim]);
-            } else {
-                lifted.remove(at);
-                plan.victims.retain(|v| v.pod != victim);
-            }
-        }
-    }
-
-    /// Whether a node, or a quota of the gang's, holds more than it may with the gang in place.
-    fn is_overfull(&self, plan: &GangPlan, place: Place) -> bool {
-        let world = &self.world;
-        let node = match place {
-            Place::Assumed(node) | Place::Placed(node) => node,
-            Place::Waiting => return false,
+        let outcome = match self.world.gangs.get(id).is_enough_of(&muster) {
+            true => self.world.find_victims_for_gang(&needed),
+            false => Outcome::Hopeless,
         };
-        if world.nodes.is_overfull(node) {
-            return true;
+        for member in members {
+            self.world.pods.get_mut(*member).look = None;
         }
-        plan.members.iter().any(|(member, _)| {
-            let pod = world.pods.get(*member);
-            let nothing: Vec<_> = world.charge_of(*member).iter().map(|(resource, _)| (*resource, 0)).collect();
-            let ask = Ask { charge: &nothing, non_preemptible: false };
-            !world.quotas.refusals(&pod.quotas, &ask, &world.names).is_empty()
-        })
+        outcome
     }
 
-    /// A gang that falls below its minimum goes whole. Returns whether all of them may.
-    fn take_whole_gangs(&mut self, plan: &mut GangPlan, lifted: &mut Vec<(PodId, Place)>) -> bool {
-        let victims: Vec<PodId> = plan.victims.iter().map(|victim| victim.pod).collect();
-        let Some(more) = self.world.rest_of_gangs(&victims) else { return false };
-        let rest: Vec<PodId> = more.iter().map(|(pod, _)| *pod).collect();
-        for (pod, with) in more {
-            let Some(at) = plan.victims.iter().position(|victim| victim.pod == with) else { continue };
-            let (member, rule) = (plan.victims[at].member, plan.victims[at].rule);
-            let may_go = self.world.pods.get(pod).quotas == self.world.pods.get(with).quotas
-                && match rule {
-                    Rule::OwnQuota | Rule::Priority => {
-                        self.world.pods.get(pod).priority < self.world.pods.get(member).priority
-                    }
-                    _ => self.world.spares_guarantees(member, &rest),
-                };
-            if !may_go {
-                return false;
+    /// Members that have no part in a plan give up what is kept for them.
+    fn leave_out(&mut self, members: &[PodId], places: &[(PodId, NodeId)], decisions: &mut Decisions) {
+        for member in members.iter().filter(|member| !places.iter().any(|(pod, _)| pod == *member)) {
+            if self.world.pods.get(*member).claim.is_some() {
+                self.count_claim(*member, true);
+                self.give_up_claim(*member, decisions);
             }
-            let message = format!("{}, with the rest of its group", plan.victims[at].message);
-            let budgets = &self.world.budgets;
-            let violates_budget =
-                budgets.of(self.world.pods.get(pod)).any(|key| budgets.allows(key, &self.world.pods) == 0);
-            plan.victims.push(GangVictim { pod, member, rule, violates_budget, message });
-            self.world.budgets.unseen.push(pod);
         }
-        lifted.extend(self.world.lift(&rest));
-        true
     }
 
-    /// Whether one of those who go for a gang could evict one of its pods in turn, with all of them in place as they
-    /// are now: a gang that gives way whole leaves room for more than its evictor is owed, and could claim it back for
-    /// ever.
-    fn is_returnable(&mut self, plan: &GangPlan) -> bool {
-        let members: Vec<PodId> = plan.members.iter().map(|(member, _)| *member).collect();
-        if !members.iter().any(|member| self.world.has_queue(*member)) {
-            return false;
+    /// There is room for a gang, now or when those who leave are gone, if its pods are placed with regard to each other.
+    fn wait_together(
+        &mut self,
+        members: &[PodId],
+        places: &[(PodId, NodeId)],
+        incomplete: Reason,
+        decisions: &mut Decisions,
+    ) -> Turn {
+        if self.world.leaving_pods().is_empty() {
+            if !self.world.takes_all(places) {
+                return Turn::Rests(incomplete, Vec::new());
+            }
+            for member in members.iter().filter(|member| !places.iter().any(|(pod, _)| pod == *member)) {
+                self.count_claim(*member, true);
+            }
+            for (pod, node) in places {
+                self.bind(*pod, *node, decisions);
+            }
+            return Turn::Placed;
         }
-        let victims: Vec<PodId> = plan.victims.iter().map(|victim| victim.pod).collect();
-        let leaving = self.world.leaving_pods();
-        let left = self.world.lift(&leaving);
-        let returns = self.world.is_any_owed_back(&victims, &members);
-        self.world.put_back(left);
-        returns
-    }
-
-    /// Carries out a plan for a gang: its pods hold their nodes, the victims go.
-    fn claim_for_gang(&mut self, plan: GangPlan, decisions: &mut Decisions) {
-        let GangPlan { members, mut victims } = plan;
-        for (member, node) in &members {
-            self.dequeue(*member);
-            self.claimants.remove(member);
-            self.take_claim(*member, Claim { node: *node, kind: ClaimKind::Preemption });
-            self.note_moved_pools(*member);
-            let (pod, node) = (self.world.pods.get(*member), self.world.nodes.get(*node).name.clone());
-            decisions.list.push(Decision::Nominate { pod: pod.key(), uid: pod.uid.clone(), node: Some(node) });
+        self.counts_on_leaving = true;
+        if members.iter().any(|member| self.world.pods.get(*member).claim.is_some()) {
+            return Turn::Rests(incomplete, Vec::new());
         }
-        victims.sort_by_cached_key(|victim| self.world.pods.get(victim.pod).key());
-        let mut effects = Effects::default();
-        for GangVictim { pod: victim, member, rule, violates_budget, message } in victims {
-            let claimant: (PodKey, Name) = {
-                let pod = self.world.pods.get(member);
-                (pod.key(), pod.uid.clone())
-            };
-            let pod = self.world.pods.get(victim);
-            let from = pod.node().map(|node| self.world.nodes.get(node).name.clone());
-            decisions.list.push(Decision::Evict {
-                pod: pod.key(),
-                uid: pod.uid.clone(),
-                node: from.expect("a victim is on a node"),
-                claimant: Some(claimant.0.clone()),
-                rule,
-                violates_budget,
-                message,
-            });
-            self.world.change_leaving(victim, &mut effects, |pod| pod.evicted_for = Some(claimant));
-            self.note_leaving_for(victim, true);
-            self.world.budgets.unseen.push(victim);
-        }
-        self.note(Change::Preempted);
-        for (member, _) in members {
-            self.enqueue(member);
-        }
-        self.wake(effects);
+        self.hold_room(places, decisions);
+        Turn::Claimed
     }
 
     /// Lets a gang that waited for long hold a node for each pod of its minimum. Returns whether it does.
@@ -596,6 +448,9 @@ impl Engine {
         let members = self.waiting_members(id);
         if members.iter().any(|member| self.world.pods.get(*member).claim.is_some()) {
             return false; // Room is kept for it already.
+        }
+        if self.is_gang_kept_out(id, &members) {
+            return false;
         }
         let card = self.card_choices(id, &members).first().copied().flatten();
         let mut held: Vec<(PodId, NodeId)> = Vec::new();
@@ -629,6 +484,20 @@ impl Engine {
             self.note(Change::Reserved);
         }
         enough
+    }
+
+    /// Whether a gang's own ceilings, or a queue that is closed or not there, keep its minimum out: then room that is
+    /// kept for it serves nobody.
+    fn is_gang_kept_out(&self, id: GangId, members: &[PodId]) -> bool {
+        let mut muster = self.world.gangs.get(id).muster.clone();
+        let mut needed: Vec<PodId> = Vec::new();
+        for member in members {
+            if self.is_needed(id, *member, &muster) {
+                muster.count(self.world.pods.get(*member), &[], true);
+                needed.push(*member);
+            }
+        }
+        needed.iter().any(|member| self.world.unruled(*member).is_some()) || self.world.is_refused_together(&needed)
     }
 
     /// A gang as it stands.

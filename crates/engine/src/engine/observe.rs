@@ -18,8 +18,18 @@ impl Engine {
             Fact::PodGone(key) => return self.pod_gone(&key),
             Fact::BindFailed { pod, uid } => return self.bind_failed(&pod, &uid),
             Fact::EvictFailed { pod, uid } => return self.evict_failed(&pod, &uid),
-            Fact::Quota(fact) => self.observe_quota(fact).then_some(Change::Quota),
-            Fact::QuotaGone(key) => self.quota_gone(&key).then_some(Change::Quota),
+            Fact::Quota(mut fact) => {
+                match fact.take_overuse() {
+                    Some(since) => drop(self.told_overuse.insert(fact.key().clone(), since)),
+                    None => drop(self.told_overuse.remove(fact.key())),
+                }
+                self.observe_quota(fact).then_some(Change::Quota)
+            }
+            Fact::QuotaGone(key) => {
+                self.told_overuse.remove(&key);
+                self.overuse_known.remove(&key);
+                self.quota_gone(&key).then_some(Change::Quota)
+            }
             Fact::QueueOfNamespace { namespace, queue } => {
                 self.set_queue_of_namespace(namespace, queue).then_some(Change::Quota)
             }
@@ -67,7 +77,18 @@ impl Engine {
             }
         };
         if let Some(change) = change {
+            if matches!(change, Change::Node | Change::Quota) {
+                self.begin_anew();
+            }
             self.note(change);
+        }
+    }
+
+    /// Something changed from outside: evictions begin anew, and what ceilings allowed counts no more.
+    fn begin_anew(&mut self) {
+        self.world.takings.begin_anew();
+        for claimant in &self.claimants {
+            self.world.pods.get_mut(*claimant).granted.clear();
         }
     }
 
@@ -147,6 +168,8 @@ impl Engine {
             leaving_since: fact.leaving_since,
             evicted_for: None,
             claim: None,
+            awaits_victims: false,
+            granted: Vec::new(),
             asleep: None,
             victim_of: fact.victim_of,
             nominated,
@@ -169,6 +192,7 @@ impl Engine {
             group: None,
             reason: None,
         });
+        self.world.takings.pod_comes(self.world.pods.get(id));
         self.world.join_gang(id);
         let ruling = self.world.ruling(id);
         self.world.set_ruling(id, ruling);
@@ -212,6 +236,10 @@ impl Engine {
             || pod.gates != fact.gates
             || pod.ours != fact.ours
             || pod.problem != fact.problem;
+        if turn_changed {
+            self.world.takings.begin_anew();
+        }
+        let pod = self.world.pods.get(id);
         let ruling_changed = pod.tree_quota != fact.tree_quota
             || pod.queue != fact.queue
             || pod.group_name != fact.group
@@ -414,6 +442,9 @@ impl Engine {
 
     fn pod_gone(&mut self, key: &PodKey) {
         let Some(id) = self.world.pods.find(key) else { return };
+        if self.world.pods.get(id).evicted_for.is_none() {
+            self.world.takings.pod_goes(self.world.pods.get(id));
+        }
         self.world.withdraw_request(id);
         self.note_leaving_for(id, false);
         self.remark.remove(&id);

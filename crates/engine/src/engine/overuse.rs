@@ -3,10 +3,12 @@
 use std::collections::BTreeMap;
 
 use crate::budgets::BudgetKey;
-use crate::decision::{Decision, Decisions, Rule};
+use crate::decision::{Decisions, Rule};
 use crate::engine::Engine;
+use crate::engine::evict::Eviction;
 use crate::engine::wake::Change;
 use crate::fact::Tick;
+use crate::gangs::GangId;
 use crate::pods::{Place, Pod, PodId};
 use crate::policy::QuotaId;
 use crate::quantity::canonical;
@@ -18,8 +20,15 @@ impl Engine {
     /// Returns whether somebody is evicted.
     pub(super) fn revoke_overuse(&mut self, now: Tick, decisions: &mut Decisions) -> bool {
         for id in std::mem::take(&mut self.recheck_overuse) {
-            if self.world.quotas.is_listed(id) && !self.excess(id, &[]).is_empty() {
-                self.overused_since.entry(id).or_insert(now);
+            if !self.world.quotas.is_listed(id) {
+                self.overused_since.remove(&id);
+                continue;
+            }
+            let key = self.world.quotas.get(id).key.clone();
+            let told = self.told_overuse.get(&key).copied().filter(|_| !self.overuse_known.contains(&key));
+            self.overuse_known.insert(key);
+            if !self.excess(id, &[]).is_empty() {
+                self.overused_since.entry(id).or_insert(told.map_or(now, |told| told.min(now)));
             } else {
                 self.overused_since.remove(&id);
             }
@@ -32,11 +41,8 @@ impl Engine {
             .collect();
         let mut due: Vec<QuotaId> = due.into_iter().filter(|id| self.world.quotas.is_listed(*id)).collect();
         due.sort_by_key(|id| self.world.quotas.get(*id).key.clone());
-        let evicted = decisions.list.len();
-        for id in due {
-            self.revoke(id, decisions);
-        }
-        decisions.list.len() > evicted
+        // One quota at a time: what the others may hold is worked out anew before the next gives anything back.
+        due.into_iter().any(|id| self.revoke(id, decisions))
     }
 
     fn revoked_at(&self, since: Tick) -> Tick {
@@ -67,11 +73,13 @@ impl Engine {
     /// The pods that a quota could give back, the least important first.
     fn revocable(&self, id: QuotaId) -> Vec<PodId> {
         let world = &self.world;
-        let mut pods: Vec<PodId> = world.quotas.get(id).pods.iter().map(|senior| senior.pod).collect();
-        pods.retain(|pod| {
-            let pod = world.pods.get(*pod);
-            !pod.is_kept() && !pod.is_leaving() && matches!(pod.place, Place::Placed(_))
+        let first_unprotected = world.first_unprotected(id, |_| true);
+        let seniors = world.quotas.get(id).pods.iter().filter(|senior| {
+            let pod = world.pods.get(senior.pod);
+            let is_protected = pod.is_kept() && first_unprotected.is_none_or(|first| *senior < first);
+            !is_protected && !pod.is_leaving() && matches!(pod.place, Place::Placed(_))
         });
+        let mut pods: Vec<PodId> = seniors.map(|senior| senior.pod).collect();
         pods.sort_by_cached_key(|pod| {
             let Pod { priority, created, .. } = *world.pods.get(*pod);
             (priority, std::cmp::Reverse(created), std::cmp::Reverse(world.pods.get(*pod).key()))
@@ -93,17 +101,19 @@ impl Engine {
     /// Evicts the least important pods that make the difference: those that hold something of which there is too much
     /// are taken from the least important on, and put back from the most important on where there is room again. A
     /// gang that would fall below its minimum goes whole or not at all, and no disruption budget is passed over.
-    fn revoke(&mut self, id: QuotaId, decisions: &mut Decisions) {
+    ///
+    /// Returns whether somebody goes.
+    fn revoke(&mut self, id: QuotaId, decisions: &mut Decisions) -> bool {
         let mut parts: Vec<Vec<PodId>> = Vec::new();
-        for pod in self.revocable(id) {
+        let revocable = self.revocable(id);
+        for pod in revocable.iter().copied() {
             let gone = parts.concat();
             let over = self.excess(id, &gone);
             if gone.contains(&pod) || !over.iter().any(|(resource, ..)| self.world.charged(pod, *resource) > 0) {
                 continue;
             }
             let with: Vec<PodId> = gone.into_iter().chain([pod]).collect();
-            let Some(rest) = self.world.rest_of_gangs(&with) else { continue };
-            let rest: Vec<PodId> = rest.into_iter().map(|(pod, _)| pod).collect();
+            let Some(rest) = self.rest_of_gangs(&with, &revocable) else { continue };
             if !self.budgets_allow(&[&with[..], &rest].concat()) {
                 continue;
             }
@@ -127,9 +137,9 @@ impl Engine {
         }
         let mut taken = parts.concat();
         if taken.is_empty() {
-            return;
+            return false;
         }
-        let Some((resource, used, runtime)) = self.excess(id, &[]).into_iter().next() else { return };
+        let Some((resource, used, runtime)) = self.excess(id, &[]).into_iter().next() else { return false };
         let name = self.world.names.name(resource).clone();
         let message = format!(
             "evicted because {} held {} {name} for longer than {} s, more than its runtime of {}",
@@ -141,24 +151,24 @@ impl Engine {
         taken.sort_by_key(|pod| self.world.pods.get(*pod).key());
         let mut effects = Effects::default();
         for victim in taken {
-            let pod = self.world.pods.get(victim);
-            let (key, uid) = (pod.key(), pod.uid.clone());
-            let node = pod.node().map(|node| self.world.nodes.get(node).name.clone());
-            decisions.list.push(Decision::Evict {
-                pod: key.clone(),
-                uid: uid.clone(),
-                node: node.expect("only pods on nodes are evicted"),
-                claimant: None,
-                rule: Rule::TreeOveruse,
-                violates_budget: false,
-                message: message.clone(),
-            });
-            // It leaves for nobody, which is as good as for itself: nobody else has its uid.
-            self.world.change_leaving(victim, &mut effects, |pod| pod.evicted_for = Some((key, uid)));
-            self.note_leaving_for(victim, true);
-            self.world.budgets.unseen.push(victim);
+            let eviction =
+                Eviction { claimant: None, rule: Rule::TreeOveruse, violates_budget: false, message: message.clone() };
+            self.evict(victim, eviction, &mut effects, decisions);
         }
         self.wake(effects);
         self.note(Change::OveruseEvicted);
+        true
+    }
+
+    /// The pods that go with these, since their gangs fall below their minimum. `None` if one of them may not go.
+    fn rest_of_gangs(&self, victims: &[PodId], revocable: &[PodId]) -> Option<Vec<PodId>> {
+        let world = &self.world;
+        let mut gangs: Vec<GangId> = victims.iter().filter_map(|victim| world.pods.get(*victim).gang).collect();
+        gangs.sort_unstable();
+        gangs.dedup();
+        gangs.retain(|gang| world.breaks(*gang, victims));
+        let settled = gangs.iter().flat_map(|gang| world.gangs.get(*gang).settled(&world.pods).map(|(id, _)| id));
+        let rest: Vec<PodId> = settled.filter(|id| !victims.contains(id)).collect();
+        rest.iter().all(|pod| revocable.contains(pod)).then_some(rest)
     }
 }

@@ -31,6 +31,9 @@ impl Engine {
                 }
                 continue;
             }
+            if self.is_kept_out(id) {
+                continue;
+            }
             let Some(node) = self.node_to_reserve(id) else { continue };
             self.dequeue(id);
             self.take_claim(id, Claim { node, kind: ClaimKind::Patience });
@@ -42,6 +45,21 @@ impl Engine {
             return true;
         }
         false
+    }
+
+    /// Whether a pod's own ceilings, or a queue that is closed or not there, keep it out: a reservation is against
+    /// starvation by others, and would only keep a node empty.
+    fn is_kept_out(&mut self, id: PodId) -> bool {
+        if self.world.unruled(id).is_some() {
+            return true;
+        }
+        let looks = self.world.looks(id);
+        let is_admitted = looks.iter().any(|look| {
+            self.world.pods.get_mut(id).look = look.clone();
+            self.world.refusals(id).is_empty()
+        });
+        self.world.pods.get_mut(id).look = None;
+        !is_admitted
     }
 
     pub(super) fn is_patience_used(&self) -> bool {

@@ -64,10 +64,12 @@ impl<'a> Rules<'a> for At<'a, Elastic> {
     }
 
     fn standing(&self, charge: &Charge) -> Standing {
-        let compared = charge.iter().map(|(resource, _)| *resource).filter(|r| self.pool().governs(*r)).collect();
-        let is_within = self.stays_within(charge, |resource| self.policy.min(resource));
+        let governed = charge.iter().filter(|(resource, amount)| *amount > 0 && self.pool().governs(*resource));
+        let compared: Vec<ResourceId> = governed.map(|(resource, _)| *resource).collect();
+        // What no quota of the pool governs is nobody's guarantee.
+        let is_within = !compared.is_empty() && self.stays_within(charge, |resource| self.policy.min(resource));
         let draw = is_within.then_some(Draw { rule: Rule::ElasticReclaim, depth: DrawDepth::Min });
-        Standing { draw, compared, preempts_own: draw.is_none() }
+        Standing { draw, compared }
     }
 
     fn keeps(&self, resource: ResourceId, _depth: DrawDepth) -> Option<i128> {

@@ -1,6 +1,6 @@
 //! What the engine is told of quotas, by policy.
 
-use crate::fact::{Labels, Limits, Name, QuotaKey, Selector};
+use crate::fact::{Labels, Limits, Name, QuotaKey, Selector, Tick};
 use crate::select::selects;
 
 /// A quota of some policy.
@@ -12,6 +12,14 @@ pub enum QuotaFact {
 }
 
 impl QuotaFact {
+    /// Takes out what the quota's status says of over-use: that is no part of what the quota is.
+    pub(crate) fn take_overuse(&mut self) -> Option<Tick> {
+        match self {
+            QuotaFact::Tree(fact) => fact.overused_since.take(),
+            QuotaFact::Elastic(_) | QuotaFact::Queue(_) => None,
+        }
+    }
+
     pub fn key(&self) -> &QuotaKey {
         match self {
             QuotaFact::Elastic(fact) => &fact.key,
@@ -101,6 +109,9 @@ pub struct TreeFact {
     pub ignores_default_tree: bool,
     /// Namespaces whose pods it is charged for if they name no quota and have none of their own.
     pub namespaces: Vec<Name>,
+    /// Since when its status says that it holds more than its runtime. The ticks are milliseconds since the Unix epoch
+    /// then.
+    pub overused_since: Option<Tick>,
     /// The namespaces whose pods may answer to it.
     pub users: Users,
 }

@@ -5,11 +5,10 @@
 
 use crate::decision::Rule;
 use crate::fact::Amount;
-use crate::ledger::amount_of;
 use crate::ledger::fraction::mul_div;
 use crate::ledger::share::Share;
 use crate::policy::elastic::Elastic;
-use crate::policy::{Ask, At, Ceiling, Charge, Draw, DrawDepth, PolicyKind, QuotaId, Rules, Standing};
+use crate::policy::{Ask, At, Ceiling, Charge, Draw, DrawDepth, PolicyKind, Rules, Standing};
 use crate::resources::ResourceId;
 
 /// What a fair elastic quota says.
@@ -52,7 +51,8 @@ impl<'a> Rules<'a> for At<'a, Fair> {
 
     fn standing(&self, charge: &Charge) -> Standing {
         let standing = self.elastic().standing(charge);
-        if standing.draw.is_some() || !self.stays_within(charge, |resource| self.fair_share_now(resource)) {
+        let is_within = || self.stays_within(charge, |resource| self.fair_share_now(resource));
+        if standing.draw.is_some() || standing.compared.is_empty() || !is_within() {
             return standing;
         }
         Standing { draw: Some(Draw { rule: Rule::ElasticFairShare, depth: DrawDepth::FairShare }), ..standing }
@@ -79,18 +79,6 @@ impl<'a> Rules<'a> for At<'a, Fair> {
 
     fn share(&self) -> Share {
         self.elastic().share()
-    }
-
-    fn claimable_if(&self, used: &dyn Fn(QuotaId, ResourceId) -> i128) -> Vec<(ResourceId, i128)> {
-        let members = self.quotas.iter().filter(|(_, member)| member.pool == self.quota.pool);
-        let members: Vec<(QuotaId, &Charge)> =
-            members.filter_map(|(id, member)| Some((id, member.policy.pooled()?))).collect();
-        let claimable = |r: ResourceId| {
-            let unused = |(id, min): &(QuotaId, &Charge)| (amount_of(min, r).unwrap_or(0) - used(*id, r)).max(0);
-            let unused = members.iter().map(unused).sum();
-            (r, self.fair_share(r, unused) - used(self.id, r))
-        };
-        self.pool().governed().map(claimable).collect()
     }
 
     fn marks_pods(&self) -> bool {

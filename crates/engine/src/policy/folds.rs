@@ -27,7 +27,11 @@ impl Quotas {
     pub fn refusals(&self, quotas: &[QuotaId], ask: &Ask<'_>, names: &ResourceNames) -> Vec<Refusal> {
         let mut refusals: Vec<Refusal> = Vec::new();
         self.ceilings(quotas, ask, |ceiling| {
-            let used = self.taken(ceiling.ledger, ceiling.resource);
+            // For one for whom pods went a ceiling holds now, pods that are leaving included, and when all have come and
+            // gone: each on its own. Others leave what is claimed alone, too.
+            let (ledger, resource) = (ceiling.ledger, ceiling.resource);
+            let (now, then) = (self.used(ledger, resource), self.to_be_used(ledger, resource));
+            let used = if ask.has_victims { now.max(then) } else { self.taken(ledger, resource) };
             if used + ceiling.requested > ceiling.limit {
                 refusals.push(ceiling.refusal(used, names));
             }
@@ -52,7 +56,7 @@ impl Quotas {
     /// Whether a quota, and those above it, have room for so much more of a resource beside what is used and reserved.
     pub fn room_for(&self, quota: QuotaId, asked: (ResourceId, Amount), names: &ResourceNames) -> Result<(), Refusal> {
         let mut refusal = None;
-        self.ceilings(&[quota], &Ask { charge: &[asked], non_preemptible: false }, |ceiling| {
+        self.ceilings(&[quota], &Ask { charge: &[asked], non_preemptible: false, has_victims: false }, |ceiling| {
             let used = match ceiling.ledger {
                 LedgerId::Quota(id) => self.get(id).ledger.admitted(ceiling.resource),
                 LedgerId::Pool(id) => self.pool(id).ledger.admitted(ceiling.resource),
@@ -68,7 +72,9 @@ impl Quotas {
     /// Whether one of these quotas, or one above them, limits how many of a card may be held.
     pub fn counts_card(&self, quotas: &[QuotaId], card: ResourceId) -> bool {
         let mut counts = false;
-        self.ceilings(quotas, &Ask { charge: &[(card, 0)], non_preemptible: false }, |_| counts = true);
+        self.ceilings(quotas, &Ask { charge: &[(card, 0)], non_preemptible: false, has_victims: false }, |_| {
+            counts = true
+        });
         counts
     }
 
@@ -77,6 +83,15 @@ impl Quotas {
         match ledger {
             LedgerId::Quota(id) => self.get(id).ledger.taken(resource),
             LedgerId::Pool(id) => self.pool(id).ledger.taken(resource),
+            LedgerId::NonPreemptible(id) => self.get(id).ledger.non_preemptible.get(resource),
+        }
+    }
+
+    /// What is held in a ledger now.
+    fn used(&self, ledger: LedgerId, resource: ResourceId) -> i128 {
+        match ledger {
+            LedgerId::Quota(id) => self.get(id).ledger.used.get(resource),
+            LedgerId::Pool(id) => self.pool(id).ledger.used.get(resource),
             LedgerId::NonPreemptible(id) => self.get(id).ledger.non_preemptible.get(resource),
         }
     }

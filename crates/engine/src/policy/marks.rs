@@ -3,18 +3,22 @@
 use crate::decision::Capacity;
 use crate::pods::{Pod, PodId, Pods};
 use crate::policy::{QuotaId, Quotas, Seniority};
+use crate::resources::ResourceId;
 use crate::shape::Shapes;
 
 impl Quotas {
-    /// The first pod, by seniority, with which the pods of a quota pass what it is owed, among those that count.
+    /// The first pod, by seniority, with which the pods of a quota pass what it is entitled to of what is compared, among
+    /// those that count.
     pub fn first_over(
         &self,
         id: QuotaId,
         pods: &Pods,
         shapes: &Shapes,
+        compares: impl Fn(ResourceId) -> bool,
         counts: impl Fn(&Pod) -> bool,
     ) -> Option<&Seniority> {
-        let limits = self.within(id);
+        let mut limits = self.within(id);
+        limits.retain(|(resource, _)| compares(*resource));
         let mut sums = vec![0i128; limits.len()];
         for senior in &self.get(id).pods {
             let pod = pods.get(senior.pod);
@@ -39,7 +43,7 @@ impl Quotas {
         if !self.marks_pods(id) {
             return Vec::new();
         }
-        let first_over = self.first_over(id, pods, shapes, |pod| pod.running);
+        let first_over = self.first_over(id, pods, shapes, |_| true, |pod| pod.running);
         let mark = |senior: &Seniority| {
             let over = first_over.is_some_and(|first| senior >= first);
             (senior.pod, if over { Capacity::OverQuota } else { Capacity::InQuota })

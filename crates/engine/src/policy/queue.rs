@@ -60,9 +60,14 @@ impl QueuePolicy {
         amount_of(&self.guarantee, resource).unwrap_or(0)
     }
 
-    /// The resources of which something is deserved.
-    fn deserving(&self) -> &[(ResourceId, Amount)] {
-        self.deserved.as_ref().unwrap_or(&self.guarantee)
+    /// What is deserved or guaranteed of each resource that is named in either, whichever is more.
+    fn deserving(&self) -> Vec<(ResourceId, i128)> {
+        let mut deserving: BTreeMap<ResourceId, i128> = BTreeMap::new();
+        for (resource, amount) in self.deserved.iter().flatten().chain(&self.guarantee) {
+            let most = deserving.entry(*resource).or_insert(i128::MIN);
+            *most = (*most).max(i128::from(*amount));
+        }
+        deserving.into_iter().collect()
     }
 }
 
@@ -138,12 +143,6 @@ impl Queues {
 }
 
 impl<'a> At<'a, QueuePolicy> {
-    /// The levels above a queue, itself included, that another is not under.
-    fn levels_without(&self, other: QuotaId) -> Vec<QuotaId> {
-        let theirs: Vec<QuotaId> = self.quotas.path(other).collect();
-        self.quotas.path(self.id).filter(|level| !theirs.contains(level)).collect()
-    }
-
     /// Whether, below the queue that both are under, the queues of the claimant deserve what it asks for, and those of
     /// the victim hold more than they deserve.
     fn draws_through(&self, taking: &Taking<'_>) -> bool {
@@ -154,7 +153,7 @@ impl<'a> At<'a, QueuePolicy> {
         let deserves = |level: &QuotaId| {
             let ledger = &quotas.get(*level).ledger;
             charge.iter().filter(|(r, _)| compared.contains(r)).all(|(r, amount)| {
-                quotas.deserved_above(*level, *r).is_none_or(|d| ledger.taken(*r) + i128::from(*amount) <= d)
+                quotas.deserved_above(*level, *r).is_none_or(|d| ledger.to_be_used(*r) + i128::from(*amount) <= d)
             })
         };
         let over = |level: &QuotaId| {
@@ -164,15 +163,6 @@ impl<'a> At<'a, QueuePolicy> {
         };
         mine.iter().skip(1).filter(|level| !theirs.contains(level)).all(deserves)
             && theirs.iter().skip(1).filter(|level| !mine.contains(level)).all(over)
-    }
-
-    /// Whether the queue, and those above it that the claimant is not under, keep their guarantees.
-    fn keeps_guarantees(&self, taking: &Taking<'_>) -> bool {
-        self.levels_without(taking.claimant).into_iter().all(|level| {
-            let ledger = &self.quotas.get(level).ledger;
-            let mut guarantee = self.quotas.guarantees(level).iter();
-            guarantee.all(|(r, amount)| ledger.stays(*r) - (taking.gone_after)(*r) >= i128::from(*amount))
-        })
     }
 }
 
@@ -201,13 +191,13 @@ impl<'a> Rules<'a> for At<'a, QueuePolicy> {
 
     fn standing(&self, charge: &Charge) -> Standing {
         let stays_within = |(resource, amount): &&(ResourceId, Amount)| {
-            let taken = self.quota.ledger.taken(*resource);
+            let taken = self.quota.ledger.to_be_used(*resource);
             self.quotas.deserved(self.id, *resource).is_some_and(|d| taken + i128::from(*amount) <= d)
         };
         let compared: Vec<ResourceId> = charge.iter().filter(stays_within).map(|(resource, _)| *resource).collect();
         let is_entitled = !compared.is_empty() && self.closed().is_none();
         let draw = is_entitled.then_some(Draw { rule: Rule::QueueReclaim, depth: DrawDepth::Min });
-        Standing { draw, compared, preempts_own: true }
+        Standing { draw, compared }
     }
 
     fn keeps(&self, resource: ResourceId, _depth: DrawDepth) -> Option<i128> {
@@ -215,13 +205,14 @@ impl<'a> Rules<'a> for At<'a, QueuePolicy> {
     }
 
     fn entitlement(&self, resource: ResourceId) -> Option<i128> {
-        let mut deserving = self.policy.deserving().iter();
-        deserving.any(|(r, _)| *r == resource).then(|| self.quotas.deserved(self.id, resource)).flatten()
+        let is_named = |list: &[(ResourceId, Amount)]| list.iter().any(|(r, _)| *r == resource);
+        let is_named = self.policy.deserved.as_deref().is_some_and(is_named) || is_named(&self.policy.guarantee);
+        is_named.then(|| self.quotas.deserved(self.id, resource)).flatten()
     }
 
     fn within(&self) -> Vec<(ResourceId, i128)> {
-        let deserving = self.policy.deserving().iter();
-        deserving.filter_map(|(r, _)| Some((*r, self.quotas.deserved(self.id, *r)?))).collect()
+        let deserving = self.policy.deserving().into_iter();
+        deserving.filter_map(|(r, _)| Some((r, self.quotas.deserved(self.id, r)?))).collect()
     }
 
     fn own(&self) -> Vec<(ResourceId, i128)> {
@@ -231,10 +222,8 @@ impl<'a> Rules<'a> for At<'a, QueuePolicy> {
     /// The largest of used / deserved; the more important queue first.
     fn share(&self) -> Share {
         let (queue, ledger) = (self.policy, &self.quota.ledger);
-        let owed = |(resource, amount): &(ResourceId, Amount)| {
-            Share::of(ledger.used.get(*resource), i128::from(*amount).max(queue.guarantee(*resource)))
-        };
-        let share = queue.deserving().iter().map(owed).max().unwrap_or(Share::EVEN);
+        let owed = |(resource, amount): (ResourceId, i128)| Share::of(ledger.used.get(resource), amount);
+        let share = queue.deserving().into_iter().map(owed).max().unwrap_or(Share::EVEN);
         share.with_priority(queue.fact.priority)
     }
 
@@ -243,11 +232,7 @@ impl<'a> Rules<'a> for At<'a, QueuePolicy> {
     }
 
     fn permits(&self, taking: &Taking<'_>) -> bool {
-        self.draws_through(taking) && self.keeps_guarantees(taking)
-    }
-
-    fn entitles_in_part(&self) -> bool {
-        true
+        self.draws_through(taking)
     }
 
     fn is_plain(&self) -> bool {
@@ -313,8 +298,9 @@ impl Quotas {
     fn deserved(&self, id: QuotaId, resource: ResourceId) -> Option<i128> {
         let queue = self.queue(id);
         let guarantee = queue.guarantee(resource);
+        // What is guaranteed is deserved, whatever else is.
         let base = match &queue.deserved {
-            Some(deserved) => amount_of(deserved, resource)?,
+            Some(deserved) => amount_of(deserved, resource).or_else(|| amount_of(&queue.guarantee, resource))?,
             None => guarantee,
         };
         let most = self.real_capability(id, resource).unwrap_or(i128::MAX);

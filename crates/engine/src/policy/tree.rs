@@ -189,11 +189,11 @@ impl<'a> Rules<'a> for At<'a, Tree> {
         // Of a resource without a min nothing is owed, least of all if others of the tree have one.
         let is_owed = |(r, amount): &(ResourceId, Amount)| {
             let counts = tree.runtime(*r).is_some() || pool.governs(*r);
-            !counts || ledger.taken(*r) + i128::from(*amount) <= tree.min(*r)
+            !counts || ledger.to_be_used(*r) + i128::from(*amount) <= tree.min(*r)
         };
         let is_entitled = !compared.is_empty() && charge.iter().all(is_owed);
         let draw = is_entitled.then_some(Draw { rule: Rule::TreeReclaim, depth: DrawDepth::Min });
-        Standing { draw, compared, preempts_own: true }
+        Standing { draw, compared }
     }
 
     fn keeps(&self, resource: ResourceId, _depth: DrawDepth) -> Option<i128> {
@@ -222,7 +222,7 @@ impl<'a> Rules<'a> for At<'a, Tree> {
     /// There is something left of its min.
     fn may_reclaim(&self) -> bool {
         let ledger = &self.quota.ledger;
-        self.policy.min.iter().any(|(resource, min)| i128::from(*min) > ledger.taken(*resource))
+        self.policy.min.iter().any(|(resource, min)| i128::from(*min) > ledger.to_be_used(*resource))
     }
 
     fn ends_overuse(&self) -> bool {

@@ -4,8 +4,9 @@ use std::cmp::{Ordering, Reverse};
 
 use crate::fact::{Created, PodKey};
 
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Cost {
+/// The part of the cost that is numbers.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct Counts {
     /// Violations of disruption budgets.
     pub violations: u32,
     /// The highest priority among the victims.
@@ -14,19 +15,33 @@ pub(crate) struct Cost {
     pub entitled: u32,
     /// Gangs that fall below their minimum.
     pub gangs: u32,
-    pub count: usize,
+    /// Pods.
+    pub count: u32,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Cost {
+    pub counts: Counts,
     /// Creation times, the latest first.
     pub created: Vec<Created>,
     /// Names, sorted.
     pub names: Vec<PodKey>,
 }
 
+impl Cost {
+    /// What no set costs less than: nobody goes.
+    pub const NOTHING: Cost = Cost {
+        counts: Counts { violations: 0, priority: i32::MIN, entitled: 0, gangs: 0, count: 0 },
+        created: Vec::new(),
+        names: Vec::new(),
+    };
+}
+
 impl Ord for Cost {
     fn cmp(&self, other: &Self) -> Ordering {
-        let counts = |c: &Cost| (c.violations, c.priority, c.entitled, c.gangs, c.count);
-        let youth = |c: &Cost| c.created.iter().map(|created| Reverse(*created)).collect::<Vec<_>>();
-        counts(self)
-            .cmp(&counts(other))
+        let youth = |cost: &Cost| cost.created.iter().map(|created| Reverse(*created)).collect::<Vec<_>>();
+        self.counts
+            .cmp(&other.counts)
             .then_with(|| youth(self).cmp(&youth(other)))
             .then_with(|| self.names.cmp(&other.names))
     }

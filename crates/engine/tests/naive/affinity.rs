@@ -2,8 +2,8 @@
 
 use quotient_engine::fact::{NodeFact, PodFact, PodTerm};
 
-use super::labels;
 use super::world::{View, World};
+use super::{labels, spread};
 
 /// Whether a term speaks of a pod. A namespace that was not told has no labels.
 pub fn term_matches(world: &World, term: &PodTerm, pod: &PodFact) -> bool {
@@ -22,7 +22,13 @@ pub fn together(key: &str, a: &NodeFact, b: &NodeFact) -> bool {
 
 /// `InterPodAffinity`.
 pub fn violated(view: &View<'_>, node: &NodeFact) -> bool {
-    lacks_company(view, node) || dislikes_company(view, node) || is_disliked(view, node)
+    lacks_company(view, node) || dislikes_company(view, node) || is_disliked(view, node) || spread::crowded(view, node)
+}
+
+/// The pods that may be disliked, and dislike: those on nodes, and those that claim one, with the node.
+fn company<'a>(view: &'a View<'_>) -> impl Iterator<Item = (&'a PodFact, &'a NodeFact)> {
+    let claimants = view.claimants.iter().filter_map(|(pod, node)| Some((*pod, view.world.nodes.get(*node)?)));
+    view.placed.iter().map(|p| (p.pod, p.node)).chain(claimants)
 }
 
 fn lacks_company(view: &View<'_>, node: &NodeFact) -> bool {
@@ -40,13 +46,13 @@ fn lacks_company(view: &View<'_>, node: &NodeFact) -> bool {
 
 fn dislikes_company(view: &View<'_>, node: &NodeFact) -> bool {
     view.pod.spec.anti_affinity.iter().any(|term| {
-        view.placed.iter().any(|p| together(&term.topology_key, p.node, node) && term_matches(view.world, term, p.pod))
+        company(view).any(|(pod, at)| together(&term.topology_key, at, node) && term_matches(view.world, term, pod))
     })
 }
 
 fn is_disliked(view: &View<'_>, node: &NodeFact) -> bool {
-    view.placed.iter().any(|p| {
-        let mut terms = p.pod.spec.anti_affinity.iter();
-        terms.any(|term| together(&term.topology_key, p.node, node) && term_matches(view.world, term, view.pod))
+    company(view).any(|(pod, at)| {
+        let mut terms = pod.spec.anti_affinity.iter();
+        terms.any(|term| together(&term.topology_key, at, node) && term_matches(view.world, term, view.pod))
     })
 }

@@ -78,12 +78,19 @@ impl World {
         {
             return Turn::Held(Code::AwaitingVictims);
         }
-        if claim.as_ref().is_some_and(|claim| claim.kind == ClaimKind::Preemption) {
+        if claim.as_ref().is_some_and(|claim| claim.kind != ClaimKind::Reserve) {
             self.drop_claim(key, acts);
             return Turn::Acted;
         }
         let outcome = preemption::preempt(self, pod);
-        if let Outcome::Evict { node, victims } = outcome {
+        if let (Outcome::Wait { node }, None) = (&outcome, &claim) {
+            self.claim(pod, node.clone(), ClaimKind::Room, acts);
+            return Turn::Acted;
+        }
+        if let Outcome::Evict { node, victims, holders } = outcome {
+            for holder in holders {
+                self.drop_claim(&holder, acts);
+            }
             self.claim(pod, node, ClaimKind::Preemption, acts);
             self.evict(pod, victims, acts);
             return Turn::Acted;
@@ -101,7 +108,11 @@ impl World {
     fn place(&self, pod: &PodFact, claim: Option<&Claim>) -> Option<Name> {
         let view = self.view(pod, &BTreeSet::new());
         let open = filters::open(&view);
-        let claimed = claim.and_then(|claim| open.iter().find(|node| node.name == claim.node).copied());
+        let claimed = claim.and_then(|claim| {
+            let node = self.nodes.get(&claim.node)?;
+            let has_victims = claim.kind == ClaimKind::Preemption && !claims::awaits_victims(self, pod);
+            filters::takes_claimant(self, pod, node, has_victims).then_some(node)
+        });
         claimed.or_else(|| scores::best(&view, &open)).map(|node| node.name.clone())
     }
 

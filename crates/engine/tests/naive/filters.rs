@@ -35,6 +35,22 @@ fn closing(view: &View<'_>, node: &NodeFact) -> impl Iterator<Item = Filter> {
     filters.into_iter().filter(|(_, closes)| closes(view, node)).map(|(filter, _)| filter)
 }
 
+/// Whether the node that a pod claims takes it. For one for whom pods went an amount must be free now, and when all have
+/// come and gone: each on its own.
+pub fn takes_claimant(world: &World, pod: &PodFact, node: &NodeFact, has_victims: bool) -> bool {
+    let none = BTreeSet::new();
+    let view = world.view(pod, &none);
+    if !has_victims {
+        return closed_by(&view, node).is_none();
+    }
+    let is_amount = |filter: &Filter| matches!(filter, Filter::NodeResourcesFit | Filter::NodeCap);
+    let now = View { claimants: Vec::new(), ..view.clone() };
+    let leaving = world.placed().iter().filter(|p| p.leaving).map(|p| p.pod.key()).collect();
+    let then = world.view(pod, &leaving);
+    let is_short = |view: &View<'_>| too_full(view, node) || node_cap::exceeded(view, node);
+    closing(&view, node).all(|filter| is_amount(&filter)) && !is_short(&now) && !is_short(&then)
+}
+
 /// The nodes that take the pod of the view.
 pub fn open<'a>(view: &View<'a>) -> Vec<&'a NodeFact> {
     view.world.nodes.values().filter(|node| closed_by(view, node).is_none()).collect()

@@ -13,47 +13,71 @@ use super::{filters, labels, scores};
 pub enum Outcome {
     /// Nothing can be done.
     Hopeless,
-    /// When those who leave anyway are gone, there is room.
-    Wait,
-    /// It claims the node, and these have to go; each with whether a disruption budget is passed over.
-    Evict { node: Name, victims: Vec<(PodKey, bool)> },
+    /// When those who leave anyway are gone, the node takes it.
+    Wait { node: Name },
+    /// It claims the node, and these have to go, each with whether a disruption budget is passed over; and the claims of
+    /// these are taken over.
+    Evict { node: Name, victims: Vec<(PodKey, bool)>, holders: Vec<PodKey> },
 }
 
 /// What a set of victims costs. Lists of equal length compare from their start, so that the derived order is the
 /// rule's.
 type Cost = (u64, Option<i32>, usize, Vec<Reverse<Created>>, Vec<PodKey>);
 
+/// Pods that go, and pods whose claims go.
+type Set<'a> = (Vec<&'a PodFact>, Vec<&'a PodFact>);
+
 pub fn preempt(world: &World, claimant: &PodFact) -> Outcome {
-    let leaving: BTreeSet<PodKey> = world.placed().iter().filter(|p| p.leaving).map(|p| p.pod.key()).collect();
-    let mut victims: Vec<&PodFact> = Vec::new();
-    for placed in world.placed() {
-        if placed.pod.node.is_some() && !placed.leaving && placed.pod.priority < claimant.priority {
-            victims.push(placed.pod);
-        }
+    if claimant.never_preempts {
+        return Outcome::Hopeless;
     }
-    assert!(victims.len() < 16, "too many pods for every set of them");
-    let mut sets: Vec<(Cost, Vec<&PodFact>)> = (0..1u32 << victims.len())
-        .map(|bits| victims.iter().enumerate().filter(|(i, _)| bits >> i & 1 == 1).map(|(_, pod)| *pod).collect())
-        .map(|set: Vec<&PodFact>| (cost(world, &set), set))
+    if let Some(node) = node_without(world, claimant, &(Vec::new(), Vec::new())) {
+        return Outcome::Wait { node };
+    }
+    let lower = |pod: &&PodFact| pod.priority < claimant.priority;
+    let placed = world.placed();
+    let there = placed.iter().filter(|placed| placed.pod.node.is_some() && !placed.leaving);
+    let victims: Vec<&PodFact> = there.map(|placed| placed.pod).filter(lower).collect();
+    let on_node = |holder: &&PodKey| world.nodes.contains_key(&world.claims[*holder].node);
+    let holders = world.claims.keys().filter(|holder| **holder != claimant.key()).filter(on_node);
+    let holders: Vec<&PodFact> =
+        holders.map(|key| &world.pods[key]).filter(|pod| world.waits(pod)).filter(lower).collect();
+    // What is kept for one that it may evict once it runs is taken over, before anybody goes.
+    cheapest(world, claimant, &[], &holders)
+        .or_else(|| cheapest(world, claimant, &victims, &holders))
+        .unwrap_or(Outcome::Hopeless)
+}
+
+fn cheapest(world: &World, claimant: &PodFact, victims: &[&PodFact], holders: &[&PodFact]) -> Option<Outcome> {
+    assert!(victims.len() + holders.len() < 16, "too many pods for every set of them");
+    let chosen = |bits: u32, from: usize, pods: &[&'_ PodFact]| -> Vec<usize> {
+        (0..pods.len()).filter(|i| bits >> (from + i) & 1 == 1).collect()
+    };
+    let mut sets: Vec<(Cost, Set<'_>)> = (1..1u32 << (victims.len() + holders.len()))
+        .map(|bits| {
+            let go = chosen(bits, 0, victims).into_iter().map(|i| victims[i]).collect();
+            let hold = chosen(bits, victims.len(), holders).into_iter().map(|i| holders[i]).collect();
+            (go, hold)
+        })
+        .map(|set: Set<'_>| (cost(world, &set), set))
         .collect();
     sets.sort_by(|a, b| a.0.cmp(&b.0));
-    // The empty set costs nothing and is looked at first; Never-preempters look at no other.
     for (_, set) in sets {
-        if claimant.never_preempts && !set.is_empty() {
-            return Outcome::Hopeless;
-        }
-        let mut gone = leaving.clone();
-        gone.extend(set.iter().map(|pod| pod.key()));
-        let view = world.view(claimant, &gone);
-        let Some(node) = scores::best(&view, &filters::open(&view)) else { continue };
-        if set.is_empty() {
-            return Outcome::Wait;
-        }
-        let over: Vec<_> = world.budgets.values().filter(|b| excess(world, b, &set) > 0).collect();
-        let victims = set.iter().map(|pod| (pod.key(), over.iter().any(|b| covers(b, pod)))).collect();
-        return Outcome::Evict { node: node.name.clone(), victims };
+        let Some(node) = node_without(world, claimant, &set) else { continue };
+        let over: Vec<_> = world.budgets.values().filter(|b| excess(world, b, &set.0) > 0).collect();
+        let victims = set.0.iter().map(|pod| (pod.key(), over.iter().any(|b| covers(b, pod)))).collect();
+        return Some(Outcome::Evict { node, victims, holders: set.1.iter().map(|pod| pod.key()).collect() });
     }
-    Outcome::Hopeless
+    None
+}
+
+/// The best node once a set, and all who leave, are gone.
+fn node_without(world: &World, claimant: &PodFact, (victims, holders): &Set<'_>) -> Option<Name> {
+    let leaving = world.placed().into_iter().filter(|p| p.leaving).map(|p| p.pod.key());
+    let gone: BTreeSet<PodKey> = leaving.chain(victims.iter().map(|pod| pod.key())).collect();
+    let dropped = holders.iter().map(|pod| pod.key()).collect();
+    let view = world.view_without(claimant, &gone, &dropped);
+    scores::best(&view, &filters::open(&view)).map(|node| node.name.clone())
 }
 
 fn covers(budget: &BudgetFact, pod: &PodFact) -> bool {
@@ -70,11 +94,12 @@ fn excess(world: &World, budget: &BudgetFact, set: &[&PodFact]) -> u64 {
     selected.saturating_sub(u64::from(budget.allowed).saturating_sub(unseen))
 }
 
-pub fn cost(world: &World, set: &[&PodFact]) -> Cost {
-    let violations = world.budgets.values().map(|budget| excess(world, budget, set)).sum();
-    let mut created: Vec<Reverse<Created>> = set.iter().map(|pod| Reverse(pod.created)).collect();
+fn cost(world: &World, (victims, holders): &Set<'_>) -> Cost {
+    let violations = world.budgets.values().map(|budget| excess(world, budget, victims)).sum();
+    let all = || victims.iter().chain(holders);
+    let mut created: Vec<Reverse<Created>> = all().map(|pod| Reverse(pod.created)).collect();
     created.sort();
-    let mut names: Vec<PodKey> = set.iter().map(|pod| pod.key()).collect();
+    let mut names: Vec<PodKey> = all().map(|pod| pod.key()).collect();
     names.sort();
-    (violations, set.iter().map(|pod| pod.priority).max(), set.len(), created, names)
+    (violations, all().map(|pod| pod.priority).max(), names.len(), created, names)
 }

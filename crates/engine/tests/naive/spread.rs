@@ -70,6 +70,24 @@ pub fn counts(view: &View<'_>, all: &[SpreadConstraint], one: &SpreadConstraint)
 
 /// `PodTopologySpread`: a `DoNotSchedule` constraint fails on the node.
 pub fn violated(view: &View<'_>, node: &NodeFact) -> bool {
+    fails(view, node, &|_| 0)
+}
+
+/// Whether a constraint would fail on the node if those who claim nodes of its domain were there.
+pub fn crowded(view: &View<'_>, node: &NodeFact) -> bool {
+    fails(view, node, &|constraint| {
+        let near = view.claimants.iter().filter(|(pod, at)| {
+            let at = view.world.nodes.get(*at).and_then(|at| at.labels.get(&constraint.topology_key));
+            at.is_some()
+                && at == node.labels.get(&constraint.topology_key)
+                && pod.namespace == view.pod.namespace
+                && labels::selects_some(&constraint.selector, &pod.labels)
+        });
+        near.count() as i128
+    })
+}
+
+fn fails(view: &View<'_>, node: &NodeFact, more: &dyn Fn(&SpreadConstraint) -> i128) -> bool {
     let all = constraints(view, WhenUnsatisfiable::DoNotSchedule);
     all.iter().any(|constraint| {
         let Some(domain) = node.labels.get(&constraint.topology_key) else { return true };
@@ -78,6 +96,7 @@ pub fn violated(view: &View<'_>, node: &NodeFact) -> bool {
         let minimum = if too_few_domains { 0 } else { counts.values().copied().min().unwrap_or(0) };
         let own = u64::from(labels::selects_some(&constraint.selector, &view.pod.labels));
         let here = counts.get(domain).copied().unwrap_or(0);
-        i128::from(here) + i128::from(own) - i128::from(minimum) > i128::from(constraint.max_skew)
+        let skew = i128::from(here) + more(constraint) + i128::from(own) - i128::from(minimum);
+        skew > i128::from(constraint.max_skew)
     })
 }

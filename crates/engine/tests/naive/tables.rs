@@ -624,14 +624,18 @@ fn a_claim_lasts_until_the_claimant_binds() {
     let mut fresh = world(vec![Fact::Pod(nominated), Fact::Pod(leaving), Fact::Node(node("n", 10))]);
     assert_eq!(pairs(&fresh.decide(Tick(0))), ["hold p AwaitingVictims"]);
 
-    // The victim goes; a pod of higher priority cannot take what it held, and a small one can take the rest.
+    // The victim goes; a pod of higher priority, which could evict the claimant as soon as it runs, takes the claim over,
+    // and a small one can take the rest.
     let high = PodFact { priority: 20, ..pod("high", spec(5)) };
     let small = PodFact { priority: 0, ..pod("small", spec(4)) };
     for w in [&mut w, &mut fresh] {
         for fact in [Fact::PodGone(victim().key()), Fact::Pod(high.clone()), Fact::Pod(small.clone())] {
             w.observe(Tick(0), fact);
         }
-        assert_eq!(pairs(&w.decide(Tick(0))), ["bind p n", "bind small n", "hold high NoFittingNode"]);
+        assert_eq!(
+            pairs(&w.decide(Tick(0))),
+            ["denominate p", "nominate high n", "bind high n", "bind small n", "hold p NoFittingNode"]
+        );
     }
 
     // The node goes: so does the claim.

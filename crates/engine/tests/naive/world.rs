@@ -28,6 +28,8 @@ pub struct Evicting {
 pub enum ClaimKind {
     /// Pods leave, or left, for it.
     Preemption,
+    /// Room is on its way to it, without anybody's going for it.
+    Room,
     /// It waited for too long.
     Reserve,
 }
@@ -237,9 +239,19 @@ impl World {
 
     /// How `pod` sees the cluster when the pods in `gone` are not there.
     pub fn view<'a>(&'a self, pod: &'a PodFact, gone: &BTreeSet<PodKey>) -> View<'a> {
+        self.view_without(pod, gone, &BTreeSet::new())
+    }
+
+    /// The same, when the claims of the pods in `dropped` do not count either.
+    pub fn view_without<'a>(
+        &'a self,
+        pod: &'a PodFact,
+        gone: &BTreeSet<PodKey>,
+        dropped: &BTreeSet<PodKey>,
+    ) -> View<'a> {
         let key = pod.key();
         let placed = self.placed().into_iter().filter(|p| p.pod.key() != key && !gone.contains(&p.pod.key())).collect();
-        let claimants = self.claims.iter().filter(|(holder, _)| **holder != key);
+        let claimants = self.claims.iter().filter(|(holder, _)| **holder != key && !dropped.contains(*holder));
         let claimants = claimants.map(|(holder, claim)| (&self.pods[holder], &claim.node));
         View { world: self, pod, placed, claimants: claimants.filter(|(holder, _)| self.waits(holder)).collect() }
     }

@@ -1,0 +1,125 @@
+//! Carrying out a plan, for a pod and for a gang alike: claims are taken over, nodes are held, victims go.
+
+use crate::claims::{Claim, ClaimKind};
+use crate::decision::{Decision, Decisions, Rule};
+use crate::engine::Engine;
+use crate::engine::wake::Change;
+use crate::fact::{Name, PodKey};
+use crate::nodes::NodeId;
+use crate::pods::PodId;
+use crate::preempt::Plan;
+use crate::relations::Effects;
+
+/// Why a pod goes.
+pub(super) struct Eviction {
+    /// Who gets what it held, by name and uid; nobody if the eviction is voluntary.
+    pub claimant: Option<(PodKey, Name)>,
+    pub rule: Rule,
+    pub violates_budget: bool,
+    pub message: String,
+}
+
+impl Engine {
+    /// Carries out a plan: the claimant's pods hold their nodes, the victims go.
+    pub(super) fn carry_out(&mut self, plan: Plan, decisions: &mut Decisions) {
+        let mut evictions: Vec<(PodId, Eviction)> = Vec::new();
+        for goes in plan.going.iter().filter(|goes| !goes.is_claim) {
+            for victim in &goes.pods {
+                let claimant = self.claimant_of(&plan, *victim);
+                let message = self.world.evicted(goes, claimant, *victim, &plan);
+                let known = self.world.pods.get(claimant);
+                let claimant = Some((known.key(), known.uid.clone()));
+                let violates_budget = plan.violating.contains(victim);
+                evictions.push((*victim, Eviction { claimant, rule: goes.right.rule, violates_budget, message }));
+            }
+        }
+        evictions.sort_by_cached_key(|(victim, _)| self.world.pods.get(*victim).key());
+        let claimants = self.world.classes(plan.places.iter().map(|(pod, _)| pod));
+        let victims = self.world.classes(plan.going.iter().flat_map(|goes| &goes.pods));
+        self.world.takings.note(&claimants, &victims);
+        for holder in plan.going.iter().filter(|goes| goes.is_claim).flat_map(|goes| &goes.pods) {
+            self.give_up_claim(*holder, decisions);
+        }
+        for (pod, _) in &plan.places {
+            let granted = self.world.grant(*pod);
+            self.world.pods.get_mut(*pod).granted = granted;
+        }
+        self.hold_places(&plan.places, ClaimKind::Preemption, decisions);
+        let mut effects = Effects::default();
+        for (victim, eviction) in evictions {
+            self.evict(victim, eviction, &mut effects, decisions);
+        }
+        // What leaves now may be all that kept another pod from claiming. Those for whom pods leave already have a
+        // claim, and another's only takes room from them.
+        self.note(Change::Preempted);
+        for (pod, _) in &plan.places {
+            self.enqueue(*pod);
+        }
+        self.wake(effects);
+    }
+
+    /// The pod of the claimant's for which a victim goes: the first on its node, or the first of all.
+    fn claimant_of(&self, plan: &Plan, victim: PodId) -> PodId {
+        let node = self.world.pods.get(victim).node();
+        let near = plan.places.iter().find(|(_, place)| Some(*place) == node);
+        near.map_or(plan.places[0].0, |(pod, _)| *pod)
+    }
+
+    /// Holds room that is on its way for pods that wait for it.
+    pub(super) fn hold_room(&mut self, places: &[(PodId, NodeId)], decisions: &mut Decisions) {
+        self.hold_places(places, ClaimKind::Room, decisions);
+        self.changes += 1;
+        for (pod, _) in places {
+            self.enqueue(*pod);
+        }
+    }
+
+    /// Whether a pod held room so often in this cycle, and lost it again, that it waits for the next one. No pod should
+    /// come to this; it keeps a cycle short whatever happens.
+    pub(super) fn has_claimed_enough(&self, pod: PodId) -> bool {
+        const CLAIMS_MAX: u32 = 16;
+        self.claims_made.get(&pod).is_some_and(|made| *made >= CLAIMS_MAX)
+    }
+
+    /// Lets pods whose own claims do not count at the moment hold nodes. They are not queued after it.
+    fn hold_places(&mut self, places: &[(PodId, NodeId)], kind: ClaimKind, decisions: &mut Decisions) {
+        for (pod, node) in places {
+            *self.claims_made.entry(*pod).or_default() += 1;
+            self.dequeue(*pod);
+            self.claimants.remove(pod);
+            self.take_claim(*pod, Claim { node: *node, kind });
+            self.note_moved_pools(*pod);
+            let (pod, node) = (self.world.pods.get(*pod), self.world.nodes.get(*node).name.clone());
+            decisions.list.push(Decision::Nominate { pod: pod.key(), uid: pod.uid.clone(), node: Some(node) });
+        }
+    }
+
+    /// Evicts a pod: the only place where that is decided.
+    pub(super) fn evict(
+        &mut self,
+        victim: PodId,
+        eviction: Eviction,
+        effects: &mut Effects,
+        decisions: &mut Decisions,
+    ) {
+        let Eviction { claimant, rule, violates_budget, message } = eviction;
+        let pod = self.world.pods.get(victim);
+        let (key, uid) = (pod.key(), pod.uid.clone());
+        let node = pod.node().map(|node| self.world.nodes.get(node).name.clone());
+        decisions.list.push(Decision::Evict {
+            pod: key.clone(),
+            uid: uid.clone(),
+            node: node.expect("only pods on nodes are evicted"),
+            claimant: claimant.as_ref().map(|(key, _)| key.clone()),
+            rule,
+            violates_budget,
+            message,
+        });
+        self.world.takings.expect(self.world.pods.get(victim));
+        // One that leaves for nobody leaves for itself, as it were: nobody else has its uid.
+        let claimant = claimant.unwrap_or((key, uid));
+        self.world.change_leaving(victim, effects, |pod| pod.evicted_for = Some(claimant));
+        self.note_leaving_for(victim, true);
+        self.world.budgets.unseen.push(victim);
+    }
+}

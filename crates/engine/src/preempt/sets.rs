@@ -1,0 +1,209 @@
+//! What is asked of a set of victims beside amounts: that they may go together, that the claimant has its place then,
+//! and that none of them could come back for it.
+
+use std::collections::BTreeSet;
+
+use crate::nodes::NodeId;
+use crate::pods::{Place, PodId};
+use crate::preempt::Hunt;
+use crate::preempt::cost::Cost;
+use crate::preempt::loops::Class;
+use crate::preempt::missing::Missing;
+use crate::preempt::rights::{Going, Rights};
+use crate::preempt::search::{Found, Rules, cheapest};
+use crate::relations::Effects;
+use crate::world::World;
+
+/// What the claimant's place depends on.
+#[derive(Debug, Clone)]
+pub(crate) enum Placing {
+    /// Amounts alone; and nothing speaks against a set, since it is a bound and not a plan.
+    Untried,
+    /// Amounts alone.
+    Open,
+    /// The filters of one node.
+    Node(NodeId),
+    /// The filters of some node.
+    Anywhere,
+    /// All pods of a gang, each on its node.
+    Gang(Vec<(PodId, NodeId)>),
+}
+
+/// What was lifted for a look.
+pub(crate) struct Lifted {
+    pods: Vec<(PodId, Place)>,
+    claims: Vec<PodId>,
+}
+
+struct SetRules<'a> {
+    world: &'a mut World,
+    rights: &'a Rights,
+    going: &'a [Going],
+    node: Option<NodeId>,
+    placing: &'a Placing,
+}
+
+impl SetRules<'_> {
+    fn chosen(&self, set: &[usize]) -> Vec<Going> {
+        set.iter().map(|at| self.going[*at].clone()).collect()
+    }
+}
+
+impl Rules for SetRules<'_> {
+    fn permits(&mut self, set: &[usize]) -> bool {
+        let chosen: Vec<&Going> = set.iter().map(|at| &self.going[*at]).collect();
+        self.world.permits(self.rights, &chosen)
+    }
+
+    fn fits(&mut self, set: &[usize]) -> bool {
+        let claimant = self.rights.claimant;
+        match self.placing {
+            Placing::Untried | Placing::Open => true,
+            Placing::Node(node) => {
+                let (node, chosen) = (*node, self.chosen(set));
+                let lifted = self.world.lift_going(&chosen);
+                let open = self.world.is_open(claimant, node);
+                self.world.put_back_going(lifted);
+                open
+            }
+            Placing::Anywhere => self.world.best_node_without(claimant, &self.chosen(set)).is_some(),
+            Placing::Gang(places) => {
+                let lifted = self.world.lift_going(&self.chosen(set));
+                let open = self.world.takes_all(places);
+                self.world.put_back_going(lifted);
+                open
+            }
+        }
+    }
+
+    fn is_vetoed(&mut self, set: &[usize]) -> bool {
+        let chosen = self.chosen(set);
+        let places = match self.placing {
+            Placing::Untried => return false,
+            Placing::Gang(places) => places.clone(),
+            _ => self.node.map(|node| vec![(self.rights.claimant, node)]).unwrap_or_default(),
+        };
+        let claimants = match places.is_empty() {
+            true => vec![self.rights.claimant],
+            false => places.iter().map(|(pod, _)| *pod).collect(),
+        };
+        self.world.closes_circle(&claimants, &chosen) || self.world.evicts_back(&claimants, places, &chosen)
+    }
+}
+
+impl World {
+    /// The cheapest of those who may go that give what is missing, if it is cheaper than `below`.
+    pub(super) fn solve(
+        &mut self,
+        hunt: &Hunt<'_>,
+        node: Option<NodeId>,
+        going: Vec<Going>,
+        missing: &Missing,
+        placing: Placing,
+        below: Option<&Cost>,
+    ) -> Option<(Found, Vec<Going>)> {
+        if going.is_empty() {
+            return None;
+        }
+        let alone = |pod: PodId| match placing {
+            Placing::Untried | Placing::Open => false,
+            Placing::Gang(_) => hunt.is_related,
+            _ => self.bears_on(&hunt.question, pod),
+        };
+        let problem = self.problem(&hunt.rights, &going, missing, &alone);
+        let mut rules = SetRules { world: self, rights: &hunt.rights, going: &going, node, placing: &placing };
+        let found = cheapest(&problem, &mut rules, below)?;
+        let chosen = rules.chosen(&found.set);
+        Some((found, chosen))
+    }
+
+    /// What makes pods alike in who may evict whom.
+    pub fn class(&self, pod: PodId) -> Class {
+        let known = self.pods.get(pod);
+        let charge = self.shapes.get(known.shape).charge.clone();
+        Class { quotas: known.quotas.clone(), priority: known.priority, charge }
+    }
+
+    pub fn classes<'a>(&self, pods: impl Iterator<Item = &'a PodId>) -> BTreeSet<Class> {
+        pods.map(|pod| self.class(*pod)).collect()
+    }
+
+    fn closes_circle(&self, claimants: &[PodId], going: &[Going]) -> bool {
+        let victims = self.classes(going.iter().flat_map(|goes| &goes.pods));
+        self.takings.closes_circle(&self.classes(claimants.iter()), &victims)
+    }
+
+    /// Whether a victim, if it came back as it is once all is done, could evict the claimant that it went for.
+    fn evicts_back(&mut self, claimants: &[PodId], mut places: Vec<(PodId, NodeId)>, going: &[Going]) -> bool {
+        // Who is less important under the same quota, or without one, cannot.
+        let reclaimed: Vec<&Going> = going.iter().filter(|goes| goes.right.from.is_some()).collect();
+        if reclaimed.is_empty() {
+            return false;
+        }
+        if places.is_empty() {
+            let node = self.best_node_without(claimants[0], going);
+            places.extend(node.map(|node| (claimants[0], node)));
+        }
+        let leaving = self.leaving_pods();
+        let left = self.lift(&leaving);
+        let lifted = self.lift_going(going);
+        let mut effects = Effects::tentative();
+        for (claimant, node) in &places {
+            self.enter(*claimant, Place::Placed(*node), &mut effects);
+        }
+        let mut seen: BTreeSet<Class> = BTreeSet::new();
+        let could = reclaimed.iter().any(|goes| {
+            let is_new = seen.insert(self.class(goes.pods[0]));
+            (is_new || goes.is_whole_gang) && places.iter().any(|(claimant, _)| self.could_evict(goes, *claimant))
+        });
+        for (claimant, _) in places.iter().rev() {
+            self.leave(*claimant, Place::Waiting, &mut effects);
+        }
+        self.put_back_going(lifted);
+        self.put_back(left);
+        could
+    }
+
+    /// Whether what is gone, if it came back, could evict a pod that is in place by now.
+    fn could_evict(&self, gone: &Going, placed: PodId) -> bool {
+        let priority = gone.pods.iter().map(|pod| self.pods.get(*pod).priority).min().unwrap_or(i32::MIN);
+        let rights = self.rights(gone.pods[0], priority, gone.charge.clone());
+        let gang = self.pods.get(placed).gang.filter(|gang| self.is_running_gang(*gang));
+        let goes = self.going(&rights, placed).or_else(|| self.going_gang(&rights, gang?));
+        goes.is_some_and(|goes| self.permits(&rights, &[&goes]))
+    }
+
+    /// Takes what goes away for a look: pods off their nodes, and claims.
+    pub(super) fn lift_going(&mut self, going: &[Going]) -> Lifted {
+        let pods: Vec<PodId> = going.iter().filter(|goes| !goes.is_claim).flat_map(|goes| goes.pods.clone()).collect();
+        let claims: Vec<PodId> = going.iter().filter(|goes| goes.is_claim).flat_map(|goes| goes.pods.clone()).collect();
+        for claimant in &claims {
+            self.count_claim(*claimant, false);
+        }
+        Lifted { pods: self.lift(&pods), claims }
+    }
+
+    pub(super) fn put_back_going(&mut self, lifted: Lifted) {
+        self.put_back(lifted.pods);
+        for claimant in lifted.claims {
+            self.count_claim(claimant, true);
+        }
+    }
+
+    /// Whether pods can be placed one after the other, each on its node.
+    pub fn takes_all(&mut self, places: &[(PodId, NodeId)]) -> bool {
+        let mut effects = Effects::tentative();
+        let mut placed = 0;
+        for (pod, node) in places {
+            if !self.is_open(*pod, *node) {
+                break;
+            }
+            self.enter(*pod, Place::Assumed(*node), &mut effects);
+            placed += 1;
+        }
+        for (pod, _) in places[..placed].iter().rev() {
+            self.leave(*pod, Place::Waiting, &mut effects);
+        }
+        placed == places.len()
+    }
+}
