@@ -68,11 +68,11 @@ impl Engine {
             Fact::StorageClassGone(name) => self.world.storage_class_gone(&name).then_some(Change::Volume),
             Fact::Selector(fact) => {
                 let namespace = fact.namespace.clone();
-                let changed = self.world.implied.observe(fact);
+                let changed = self.world.default_spread.observe(fact);
                 self.reshaped(changed, &namespace)
             }
             Fact::SelectorGone { namespace, object } => {
-                let changed = self.world.implied.gone(&namespace, &object);
+                let changed = self.world.default_spread.gone(&namespace, &object);
                 self.reshaped(changed, &namespace)
             }
         };
