@@ -3,6 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use anyhow::Result;
+use quotient_api::Problem;
 use quotient_api::read::read_text;
 use quotient_replay::tell::{Sheet, grouped, sheets};
 use quotient_replay::{Figures, Stuck, Trace, lines, openb, page};
@@ -58,7 +59,10 @@ fn inputs(
     faster: u32,
     setup: SetupArguments,
 ) -> Result<(Trace, Setup), Exit> {
-    let SetupArguments { config, scheduler_name } = setup;
+    let SetupArguments { from, config, scheduler_name } = setup;
+    if from.is_some() {
+        return Err(printer.refuse(&[Problem::new("--from: a replay starts with the nodes of its trace")]));
+    }
     let configuration = manifests::configuration(printer, config.as_deref())?;
     let text = read_text(path).map_err(|problem| printer.refuse(&[problem]))?;
     let name = path.display().to_string();
