@@ -35,6 +35,7 @@ use std::cell::RefCell;
 use serde_json::Value;
 
 use crate::cursor::{Cursor, Notes};
+use crate::device::check as device;
 use crate::gpu_memory::WHOLE_GPU_GB;
 use crate::kinds::{self, Kind};
 use crate::object::{ObjectKey, key_of};
@@ -90,7 +91,7 @@ pub struct Rejection {
 }
 
 impl Rejection {
-    fn new(message: impl Into<String>) -> Self {
+    pub(crate) fn new(message: impl Into<String>) -> Self {
         let message = message.into();
         Rejection { problems: vec![Problem::new(message.clone())], message }
     }
@@ -202,6 +203,30 @@ static RULES: &[Rules] = &[
     served("scheduling.k8s.io", "PriorityClass", &[classes::check_priority]),
     served("node.k8s.io", "RuntimeClass", &[classes::check_runtime]),
     served("storage.k8s.io", "StorageClass", &[storage::check_class]),
+    served("resource.k8s.io", "ResourceSlice", &[device::check_slice]),
+    served("resource.k8s.io", "DeviceClass", &[device::check_class]),
+    Rules {
+        group: "resource.k8s.io",
+        kind: "ResourceClaim",
+        server: Part {
+            on_create: &[device::fill_in_claim, device::add_status],
+            on_update: &[device::fill_in_claim],
+            checks: &[device::check_claim],
+            on_delete: &[],
+        },
+        webhook: NOTHING,
+    },
+    Rules {
+        group: "resource.k8s.io",
+        kind: "ResourceClaimTemplate",
+        server: Part {
+            on_create: &[device::fill_in_template],
+            on_update: &[device::fill_in_template],
+            checks: &[device::check_template],
+            on_delete: &[],
+        },
+        webhook: NOTHING,
+    },
     guarded("scheduling.x-k8s.io", "ElasticQuota", &[elastic::check_plain]),
     guarded("nos.nebuly.com", "ElasticQuota", &[elastic::check_plain]),
     guarded("n8s.nebuly.ai", "ElasticQuota", &[elastic::check_plain]),

@@ -13,6 +13,7 @@ pub mod config;
 pub mod crd;
 pub mod crossquota;
 mod cursor;
+pub mod device;
 pub mod elastic;
 pub mod gpu_memory;
 mod intern;

@@ -6,6 +6,7 @@ pub(crate) mod usage;
 mod volumes;
 
 use quotient_engine::Capacity;
+use quotient_engine::device::PodClaim;
 use quotient_engine::fact::{
     Amounts, Created, HostPort, Labels, Name, Phase, PodFact, PodKey, PodSpec, RequestProblem,
 };
@@ -84,6 +85,7 @@ pub(crate) fn pod(
         queue: membership.queue,
         group: membership.group,
         task: membership.task,
+        device_claims: device_claims(&spec, &status, interner),
         protected: is_kept || membership.protected,
         // Last, when everything was looked at.
         problem: notes
@@ -111,7 +113,8 @@ fn pod_spec(
 ) -> PodSpec {
     let (requests, assumed) = requests::requests(spec, interner);
     let derived = requests::derived(spec, &requests, whole_gpu_gb, interner);
-    PodSpec { requests, assumed, derived, ..placement(spec, name, own, interner) }
+    let extended = requests::extended(spec, interner);
+    PodSpec { requests, extended, assumed, derived, ..placement(spec, name, own, interner) }
 }
 
 /// Everything of a spec but what the pod asks for.
@@ -137,6 +140,9 @@ fn placement(spec: &Cursor<'_, '_>, name: &str, own: &affinity::Own<'_>, interne
         capped: None,
         cards: Vec::new(),
         any_card: false,
+        extended: Vec::new(),
+        needs: Vec::new(),
+        served: Vec::new(),
     }
 }
 
@@ -144,6 +150,32 @@ fn placement(spec: &Cursor<'_, '_>, name: &str, own: &affinity::Own<'_>, interne
 pub(crate) fn read_placement(spec: &Cursor<'_, '_>) {
     let own = affinity::Own { namespace: &Name::default(), labels: &Labels::default() };
     placement(spec, "", &own, &mut Interner::default());
+}
+
+/// The pod's claims on devices. One from a template has its name in the pod's status once it was made; one that its
+/// status says needs no claim is none.
+fn device_claims(spec: &Cursor<'_, '_>, status: &Cursor<'_, '_>, interner: &mut Interner) -> Vec<PodClaim> {
+    let statuses = status.field("resourceClaimStatuses");
+    let mut claims = Vec::new();
+    for claim in spec.field("resourceClaims").items() {
+        if let Some(name) = claim.field("resourceClaimName").non_empty_str() {
+            claims.push(PodClaim::Named(interner.name(name)));
+            continue;
+        }
+        let template = interner.name(claim.field("resourceClaimTemplateName").str().unwrap_or_default());
+        let name = claim.field("name");
+        let made = statuses.items().find(|made| made.field("name").str() == name.str());
+        let made = made.map(|made| made.field("resourceClaimName").non_empty_str().map(|name| interner.name(name)));
+        match made {
+            Some(None) => {}
+            made => claims.push(PodClaim::Made { template, claim: made.flatten() }),
+        }
+    }
+    let extended = status.field("extendedResourceClaimStatus");
+    if let Some(name) = extended.field("resourceClaimName").non_empty_str() {
+        claims.push(PodClaim::Extended(interner.name(name)));
+    }
+    claims
 }
 
 /// The marks that the pod bears, as in-quota or over-quota, by API group.

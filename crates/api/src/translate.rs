@@ -1,12 +1,14 @@
 //! From objects to facts: what the engine is told when an object is seen or gone.
 
 use quotient_engine::Fact;
+use quotient_engine::device::{Allocation, ClaimKey};
 use quotient_engine::fact::{Name, PodKey, SelectorFact};
 use serde_json::Value;
 
 use crate::crossquota::CrossQuota;
 use crate::crossquota::caps::Caps;
 use crate::cursor::{Cursor, Notes};
+use crate::device;
 use crate::elastic::{self, pools};
 use crate::gpu_memory::WHOLE_GPU_GB;
 use crate::intern::Interner;
@@ -61,6 +63,7 @@ pub struct Translator {
     interner: Interner,
     pools: pools::Pools,
     forest: forest::Forest,
+    devices: device::Book,
     caps: Caps,
 }
 
@@ -88,6 +91,11 @@ impl Translator {
             let declared = tree::quota::fact(&root, &key, &mut self.interner);
             return translation(&key, self.forest.seen(&key, declared, problems(notes, &key)));
         }
+        if device::is_device_kind(key.group, key.kind) {
+            let Translator { devices, interner, caps, .. } = self;
+            let facts = devices.seen(&key, &root, &notes, interner, &mut |resource| caps.is_gpu(resource));
+            return Translation { facts, problems: problems(notes, &key), ..Translation::default() };
+        }
         let mut facts: Vec<Fact> = self.seen(&key, &root, &notes).into_iter().collect();
         facts.extend(self.queue_of_namespace(&key, Some(&root)));
         Translation { facts, problems: problems(notes, &key), ..Translation::default() }
@@ -101,9 +109,28 @@ impl Translator {
         if tree::is_tree(key) {
             return translation(key, self.forest.gone(key));
         }
+        if device::is_device_kind(key.group, key.kind) {
+            let facts = self.devices.gone(key, &mut self.interner);
+            return Translation { facts, ..Translation::default() };
+        }
         let mut facts: Vec<Fact> = self.gone(key).into_iter().collect();
         facts.extend(self.queue_of_namespace(key, None));
         Translation { facts, ..Translation::default() }
+    }
+
+    /// What to write into the status of a claim that gets these devices, and its uid. `None` where it is not known.
+    pub fn device_allocation(&self, claim: &ClaimKey, allocation: &Allocation, now: &str) -> Option<Value> {
+        self.devices.allocation(claim, allocation, now)
+    }
+
+    /// The same for a claim that is yet to be made.
+    pub fn new_allocation(&self, claim: &Value, allocation: &Allocation, now: &str) -> Value {
+        device::write::allocation(&self.devices, claim, allocation, Some(now))
+    }
+
+    /// The uid of a claim on devices.
+    pub fn device_claim_uid(&self, claim: &ClaimKey) -> Option<&str> {
+        self.devices.uid(claim)
     }
 
     /// The queue of the pods of a namespace, where the object is one.
@@ -199,6 +226,7 @@ pub fn told_kinds() -> impl Iterator<Item = &'static Kind> {
                 | ("storage.k8s.io", "StorageClass" | "CSINode")
                 | ("policy", "PodDisruptionBudget")
                 | (volcano::SCHEDULING, volcano::POD_GROUP)
+                | (device::GROUP, _)
                 | (tree::GROUP, tree::QUOTA)
         );
         elastic || other || quota_kinds::find(kind.group, kind.kind).is_some() || selects_pods((kind.group, kind.kind))

@@ -128,8 +128,9 @@ impl World {
     pub fn answer(&mut self, question: &Question) -> Answer {
         let shape = self.shapes.get_mut(question.shape);
         shape.asked = shape.asked.saturating_add(1);
-        // Volumes bind by what all claims are at the moment, and inclinations differ by pod: these are looked at anew.
-        let keeps = shape.spec().volumes.is_empty() && !question.has_inclinations();
+        // Volumes bind by what all claims are at the moment, devices are anybody's, and inclinations differ by pod: these
+        // are looked at anew.
+        let keeps = shape.spec().volumes.is_empty() && question.devices.is_none() && !question.has_inclinations();
         if !keeps || !(self.candidates.has(question.shape) || (shape.asked >= 2 && self.candidates.has_room())) {
             return self.scan(question);
         }
@@ -269,7 +270,7 @@ impl World {
             closed[Filter::InterPodAffinity as usize] += objected;
             if let Some((points, node)) = top {
                 let (spread, affinity) = self.raw_by_counts(question, shape, &counts);
-                takers.push(Taker { node, points, class, spread, affinity });
+                takers.push(Taker { node, points, class, spread, affinity, devices: 0 });
             }
         }
         // Counts move on and leave empty buckets behind; when these are by far the most, all is sorted anew next time.

@@ -54,8 +54,8 @@ impl World {
         wanted.into_iter().map(|(card, amount)| Some(self.single_look(id, card, amount, false))).collect()
     }
 
-    /// The ways in which a pod can be placed once others made room, in order of preference: one for each card, since what
-    /// it is charged decides what it is entitled to.
+    /// The ways in which a pod can be placed once others made room, in order of preference: one for each card, since
+    /// what it is charged decides what it is entitled to.
     pub fn looks_for_claims(&mut self, id: PodId) -> Vec<Option<Look>> {
         let looks = self.looks(id);
         let pod = self.pods.get(id);
@@ -171,6 +171,7 @@ impl World {
     pub fn asked_charge(&self, id: PodId) -> Vec<(ResourceId, Amount)> {
         let pod = self.pods.get(id);
         let cards = pod.look.iter().flat_map(|look| &look.cards);
-        self.shapes.get(pod.shape).charge.iter().chain(cards).copied().collect()
+        let devices = self.asked_devices(id);
+        self.shapes.get(pod.shape).charge.iter().chain(cards).chain(&devices).copied().collect()
     }
 }

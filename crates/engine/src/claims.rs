@@ -40,7 +40,8 @@ impl World {
         if add {
             self.claims.insert(id);
             let cards = self.nodes.cards_for(claim.node, &self.shapes.get(pod.shape).demand);
-            self.pods.get_mut(id).cards = cards;
+            let devices = self.asked_devices(id);
+            self.pods.get_mut(id).cards = cards.into_iter().chain(devices).collect();
         }
         let pod = self.pods.get(id);
         let shape = self.shapes.get(pod.shape);

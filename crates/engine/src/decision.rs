@@ -6,6 +6,7 @@
 
 use std::sync::Arc;
 
+use crate::device::{Allocation, ClaimSpec, ExtendedRequest};
 use crate::fact::{Name, PodKey, Tick};
 use crate::reason::Reason;
 
@@ -102,11 +103,42 @@ impl ClaimBinding {
     }
 }
 
+/// What a pod that is about to be bound gets of devices. Its claims are written before it is bound.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct DeviceGrants {
+    pub claims: Vec<ClaimGrant>,
+    /// Devices for its extended resources, for which a claim is made.
+    pub extended: Option<ExtendedGrant>,
+}
+
+impl DeviceGrants {
+    /// Whether there is nothing to write.
+    pub fn is_empty(&self) -> bool {
+        self.claims.is_empty() && self.extended.is_none()
+    }
+}
+
+/// A claim that is reserved for a pod, and the devices that it gets if it has none yet.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ClaimGrant {
+    pub claim: Name,
+    pub allocation: Option<Arc<Allocation>>,
+}
+
+/// Devices for the extended resources of a pod.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ExtendedGrant {
+    pub spec: Arc<ClaimSpec>,
+    pub allocation: Arc<Allocation>,
+    /// Which requests of which containers they serve.
+    pub served: Vec<ExtendedRequest>,
+}
+
 /// One thing to be done.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Decision {
     /// Bind the pod to the node, its claims first.
-    Bind { pod: PodKey, uid: Name, node: Name, claims: Vec<ClaimBinding> },
+    Bind { pod: PodKey, uid: Name, node: Name, claims: Vec<ClaimBinding>, devices: DeviceGrants },
     /// Evict the pod. `claimant` is who gets what it held; without one the eviction is voluntary, and goes the way on
     /// which disruption budgets can refuse it.
     Evict {

@@ -1,6 +1,7 @@
 //! The engine: what it is told, what it decides.
 
 mod cycle;
+mod devices;
 mod enqueue;
 mod evict;
 mod gang_turn;

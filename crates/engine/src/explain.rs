@@ -1,5 +1,6 @@
 //! Why a pod waits, in words and numbers.
 
+mod devices;
 mod node_cap;
 mod verdicts;
 
@@ -222,6 +223,9 @@ impl World {
             let remedies = vec!["add a node".to_owned()];
             return plain(Code::NoFittingNode, "the cluster has no nodes".to_owned(), remedies);
         }
+        if let Some(reason) = self.device_reason(question) {
+            return reason;
+        }
         let counts: Vec<(Filter, u32)> =
             Filter::ALL.into_iter().map(|f| (f, closed[f as usize])).filter(|(_, n)| *n > 0).collect();
         let nearest = if closed[Filter::NodeResourcesFit as usize] > 0 { self.nearest(question) } else { None };
@@ -364,6 +368,7 @@ fn remedy(filter: Filter) -> Option<&'static str> {
         Filter::VolumeZone => Some("allow the pod to run in the zone of its volume"),
         Filter::PodTopologySpread => Some("allow a larger skew, or free resources in the emptiest domain"),
         Filter::InterPodAffinity => Some("relax the affinity rules between pods, or add a node"),
+        Filter::Devices => Some("wait until devices are free, add some, or ask for others"),
     }
 }
 

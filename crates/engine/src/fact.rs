@@ -11,6 +11,9 @@ mod storage;
 use std::sync::Arc;
 
 use crate::decision::Capacity;
+use crate::device::{
+    ClaimKey, DeviceClaimFact, DeviceClassFact, ExtendedRequest, Need, PodClaim, PoolFact, PoolKey, VerdictsFact,
+};
 pub use crate::fact::names::{Amounts, Labels, Limits};
 pub use crate::fact::storage::{ClaimFact, StorageClassFact, VolumeFact};
 pub use crate::policy::{ElasticFact, QueueFact, QuotaFact, TreeFact, Users};
@@ -242,6 +245,12 @@ pub struct PodSpec {
     pub cards: Vec<Name>,
     /// None of `cards` is preferred, and a node whose cards have no name will do too.
     pub any_card: bool,
+    /// The extended resources that its containers ask for, one by one: a class may serve them with devices.
+    pub extended: Vec<ExtendedRequest>,
+    /// What its claims need. The engine fills this in from the claims themselves.
+    pub needs: Vec<Need>,
+    /// Of `extended` those that a class serves, with the class. The engine fills this in.
+    pub served: Vec<(ExtendedRequest, Name)>,
 }
 
 /// How a pod without GPUs is placed among GPU nodes.
@@ -313,6 +322,8 @@ pub struct PodFact {
     pub group: Option<Name>,
     /// Which task of its group it belongs to.
     pub task: Option<Name>,
+    /// Its claims on devices, in order.
+    pub device_claims: Vec<PodClaim>,
     /// Why its request cannot be read, if so: it waits with `InvalidRequest`.
     pub problem: Option<RequestProblem>,
 }
@@ -427,6 +438,15 @@ pub enum Fact {
     },
     StorageClass(StorageClassFact),
     StorageClassGone(Name),
+    DevicePool(PoolFact),
+    DevicePoolGone(PoolKey),
+    DeviceVerdicts(VerdictsFact),
+    /// No claim asks for what this matcher stands for any more.
+    DeviceMatcherGone(Name),
+    DeviceClass(DeviceClassFact),
+    DeviceClassGone(Name),
+    DeviceClaim(DeviceClaimFact),
+    DeviceClaimGone(ClaimKey),
     Selector(SelectorFact),
     SelectorGone {
         namespace: Name,

@@ -20,6 +20,7 @@ impl Engine {
         self.check_attachments()?;
         self.check_queue()?;
         self.check_quotas()?;
+        self.check_devices()?;
         self.world.quotas.check()?;
         self.check_gangs()
     }
@@ -31,7 +32,7 @@ impl Engine {
         let mut claimed: BTreeMap<(NodeId, u16), i128> = BTreeMap::new();
         let (mut cap_held, mut cap_claimed) = (held.clone(), claimed.clone());
         for (_, pod) in world.pods.iter() {
-            let demand = &world.shapes.get(pod.shape).demand;
+            let demand = &world.demand_of(pod);
             let waiting_claim = pod.claim.filter(|_| pod.place == Place::Waiting).map(|claim| claim.node);
             for (resource, amount) in &demand.amounts {
                 if let Some(node) = pod.node() {
@@ -88,6 +89,17 @@ impl Engine {
         Ok(())
     }
 
+    /// What is held of devices equals a recount over claims.
+    fn check_devices(&self) -> Result<(), String> {
+        let world = &self.world;
+        let (kept, counted) =
+            (world.devices.held_count(), world.device_claims.held_count(|id| world.pods.get(id).node().is_some()));
+        if kept == counted {
+            return Ok(());
+        }
+        Err(format!("{kept} devices and shares are held, but a recount gives {counted}"))
+    }
+
     /// A pod is queued if and only if it is a candidate.
     fn check_queue(&self) -> Result<(), String> {
         let mut queued: Vec<PodId> = self.queue.members();
@@ -129,7 +141,7 @@ impl Engine {
         let mut pods: BTreeMap<QuotaId, usize> = BTreeMap::new();
         for (id, pod) in world.pods.iter() {
             let charge = world.charge_of(id);
-            let asked = &world.shapes.get(pod.shape).charge;
+            let asked = &world.shapes.get(pod.shape).requested();
             for quota in &pod.quotas {
                 *pods.entry(*quota).or_default() += usize::from(pod.node().is_some());
                 let asks = pod.counted && world.quotas.counts_requests(*quota);

@@ -7,6 +7,7 @@
 //! Amounts are exact integers.
 
 pub mod decision;
+pub mod device;
 pub mod engine;
 pub mod fact;
 pub mod quantity;
@@ -18,6 +19,7 @@ mod cap;
 mod cards;
 mod claims;
 mod default_spread;
+mod devices;
 mod explain;
 mod filter;
 mod gangs;
@@ -41,7 +43,9 @@ mod topology;
 mod volumes;
 mod world;
 
-pub use decision::{Budget, Capacity, ClaimBinding, Decision, Decisions, Rule};
+pub use decision::{
+    Budget, Capacity, ClaimBinding, ClaimGrant, Decision, Decisions, DeviceGrants, ExtendedGrant, Rule,
+};
 pub use engine::{CapSettings, CardSettings, Engine, GroupReport, NodeReport, QuotaReport, Settings, TreeSettings};
 pub use explain::NodeVerdict;
 pub use fact::{Fact, Tick};

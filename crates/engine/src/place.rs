@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use crate::devices::world::DeviceAsk;
 use crate::fact::{Amount, Name};
 use crate::filter::{
     Filter, node_cap, pod_affinity, ports, resources_fit, spread, volume_binding, volume_limits, volume_restrictions,
@@ -38,6 +39,8 @@ pub(crate) struct Question {
     inclinations: Vec<(TopoId, Vec<i64>)>,
     /// Tells the pod's inline volumes apart from others'.
     uid: Name,
+    /// What it asks of devices.
+    pub devices: Option<DeviceAsk>,
 }
 
 /// What can be said of the nodes for a pod.
@@ -110,6 +113,7 @@ impl World {
             objections: Vec::new(),
             inclinations: Vec::new(),
             uid: pod.uid.clone(),
+            devices: None,
         };
         if shape.is_related() {
             let around = CountingTables { pods, nodes, topologies, statics };
@@ -141,6 +145,7 @@ impl World {
         let matched = relations.matched(&pod.namespace, &pod.labels);
         self.mark(&mut question, matched);
         self.mark_claims(&mut question, id);
+        question.devices = self.device_ask(id);
         question
     }
 
@@ -209,10 +214,18 @@ impl World {
             .closed_by(node)
             .or_else(|| self.closed_locally(question, shape, node))
             .or_else(|| self.closed_by_others(question, shape, node))
+            .or_else(|| self.closed_by_devices(question, node))
     }
 
-    /// Whether the node that a pod claims takes it. For one for whom pods went an amount must be free now, pods that are
-    /// leaving included, and when all have come and gone, each on its own: it does not wait for others' victims.
+    /// Whether the node lacks devices for the pod's claims.
+    pub fn closed_by_devices(&self, question: &Question, node: NodeId) -> Option<Filter> {
+        let ask = question.devices.as_ref()?;
+        let found = matches!(self.find_devices(ask, node, true), Ok((Some(_), _)));
+        (!found).then_some(Filter::Devices)
+    }
+
+    /// Whether the node that a pod claims takes it. For one for whom pods went an amount must be free now, pods that
+    /// are leaving included, and when all have come and gone, each on its own: it does not wait for others' victims.
     pub fn takes_claimant(&self, id: PodId, question: &Question) -> bool {
         let Some(claim) = self.pods.get(id).claim else { return false };
         let (node, shape) = (claim.node, self.shapes.get(question.shape));
@@ -233,6 +246,7 @@ impl World {
                     && cap.limits().unwrap_or_default().iter().all(is_allowed)
                     && self.closed_by_volumes(question, shape, node).is_none()
                     && self.closed_by_others(question, shape, node).is_none()
+                    && self.closed_by_devices(question, node).is_none()
             }
             Some(_) => false,
         }
@@ -277,6 +291,7 @@ impl World {
         self.closed_by(question, node) == Some(Filter::NodeCap)
             && self.closed_by_volumes(question, shape, node).is_none()
             && self.closed_by_others(question, shape, node).is_none()
+            && self.closed_by_devices(question, node).is_none()
     }
 
     /// The filters that look at other pods.

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use crate::cards::Look;
 use crate::claims::{Claim, ClaimKind, SleepingClaim};
 use crate::decision::Capacity;
+use crate::device::PodClaim;
 use crate::fact::{Amount, Created, Labels, Name, PodKey, RequestProblem, Tick};
 use crate::gangs::GangId;
 use crate::lookup::LookupMap;
@@ -55,6 +56,12 @@ pub(crate) struct Pod {
     pub ours: bool,
     pub owner: Option<Name>,
     pub problem: Option<RequestProblem>,
+    /// Its claims on devices, in order.
+    pub device_claims: Vec<PodClaim>,
+    /// What a device plugin of its node serves it of extended resources that devices serve elsewhere.
+    pub plugin: Vec<(ResourceId, Amount)>,
+    /// Why a claim of its cannot be served yet, if so.
+    pub unready: Option<Name>,
     pub place: Place,
     /// Tells one placement of a number from the next.
     pub stamp: u64,
@@ -147,6 +154,7 @@ impl Pod {
             && !self.is_leaving()
             && self.gates.is_empty()
             && self.problem.is_none()
+            && self.unready.is_none()
     }
 }
 

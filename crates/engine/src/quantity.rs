@@ -62,6 +62,16 @@ pub struct Quantity {
 }
 
 impl Quantity {
+    /// So many billionths.
+    pub fn from_nanos(nanos: i128, format: Format) -> Self {
+        Quantity { nanos, format }
+    }
+
+    /// The value in billionths.
+    pub fn nanos(self) -> i128 {
+        self.nanos
+    }
+
     /// The format it is printed in.
     pub fn format(self) -> Format {
         self.format

@@ -9,6 +9,7 @@ use crate::policy::PolicyKind;
 pub enum Code {
     InvalidRequest,
     SchedulingGated,
+    ClaimNotReady,
     AwaitingVictims,
     QueueClosed,
     QueueNotFound,
@@ -28,9 +29,10 @@ pub enum Code {
 
 impl Code {
     /// All of them, in order.
-    pub const ALL: [Code; 17] = [
+    pub const ALL: [Code; 18] = [
         Code::InvalidRequest,
         Code::SchedulingGated,
+        Code::ClaimNotReady,
         Code::AwaitingVictims,
         Code::QueueClosed,
         Code::QueueNotFound,
@@ -53,6 +55,7 @@ impl Code {
         match self {
             Code::InvalidRequest => "InvalidRequest",
             Code::SchedulingGated => "SchedulingGated",
+            Code::ClaimNotReady => "ClaimNotReady",
             Code::AwaitingVictims => "AwaitingVictims",
             Code::QueueClosed => "QueueClosed",
             Code::QueueNotFound => "QueueNotFound",

@@ -41,6 +41,7 @@ impl ResourceNames {
         id
     }
 
+    /// The number of a resource that was named before.
     pub fn find(&self, name: &Name) -> Option<ResourceId> {
         self.ids.get(name).copied()
     }

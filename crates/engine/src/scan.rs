@@ -4,6 +4,9 @@
 //! loop over arrays. They are asked together, node by node, only to say which of them closed how many, where no node
 //! is left.
 
+use std::collections::BTreeMap;
+
+use crate::devices::world::DeviceAsk;
 use crate::fact::Amount;
 use crate::filter::{Filter, node_cap, ports};
 use crate::nodes::NodeId;
@@ -24,6 +27,8 @@ pub(crate) struct Taker {
     /// `None` where the node lacks a key of the soft spread rules.
     pub spread: Option<i64>,
     pub affinity: i64,
+    /// What the alternatives of its claims score.
+    pub devices: i64,
 }
 
 impl World {
@@ -31,7 +36,8 @@ impl World {
     pub fn scan(&mut self, question: &Question) -> Answer {
         let mut open = std::mem::take(&mut self.open);
         self.find_open(question, &mut open);
-        let answer = match self.best_of(question, &open) {
+        let scores = question.devices.as_ref().map(|ask| self.keep_equipped(ask, &mut open)).unwrap_or_default();
+        let answer = match self.best_of(question, &open, &scores) {
             Some(node) => Answer::Node(node),
             None => Answer::Nowhere(self.count_closed(question)),
         };
@@ -54,6 +60,23 @@ impl World {
         if !spec.volumes.is_empty() {
             open.retain(|node| self.closed_by_volumes(question, shape, *node).is_none());
         }
+    }
+
+    /// Leaves the nodes with devices for the pod, with what they score. What ends the attempt ends it on all nodes.
+    fn keep_equipped(&self, ask: &DeviceAsk, open: &mut Vec<NodeId>) -> BTreeMap<NodeId, i64> {
+        let mut scores = BTreeMap::new();
+        for node in open.iter() {
+            match self.find_devices(ask, *node, true) {
+                Ok((Some(choice), _)) => drop(scores.insert(*node, choice.score)),
+                Ok((None, _)) => {}
+                Err(_) => {
+                    open.clear();
+                    return BTreeMap::new();
+                }
+            }
+        }
+        open.retain(|node| scores.contains_key(node));
+        scores
     }
 
     /// The nodes that are there, that the template does not exclude, and that have what it asks for.
@@ -131,13 +154,14 @@ impl World {
     }
 
     /// The best of the nodes that take the pod.
-    fn best_of(&self, question: &Question, open: &[NodeId]) -> Option<NodeId> {
+    fn best_of(&self, question: &Question, open: &[NodeId], devices: &BTreeMap<NodeId, i64>) -> Option<NodeId> {
         let shape = self.shapes.get(question.shape);
         let rule = self.statics.get(question.rule);
         let is_plain = rule.classes().len() <= 1
             && shape.soft_spread.is_empty()
             && shape.preferred.is_empty()
-            && !question.has_inclinations();
+            && !question.has_inclinations()
+            && devices.values().all(|score| *score == 0);
         if is_plain && shape.spec().images.is_empty() && shape.spec().capped.is_none() {
             return self.highest(open.iter().map(|node| (self.nodes.load(*node).points(&shape.size), *node)));
         }
@@ -150,6 +174,7 @@ impl World {
             class: rule.class(*node),
             spread: Some(0),
             affinity: 0,
+            devices: devices.get(node).copied().unwrap_or(0),
         };
         let mut takers: Vec<Taker> = open.iter().map(taker).collect();
         self.add_raw_spread(question, shape, &mut takers);
@@ -201,6 +226,7 @@ impl World {
         let most_preferred = takers.iter().map(|t| class(t).preference).max().unwrap_or(0);
         let spreads = || takers.iter().filter_map(|t| t.spread);
         let (least_spread, most_spread) = (spreads().min().unwrap_or(0), spreads().max().unwrap_or(0));
+        let most_devices = takers.iter().map(|t| t.devices).max().unwrap_or(0);
         let affinities = || takers.iter().map(|t| t.affinity);
         let (least_affine, most_affine) = (affinities().min().unwrap_or(0), affinities().max().unwrap_or(0));
         let of_class = |class: &StaticClass| {
@@ -217,6 +243,7 @@ impl World {
             t.points
                 + of_class[t.class as usize]
                 + weight::SPREAD * even
+                + weight::DEVICES * score::normal::more_is_better(t.devices, most_devices)
                 + weight::POD_AFFINITY * score::normal::between(t.affinity, least_affine, most_affine)
         };
         self.highest(takers.iter().map(|taker| (total(taker), taker.node)))

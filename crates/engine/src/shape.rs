@@ -2,6 +2,8 @@
 
 use std::sync::Arc;
 
+use crate::device::{Count, Need};
+use crate::devices::bill::class_resource;
 use crate::fact::{Amount, Labels, Name, PodSpec, PodTerm, PodVolume, Selector, SpreadConstraint, WhenUnsatisfiable};
 use crate::lookup::LookupMap;
 use crate::nodes::Nodes;
@@ -54,6 +56,8 @@ pub(crate) struct Shape {
     pub size: Size,
     /// What its pods are charged to quotas: what they ask for, and what follows from it.
     pub charge: Vec<(ResourceId, Amount)>,
+    /// What a waiting pod will be charged for devices, as far as it is known: exact counts by class.
+    pub device_charge: Vec<(ResourceId, Amount)>,
     pub spread: Vec<Spread>,
     pub soft_spread: Vec<Spread>,
     /// Whether the soft spread is implied: then a key that a node lacks adds nothing, and does not exclude it.
@@ -74,6 +78,11 @@ pub(crate) struct Shape {
 impl Shape {
     pub fn spec(&self) -> &Arc<PodSpec> {
         &self.key.spec
+    }
+
+    /// What a pod of this shape asks of quotas, as far as it is known before it has a node.
+    pub fn requested(&self) -> Vec<(ResourceId, Amount)> {
+        self.charge.iter().chain(&self.device_charge).copied().collect()
     }
 
     pub fn namespace(&self) -> Option<&Name> {
@@ -217,6 +226,26 @@ impl Shapes {
     }
 }
 
+/// What exact counts of devices cost, by class.
+fn device_charge(spec: &PodSpec, names: &mut ResourceNames) -> Vec<(ResourceId, Amount)> {
+    let mut charge: Vec<(ResourceId, Amount)> = Vec::new();
+    for need in &spec.needs {
+        let Need::Open { spec, .. } = need else { continue };
+        for request in spec.requests.iter().filter(|request| !request.listed) {
+            for alternative in request.alternatives.iter().filter(|alternative| !alternative.admin) {
+                let Count::Exactly(count) = alternative.count else { continue };
+                let count = Amount::try_from(count).unwrap_or(Amount::MAX);
+                let resource = names.intern(&class_resource(&alternative.class, "devices"));
+                match charge.iter_mut().find(|(known, _)| *known == resource) {
+                    Some((_, sum)) => *sum = sum.saturating_add(count),
+                    None => charge.push((resource, count)),
+                }
+            }
+        }
+    }
+    charge
+}
+
 fn part(term: &PodTerm) -> Part {
     Part {
         namespaces: term.namespaces.clone(),
@@ -241,12 +270,18 @@ fn implied_constraints(selector: &Selector) -> [SpreadConstraint; IMPLIED.len()]
 fn compile(key: Key, namespace: &Name, tables: &mut Compiling<'_>) -> Shape {
     let spec = key.spec.clone();
     let capped = spec.capped.is_some();
-    let demand = Demand { capped, ..Demand::new(&spec.requests, spec.assumed, tables.names) };
+    let requested = Demand { capped, ..Demand::new(&spec.requests, spec.assumed, tables.names) };
+    let mut demand = requested.clone();
+    // What devices may serve is looked for on each node.
+    let served: Vec<ResourceId> =
+        spec.served.iter().map(|(request, _)| tables.names.intern(&request.resource)).collect();
+    demand.amounts.retain(|(resource, _)| !served.contains(resource));
     let size =
         Size { request: [demand.get(CPU_ID), demand.get(MEMORY_ID)], assumed: [demand.assumed.0, demand.assumed.1] };
     let derived = spec.derived.iter().filter(|(_, amount)| *amount > 0);
     let derived = derived.map(|(name, amount)| (tables.names.intern(name), *amount));
-    let charge = demand.amounts.iter().copied().chain(derived).collect();
+    let charge = requested.amounts.iter().copied().chain(derived).collect();
+    let device_charge = device_charge(&spec, tables.names);
     let mut spread = Vec::new();
     let mut soft_spread = Vec::new();
     let implied = key.implied.iter().flat_map(implied_constraints);
@@ -298,6 +333,7 @@ fn compile(key: Key, namespace: &Name, tables: &mut Compiling<'_>) -> Shape {
         demand,
         size,
         charge,
+        device_charge,
         spread,
         soft_spread,
         spread_implied: key.implied.is_some(),

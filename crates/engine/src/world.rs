@@ -7,6 +7,8 @@ use crate::budgets::Budgets;
 use crate::candidates::CandidateCache;
 use crate::cards::Variant;
 use crate::default_spread::DefaultSpread;
+use crate::devices::Devices;
+use crate::devices::claims::Claims;
 use crate::fact::{Amount, ClaimFact, Name, PodVolume, StorageClassFact, VolumeFact};
 use crate::gangs::Gangs;
 use crate::nodes::{NodeId, Nodes};
@@ -32,6 +34,8 @@ pub(crate) struct World {
     pub statics: Statics,
     pub relations: Relations,
     pub volumes: Volumes,
+    pub devices: Devices,
+    pub device_claims: Claims,
     pub budgets: Budgets,
     pub default_spread: DefaultSpread,
     pub candidates: CandidateCache,
@@ -58,7 +62,15 @@ pub(crate) fn charge_of<'a>(shapes: &'a Shapes, pod: &Pod) -> Cow<'a, [(Resource
     if pod.cards.is_empty() {
         return Cow::Borrowed(charge);
     }
-    Cow::Owned(charge.iter().chain(&pod.cards).copied().collect())
+    let mut whole = charge.clone();
+    for (resource, amount) in &pod.cards {
+        // A device may be charged by a name that the pod asks for too.
+        match whole.iter_mut().find(|(known, _)| known == resource) {
+            Some((_, sum)) => *sum = sum.saturating_add(*amount),
+            None => whole.push((*resource, *amount)),
+        }
+    }
+    Cow::Owned(whole)
 }
 
 impl World {
@@ -111,12 +123,17 @@ impl World {
         self.pods.enter(id, place);
         let pod = self.pods.get(id);
         let node = pod.node().expect("a pod enters a node");
-        let shape = self.shapes.get(pod.shape);
-        self.nodes.hold(node, &shape.demand, true);
-        if pod.is_leaving() {
-            self.nodes.count_leaving(node, &shape.demand, true);
+        let plugin = self.plugin_demand(self.shapes.get(pod.shape).spec(), node);
+        self.pods.get_mut(id).plugin = plugin;
+        let demand = self.demand_of(self.pods.get(id)).into_owned();
+        self.nodes.hold(node, &demand, true);
+        if self.pods.get(id).is_leaving() {
+            self.nodes.count_leaving(node, &demand, true);
         }
-        self.pods.get_mut(id).cards = self.nodes.cards_for(node, &shape.demand);
+        let mut cards = self.nodes.cards_for(node, &demand);
+        self.use_devices(id, node, matches!(place, Place::Assumed(_)), true);
+        cards.extend(self.held_devices(id));
+        self.pods.get_mut(id).cards = cards;
         let pod = self.pods.get(id);
         self.quotas.charge(id, pod, &charge_of(&self.shapes, pod), true, &self.names);
         self.gangs.count(pod, &charge_of(&self.shapes, pod), true);
@@ -129,18 +146,33 @@ impl World {
     pub fn leave(&mut self, id: PodId, place: Place, effects: &mut Effects) {
         let pod = self.pods.get(id);
         let node = pod.node().expect("a pod leaves a node it is on");
-        let shape = self.shapes.get(pod.shape);
-        self.nodes.hold(node, &shape.demand, false);
-        if pod.is_leaving() {
-            self.nodes.count_leaving(node, &shape.demand, false);
+        let demand = self.demand_of(pod).into_owned();
+        let is_leaving = pod.is_leaving();
+        self.nodes.hold(node, &demand, false);
+        if is_leaving {
+            self.nodes.count_leaving(node, &demand, false);
         }
+        self.pods.get_mut(id).plugin = Vec::new();
+        let pod = self.pods.get(id);
         self.quotas.charge(id, pod, &charge_of(&self.shapes, pod), false, &self.names);
         self.gangs.count(pod, &charge_of(&self.shapes, pod), false);
         self.pods.get_mut(id).cards = Vec::new();
         if self.nodes.is_present(node) {
             self.apply_presence(id, node, false, effects);
         }
+        self.use_devices(id, node, false, false);
         self.pods.leave(id, place);
+    }
+
+    /// What a pod takes on its node: its shape's demand, and what a device plugin there serves.
+    pub fn demand_of(&self, pod: &Pod) -> Cow<'_, crate::resources::Demand> {
+        let demand = &self.shapes.get(pod.shape).demand;
+        if pod.plugin.is_empty() {
+            return Cow::Borrowed(demand);
+        }
+        let mut demand = demand.clone();
+        demand.amounts.extend(&pod.plugin);
+        Cow::Owned(demand)
     }
 
     /// A pod on a node that is there bears on others beyond the amounts it holds: by its ports and volumes, by being
@@ -352,7 +384,8 @@ impl World {
 
     fn count_request(&mut self, id: PodId, add: bool) {
         let pod = self.pods.get(id);
-        self.quotas.count_request(pod, &self.shapes.get(pod.shape).charge, add);
+        let charge = self.shapes.get(pod.shape).requested();
+        self.quotas.count_request(pod, &charge, add);
         self.pods.get_mut(id).counted = add;
     }
 
@@ -370,7 +403,8 @@ impl World {
             self.quotas.count_leaving(pod, &charge_of(&self.shapes, pod), after);
         }
         if let Some(node) = node.filter(|_| before != after) {
-            self.nodes.count_leaving(node, &self.shapes.get(self.pods.get(id).shape).demand, after);
+            let demand = self.demand_of(self.pods.get(id)).into_owned();
+            self.nodes.count_leaving(node, &demand, after);
         }
         let Some(node) = node.filter(|node| before != after && self.nodes.is_present(*node)) else { return };
         let around = CountingTables {
@@ -447,7 +481,9 @@ impl World {
             for add in [false, true] {
                 if add {
                     let demand = &self.shapes.get(self.pods.get(id).shape).demand;
-                    self.pods.get_mut(id).cards = self.nodes.cards_for(node, demand);
+                    let mut cards = self.nodes.cards_for(node, demand);
+                    cards.extend(if is_placed { self.held_devices(id) } else { self.asked_devices(id) });
+                    self.pods.get_mut(id).cards = cards;
                 }
                 let pod = self.pods.get(id);
                 let charge = charge_of(&self.shapes, pod);

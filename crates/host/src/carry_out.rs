@@ -2,6 +2,8 @@
 //!
 //! Everything here can be done twice: a request that was not answered may have happened.
 
+mod devices;
+
 use std::time::Duration;
 
 use quotient_api::volcano::POD_GROUP;
@@ -13,7 +15,7 @@ use serde_json::{Value, json};
 use crate::call::{Api, Call, CallError, Content, Target, Verb};
 use crate::event::{EventNote, whole_seconds};
 use crate::queue::Outcome;
-use crate::write::{Amendment, PodRef, Write};
+use crate::write::{Amendment, DeviceWrites, PodRef, Write};
 
 /// How often a bind looks whether the volumes of its pod have come.
 const VOLUMES_EVERY: Duration = Duration::from_secs(1);
@@ -27,7 +29,7 @@ const BOUND_BY_CONTROLLER: &str = "pv.kubernetes.io/bound-by-controller";
 /// Does a write at a time of day. The error, if any, comes with it, for whoever watches how the server does.
 pub async fn carry_out(api: &impl Api, write: &Write, wall_us: i64) -> (Outcome, Option<CallError>) {
     let result = match write {
-        Write::Bind { pod, node, claims, .. } => bind(api, pod, node, claims).await,
+        Write::Bind { pod, node, claims, devices, .. } => bind(api, pod, node, claims, devices).await,
         Write::Evict { pod, claimant: Some(claimant), .. } => preempt(api, pod, claimant, wall_us).await,
         Write::Evict { pod, claimant: None, .. } => evict(api, pod).await,
         Write::Nominate { pod, node } => {
@@ -184,7 +186,13 @@ async fn make(api: &impl Api, key: &ObjectKey, object: &Value) -> Result<(), Sto
 }
 
 /// Binds a pod: its claims first, then, when they are bound, the pod itself.
-async fn bind(api: &impl Api, pod: &PodRef, node: &Name, claims: &[ClaimBinding]) -> Result<(), Stop> {
+async fn bind(
+    api: &impl Api,
+    pod: &PodRef,
+    node: &Name,
+    claims: &[ClaimBinding],
+    devices: &DeviceWrites,
+) -> Result<(), Stop> {
     let mut waits = false;
     for claim in claims {
         waits |= !bind_claim(api, pod, node, claim).await?;
@@ -192,6 +200,18 @@ async fn bind(api: &impl Api, pod: &PodRef, node: &Name, claims: &[ClaimBinding]
     if waits {
         return Err(Stop::Wait);
     }
+    let bound = match devices::grant(api, pod, devices).await {
+        Ok(()) => bind_pod(api, pod, node).await,
+        Err(stop) => Err(stop),
+    };
+    if let Err(Stop::Refused(_) | Stop::Error(CallError::Refused { .. } | CallError::NotFound(_))) = &bound {
+        devices::give_back(api, pod, devices).await;
+    }
+    bound
+}
+
+/// Binds the pod itself.
+async fn bind_pod(api: &impl Api, pod: &PodRef, node: &Name) -> Result<(), Stop> {
     let key = pod_key(&pod.key);
     let body = json!({
         "apiVersion": "v1", "kind": "Binding",

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 
 use quotient_api::ObjectKey;
 use quotient_engine::ClaimBinding;
+use quotient_engine::device::ExtendedRequest;
 use quotient_engine::fact::{Name, PodKey};
 use serde_json::Value;
 
@@ -21,7 +22,7 @@ pub struct PodRef {
 #[derive(Debug, Clone, PartialEq)]
 pub enum Write {
     /// Bind the pod, its claims first. `created_us`: when it was made, for the metrics.
-    Bind { pod: PodRef, node: Name, claims: Vec<ClaimBinding>, created_us: Option<i64> },
+    Bind { pod: PodRef, node: Name, claims: Vec<ClaimBinding>, devices: DeviceWrites, created_us: Option<i64> },
     /// Send a pod away: for a claimant by deletion, without one by the eviction API.
     Evict { pod: PodRef, claimant: Option<PodKey>, message: String },
     /// Say which node is kept for the pod.
@@ -40,6 +41,32 @@ pub enum Write {
     Admit { group: ObjectKey },
     /// Take out an object, if it is the one with this uid.
     Delete { object: ObjectKey, uid: Option<Name> },
+}
+
+/// What is to be written about devices before a pod is bound.
+#[derive(Debug, Clone, PartialEq, Default)]
+pub struct DeviceWrites {
+    pub claims: Vec<ClaimWrite>,
+    pub extended: Option<ExtendedWrite>,
+}
+
+/// A claim that is reserved for a pod, with the devices that it gets if it has none.
+#[derive(Debug, Clone, PartialEq)]
+pub struct ClaimWrite {
+    pub claim: Name,
+    pub uid: Name,
+    /// `status.allocation`.
+    pub allocation: Option<Value>,
+}
+
+/// A claim that is made for the extended resources of a pod.
+#[derive(Debug, Clone, PartialEq)]
+pub struct ExtendedWrite {
+    pub name: Name,
+    pub claim: Value,
+    /// `status.allocation`.
+    pub allocation: Value,
+    pub served: Vec<ExtendedRequest>,
 }
 
 /// What is to be changed about an object, if it is the one with this uid.

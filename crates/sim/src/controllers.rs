@@ -6,6 +6,7 @@
 //! objects only, never the engine.
 
 mod adoption;
+mod claim;
 mod daemonset;
 mod deployment;
 pub mod disruption;
@@ -74,7 +75,11 @@ impl Controllers {
             self.queue.extend(store.of_kind(group, kind, namespace).map(|(key, _)| key.clone()));
         };
         match (key.group, key.kind) {
-            ("", "Pod") => concerns("policy", "PodDisruptionBudget", namespace),
+            ("", "Pod") => {
+                concerns("policy", "PodDisruptionBudget", namespace);
+                concerns("resource.k8s.io", "ResourceClaim", namespace);
+            }
+            ("resource.k8s.io", "ResourceClaimTemplate") => concerns("", "Pod", namespace),
             ("apps", "Deployment" | "ReplicaSet" | "StatefulSet") => {
                 concerns("policy", "PodDisruptionBudget", namespace);
             }
@@ -121,6 +126,8 @@ impl Controllers {
             ("", "PersistentVolumeClaim") => volume::reconcile_claim(self, server, key, &object),
             ("", "PersistentVolume") => volume::reconcile_volume(server, key, &object),
             ("", "Node") => node::reconcile(server, key, &object),
+            ("", "Pod") => claim::reconcile_pod(self, server, key, &object),
+            ("resource.k8s.io", "ResourceClaim") => claim::reconcile(server, key, &object),
             _ => {}
         }
     }

@@ -73,7 +73,7 @@ impl Caps {
         amounts.iter().any(|(name, amount)| *amount > 0 && self.is_gpu(name))
     }
 
-    fn is_gpu(&mut self, resource: &str) -> bool {
+    pub fn is_gpu(&mut self, resource: &str) -> bool {
         let Caps { arguments, gpus } = self;
         let Some(arguments) = arguments else { return false };
         if let Some(is_gpu) = gpus.get(resource) {

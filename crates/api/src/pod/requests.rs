@@ -7,6 +7,7 @@
 
 use std::collections::BTreeMap;
 
+use quotient_engine::device::ExtendedRequest;
 use quotient_engine::fact::{Amount, Amounts, CPU, MEMORY, PODS};
 
 use crate::cursor::Cursor;
@@ -68,6 +69,35 @@ pub(crate) fn derived(
 ) -> Amounts {
     let gigabytes = gigabytes(requests.iter().map(|(name, amount)| (&**name, i128::from(*amount))), whole_gpu_gb);
     GPU_MEMORY.map(|name| (interner.name(name), fit(spec, name, gigabytes))).into_iter().collect()
+}
+
+/// The extended resources that containers ask for, one by one.
+pub(crate) fn extended(spec: &Cursor<'_, '_>, interner: &mut Interner) -> Vec<ExtendedRequest> {
+    let (init, containers) = (spec.field("initContainers"), spec.field("containers"));
+    let all = init.items().map(|at| (true, at)).chain(containers.items().map(|at| (false, at)));
+    let mut requests = Vec::new();
+    for (place, (is_init, at)) in all.enumerate() {
+        let sums = container(&at);
+        // The order is that of the names, as a map of sums has it.
+        let own = sums.iter().filter(|(name, amount)| **amount > 0 && is_extended(name));
+        for (request, (name, amount)) in own.enumerate() {
+            requests.push(ExtendedRequest {
+                container: place as u32,
+                request: request as u32,
+                init: is_init && !is_sidecar(&at),
+                resource: interner.name(name),
+                amount: Amount::try_from(*amount).unwrap_or(Amount::MAX),
+            });
+        }
+    }
+    requests
+}
+
+/// Whether a resource is neither Kubernetes' own nor a quota's: a class may serve it.
+fn is_extended(resource: &str) -> bool {
+    let domain = resource.split_once('/').map(|(domain, _)| domain);
+    resource.starts_with(crate::device::CLASS_RESOURCE_PREFIX)
+        || domain.is_some_and(|domain| domain != "kubernetes.io" && !domain.ends_with(".kubernetes.io"))
 }
 
 /// Whether an init container keeps running beside the containers.

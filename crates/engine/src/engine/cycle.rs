@@ -62,6 +62,7 @@ impl Engine {
     /// Decides what can be decided now.
     pub fn decide(&mut self, now: Tick, budget: Budget) -> Decisions {
         let mut decisions = Decisions::default();
+        self.world.renew_device_totals();
         self.claims_made.clear();
         self.regroup();
         self.drop_claims_on_absent_nodes(&mut decisions);
@@ -291,6 +292,9 @@ impl Engine {
         for Tried { question, .. } in tried {
             self.wait_for_company(&pod, question);
         }
+        if let Some(turn) = self.await_devices(id, tried.iter().map(|tried| &tried.question)) {
+            return turn;
+        }
         if let Some(claim) = claim {
             let victims = self.victims_still_leaving(&pod);
             if !victims.is_empty() {
@@ -317,7 +321,7 @@ impl Engine {
                 return Turn::Dropped;
             }
         }
-        if pod.never_preempts {
+        if pod.never_preempts || tried.iter().any(|tried| self.world.has_device_fault(&tried.question)) {
             return self.rests(id, &pod, tried, false);
         }
         match self.cheapest_way(id, claim, tried) {
@@ -378,7 +382,8 @@ impl Engine {
         self.world.statics.get(question.rule).closed_by(node).is_none() && self.world.would_do_empty(question, node)
     }
 
-    /// Notes whether a pod's own victims are still there: until they are gone it takes no room that others' victims left.
+    /// Notes whether a pod's own victims are still there: until they are gone it takes no room that others' victims
+    /// left.
     pub(super) fn note_awaited(&mut self, id: PodId) {
         let awaits = self.world.pods.get(id).claim.is_some()
             && !self.victims_still_leaving(&self.world.pods.get(id).clone()).is_empty();
@@ -459,6 +464,16 @@ impl Engine {
         self.world.change_volumes(sharing, |volumes| volumes.decide(&key.namespace, &claims, &name, &uid));
         let mut effects = Effects::default();
         self.world.enter(id, Place::Assumed(node), &mut effects);
+        self.settle_devices(id);
+        let devices = self.grants(id);
+        // Others that share a claim with it have to follow it, and devices that were free are not.
+        if !devices.is_empty() {
+            self.changes += 1;
+        }
+        for grant in &devices.claims {
+            let key = crate::device::ClaimKey { namespace: key.namespace.clone(), name: grant.claim.clone() };
+            self.renew_needs(Some(&key));
+        }
         let asleep = self
             .world
             .pods
@@ -475,7 +490,7 @@ impl Engine {
         self.changes += 1;
         self.wake(effects);
         let node = self.world.nodes.get(node).name.clone();
-        decisions.list.push(Decision::Bind { pod: key, uid, node, claims });
+        decisions.list.push(Decision::Bind { pod: key, uid, node, claims, devices });
         Turn::Placed
     }
 
@@ -486,7 +501,8 @@ impl Engine {
             let pod = self.world.pods.get(id);
             let reason = match &pod.problem {
                 Some(problem) => explain::invalid(problem),
-                None => explain::gated(&pod.gates),
+                None if !pod.gates.is_empty() => explain::gated(&pod.gates),
+                None => Engine::unready(pod.unready.as_ref().unwrap_or(&pod.name)),
             };
             news.push((id, Arc::new(reason)));
         }

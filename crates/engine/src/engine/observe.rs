@@ -66,6 +66,17 @@ impl Engine {
             }
             Fact::StorageClass(fact) => self.world.observe_storage_class(fact).then_some(Change::Volume),
             Fact::StorageClassGone(name) => self.world.storage_class_gone(&name).then_some(Change::Volume),
+            Fact::DevicePool(fact) => self.world.observe_device_pool(fact).then_some(Change::Devices),
+            Fact::DevicePoolGone(key) => self.world.devices.pool_gone(&key).then_some(Change::Devices),
+            Fact::DeviceVerdicts(fact) => self.world.devices.observe_verdicts(fact).then_some(Change::Devices),
+            Fact::DeviceMatcherGone(matcher) => {
+                self.world.devices.matcher_gone(&matcher);
+                None
+            }
+            Fact::DeviceClass(fact) => self.observe_device_class(fact).then_some(Change::Devices),
+            Fact::DeviceClassGone(name) => self.device_class_gone(&name).then_some(Change::Devices),
+            Fact::DeviceClaim(fact) => self.observe_device_claim(fact).then_some(Change::Devices),
+            Fact::DeviceClaimGone(key) => self.device_claim_gone(&key).then_some(Change::Devices),
             Fact::Selector(fact) => {
                 let namespace = fact.namespace.clone();
                 let changed = self.world.default_spread.observe(fact);
@@ -147,7 +158,8 @@ impl Engine {
         if fact.phase.is_over() {
             return;
         }
-        let shape = self.world.shape(&fact.spec, &fact.namespace, &fact.labels, fact.owner.as_ref());
+        let (spec, unready) = self.world.with_needs(&fact.spec, (&fact.namespace, &fact.uid), &fact.device_claims);
+        let shape = self.world.shape(&spec, &fact.namespace, &fact.labels, fact.owner.as_ref());
         let node = fact.node.clone();
         let nominated = fact.nominated.clone();
         let id = self.world.pods.insert(Pod {
@@ -163,6 +175,9 @@ impl Engine {
             ours: fact.ours,
             owner: fact.owner,
             problem: fact.problem,
+            device_claims: fact.device_claims,
+            plugin: Vec::new(),
+            unready,
             place: Place::Waiting,
             stamp: 0,
             leaving_since: fact.leaving_since,
@@ -192,6 +207,7 @@ impl Engine {
             group: None,
             reason: None,
         });
+        self.list_asker(id, true);
         self.world.takings.pod_comes(self.world.pods.get(id));
         self.world.join_gang(id);
         let ruling = self.world.ruling(id);
@@ -222,10 +238,12 @@ impl Engine {
         let mut effects = Effects::default();
         self.world.pods.get_mut(id).reason = None;
         self.world.enter(id, Place::Placed(node), &mut effects);
+        self.settle_devices(id);
         self.wake(effects);
     }
 
-    fn known_pod(&mut self, id: PodId, fact: PodFact) {
+    fn known_pod(&mut self, id: PodId, mut fact: PodFact) {
+        let unready = self.read_needs(id, &mut fact);
         let pod = self.world.pods.get(id);
         let old_spec = self.world.shapes.get(pod.shape).spec();
         let kind_changed = (!Arc::ptr_eq(old_spec, &fact.spec) && *old_spec != fact.spec)
@@ -235,7 +253,9 @@ impl Engine {
             || pod.never_preempts != fact.never_preempts
             || pod.gates != fact.gates
             || pod.ours != fact.ours
-            || pod.problem != fact.problem;
+            || pod.problem != fact.problem
+            || pod.device_claims != fact.device_claims
+            || pod.unready != unready;
         if turn_changed {
             self.world.takings.begin_anew();
         }
@@ -275,6 +295,13 @@ impl Engine {
                 pod.gates = fact.gates.clone();
                 pod.ours = fact.ours;
                 pod.problem = fact.problem.clone();
+                pod.unready = unready.clone();
+                if pod.device_claims != fact.device_claims {
+                    engine.list_asker(id, false);
+                    engine.world.pods.get_mut(id).device_claims = fact.device_claims.clone();
+                    engine.list_asker(id, true);
+                }
+                let pod = engine.world.pods.get_mut(id);
                 pod.queue = fact.queue.clone();
                 pod.group_name = fact.group.clone();
                 pod.task = fact.task.clone();
@@ -375,19 +402,22 @@ impl Engine {
                 self.count_claim(id, true);
                 self.enqueue(id);
             }
-            _ => self.world.enter(id, place, &mut effects),
+            _ => {
+                self.world.enter(id, place, &mut effects);
+                self.settle_devices(id);
+            }
         }
         self.world.settle_request(id);
         self.wake(effects);
         self.note(Change::PodChanged);
     }
 
-    fn set_shape(&mut self, id: PodId, shape: ShapeId) {
+    pub(super) fn set_shape(&mut self, id: PodId, shape: ShapeId) {
         let old = std::mem::replace(&mut self.world.pods.get_mut(id).shape, shape);
         self.release_shape(old);
     }
 
-    fn release_shape(&mut self, shape: ShapeId) {
+    pub(super) fn release_shape(&mut self, shape: ShapeId) {
         if self.world.release_shape(shape) {
             self.changes += 1;
         }
@@ -460,10 +490,12 @@ impl Engine {
                 }
                 let mut effects = Effects::default();
                 self.world.leave(id, Place::Waiting, &mut effects);
+                self.settle_devices(id);
                 self.wake(effects);
                 self.note(Change::PodLeft);
             }
         }
+        self.list_asker(id, false);
         self.world.leave_gang(id);
         let pod = self.world.pods.remove(id);
         self.release_shape(pod.shape);

@@ -18,6 +18,7 @@ impl Engine {
         self.world.leave(id, Place::Waiting, &mut effects);
         self.wake(effects);
         self.undecide_claims(id);
+        self.settle_devices(id);
         self.reshape(id);
         if let Some(claim) = self.world.pods.get_mut(id).asleep.take()
             && !self.world.pods.get(id).is_leaving()

@@ -23,6 +23,8 @@ pub(crate) enum Change {
     Budget,
     /// A volume, volume claim or storage class came, went or says something else.
     Volume,
+    /// Devices, a device class or a claim on devices came, went or say something else.
+    Devices,
     /// A pod is on a node, or on another one, and not by a decision.
     PodPlaced,
     /// A pod is no longer on its node.
@@ -65,13 +67,14 @@ pub(crate) enum Wakes {
 
 impl Change {
     #[cfg(test)]
-    pub const ALL: [Change; 20] = [
+    pub const ALL: [Change; 21] = [
         Change::Node,
         Change::Quota,
         Change::Group,
         Change::Selection,
         Change::Budget,
         Change::Volume,
+        Change::Devices,
         Change::PodPlaced,
         Change::PodLeft,
         Change::PodChanged,
@@ -98,6 +101,7 @@ impl Change {
             | Change::Selection
             | Change::Budget
             | Change::Volume
+            | Change::Devices
             | Change::PodPlaced
             | Change::PodLeft
             | Change::PodChanged

@@ -31,11 +31,12 @@ pub enum Filter {
     VolumeZone,
     PodTopologySpread,
     InterPodAffinity,
+    Devices,
 }
 
 impl Filter {
     /// How many there are.
-    pub const COUNT: usize = 13;
+    pub const COUNT: usize = 14;
 
     /// All of them, in order.
     pub const ALL: [Filter; Filter::COUNT] = [
@@ -52,6 +53,7 @@ impl Filter {
         Filter::VolumeZone,
         Filter::PodTopologySpread,
         Filter::InterPodAffinity,
+        Filter::Devices,
     ];
 
     /// The filter's name, as Kubernetes users know it.
@@ -70,6 +72,7 @@ impl Filter {
             Filter::VolumeZone => "VolumeZone",
             Filter::PodTopologySpread => "PodTopologySpread",
             Filter::InterPodAffinity => "InterPodAffinity",
+            Filter::Devices => "DynamicResources",
         }
     }
 
@@ -89,6 +92,7 @@ impl Filter {
             Filter::VolumeZone => "in another zone than the volume",
             Filter::PodTopologySpread => "violating topology spread",
             Filter::InterPodAffinity => "not matching pod affinity or anti-affinity",
+            Filter::Devices => "without free devices for the claims",
         }
     }
 

@@ -122,8 +122,8 @@ impl World {
             && self.would_do_empty(question, node)
     }
 
-    /// What is missing on a node beside amounts, for a claimant that depends on other pods, with all who leave lifted: one
-    /// list for each way to mend it, none where nobody's going helps.
+    /// What is missing on a node beside amounts, for a claimant that depends on other pods, with all who leave lifted:
+    /// one list for each way to mend it, none where nobody's going helps.
     pub fn missing_company(&self, claimant: PodId, question: &Question, node: NodeId) -> Vec<Missing> {
         let shape = self.shapes.get(question.shape);
         let mut must: BTreeSet<PodId> = self.port_holders(question, node);
@@ -168,6 +168,10 @@ impl World {
             }
         }
         missing.extend(self.missing_attachments(claimant, question, node));
+        if self.closed_by_devices(question, node).is_some() {
+            // At least one of those that hold devices which the node reaches must go; which, and how many, is tried.
+            missing.push((Short::Pods(self.device_holders(node)), 1));
+        }
         let with = |must: BTreeSet<PodId>| {
             let count = must.len() as i128;
             let must = (count > 0).then_some((Short::Pods(must), count));
@@ -277,6 +281,9 @@ impl World {
 
     /// Whether a pod bears on the claimant by more than amounts: a search must not take it for one like it.
     pub fn bears_on(&self, question: &Question, pod: PodId) -> bool {
+        if question.devices.is_some() && self.has_devices(pod) {
+            return true;
+        }
         let shape = self.shapes.get(question.shape);
         let known = self.pods.get(pod);
         let relations = shape.spread.iter().map(|rule| rule.relation);

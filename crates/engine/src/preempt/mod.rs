@@ -133,6 +133,7 @@ impl World {
         let shape = self.shapes.get(question.shape);
         !shape.spec().ports.is_empty()
             || !shape.spec().volumes.is_empty()
+            || question.devices.is_some()
             || shape.is_bound_to_others()
             || question.has_objections()
     }

@@ -16,6 +16,7 @@ pub(crate) mod weight {
     pub const PREFERRED_NODES: i64 = 2;
     pub const SPREAD: i64 = 2;
     pub const POD_AFFINITY: i64 = 2;
+    pub const DEVICES: i64 = 2;
     /// What all scores but that of node caps weigh together: the three that look at the node alone weigh 1 each.
     pub const ALL_OTHERS: i64 = 3 + TAINTS + PREFERRED_NODES + SPREAD + POD_AFFINITY;
 }

@@ -291,7 +291,7 @@ impl<S: Subject> Run<S> {
 /// A decision without its words; claims in the order of their names.
 fn act(decision: &Decision) -> Option<Act> {
     match decision.clone() {
-        Decision::Bind { pod, uid, node, mut claims } => {
+        Decision::Bind { pod, uid, node, mut claims, devices: _ } => {
             claims.sort_by_key(|c| match c {
                 ClaimBinding::Volume { claim, .. } | ClaimBinding::Provision { claim } => claim.clone(),
             });
@@ -324,7 +324,7 @@ impl Effect {
     /// What has to be carried out of a decision.
     fn of(decision: &Decision) -> Option<Effect> {
         match decision.clone() {
-            Decision::Bind { pod, uid, node, claims } => Some(Effect::Bind { pod, uid, node, claims }),
+            Decision::Bind { pod, uid, node, claims, devices: _ } => Some(Effect::Bind { pod, uid, node, claims }),
             Decision::Evict { pod, uid, claimant, .. } => Some(Effect::Evict { pod, uid, claimant }),
             Decision::Nominate { pod, uid, .. } => Some(Effect::Tell { pod, uid }),
             Decision::Hold { .. } | Decision::Mark { .. } | Decision::Admit { .. } => None,

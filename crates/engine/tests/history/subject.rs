@@ -139,7 +139,7 @@ impl Subject for Reference {
 
 fn decision(act: Act) -> Decision {
     match act {
-        Act::Bind { pod, uid, node, claims } => Decision::Bind { pod, uid, node, claims },
+        Act::Bind { pod, uid, node, claims } => Decision::Bind { pod, uid, node, claims, devices: Default::default() },
         Act::Nominate { pod, uid, node } => Decision::Nominate { pod, uid, node },
         Act::Evict { pod, uid, node, claimant, violates_budget } => Decision::Evict {
             pod,

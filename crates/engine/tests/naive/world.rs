@@ -145,6 +145,14 @@ impl World {
             | Fact::Group(_)
             | Fact::GroupGone { .. }
             | Fact::QueueOfNamespace { .. } => panic!("the reference knows no quotas and groups: tell it none"),
+            Fact::DevicePool(_)
+            | Fact::DevicePoolGone(_)
+            | Fact::DeviceVerdicts(_)
+            | Fact::DeviceMatcherGone(_)
+            | Fact::DeviceClass(_)
+            | Fact::DeviceClassGone(_)
+            | Fact::DeviceClaim(_)
+            | Fact::DeviceClaimGone(_) => panic!("the reference knows no devices: tell it none"),
             Fact::BindFailed { pod, uid } => {
                 if self.bound.get(&pod).is_some_and(|b| b.uid == uid) {
                     self.bound.remove(&pod);

@@ -1,0 +1,137 @@
+//! Devices of a pod that is about to be bound: its claims are allocated and reserved first, as kube-scheduler does it.
+//!
+//! A claim is protected by a finalizer before it has devices. Every write says which version of the claim it is about:
+//! where somebody else wrote meanwhile, the claim is read again.
+
+use quotient_api::device::write::{FINALIZER, consumer, extended_status};
+use quotient_api::device::{CLAIM, GROUP};
+use quotient_api::{ObjectKey, kinds};
+use serde_json::{Value, json};
+
+use super::{Stop, make, patch_pod, pod_key, send};
+use crate::call::{Api, Call, CallError, Content, Verb};
+use crate::write::{ClaimWrite, DeviceWrites, ExtendedWrite, PodRef};
+
+/// How often a claim is read again because somebody else wrote it.
+const ATTEMPTS_MAX: usize = 5;
+
+/// The most pods that a claim can be reserved for.
+const RESERVED_MAX: usize = 256;
+
+fn claim_key(pod: &PodRef, name: &str) -> ObjectKey {
+    let kind = kinds::find(GROUP, CLAIM).expect("the kind is in the table");
+    ObjectKey::new(kind, Some(&pod.key.namespace), name)
+}
+
+/// Allocates and reserves the claims of a pod.
+pub(super) async fn grant(api: &impl Api, pod: &PodRef, devices: &DeviceWrites) -> Result<(), Stop> {
+    for ClaimWrite { claim, uid, allocation } in &devices.claims {
+        reserve(api, pod, &claim_key(pod, claim), Some(uid), allocation.as_ref()).await?;
+    }
+    if let Some(ExtendedWrite { name, claim, allocation, served }) = &devices.extended {
+        let key = claim_key(pod, name);
+        make(api, &key, claim).await?;
+        reserve(api, pod, &key, None, Some(allocation)).await?;
+        let found = send(api, Call::get(&pod_key(&pod.key))).await?;
+        let status = json!({"extendedResourceClaimStatus": extended_status(&found, name, served)});
+        patch_pod(api, pod, Some("status"), json!({}), json!({"status": status})).await?;
+    }
+    Ok(())
+}
+
+/// Reserves one claim for a pod, and allocates it if it is not.
+async fn reserve(
+    api: &impl Api,
+    pod: &PodRef,
+    key: &ObjectKey,
+    uid: Option<&str>,
+    allocation: Option<&Value>,
+) -> Result<(), Stop> {
+    for _ in 0..ATTEMPTS_MAX {
+        let claim = send(api, Call::get(key)).await?;
+        match step(pod, key, &claim, uid, allocation)? {
+            None => return Ok(()),
+            Some(call) => match send(api, call).await {
+                Ok(_) | Err(Stop::Error(CallError::Conflict(_))) => {}
+                Err(stop) => return Err(stop),
+            },
+        }
+    }
+    Err(Stop::Error(CallError::Unavailable(format!("{key} changes too often"))))
+}
+
+/// The next request that brings a claim to where it should be; `None` where it is there.
+fn step(
+    pod: &PodRef,
+    key: &ObjectKey,
+    claim: &Value,
+    uid: Option<&str>,
+    allocation: Option<&Value>,
+) -> Result<Option<Call>, Stop> {
+    let metadata = &claim["metadata"];
+    if uid.is_some_and(|uid| metadata["uid"] != uid) || !metadata["deletionTimestamp"].is_null() {
+        return Err(Stop::Refused(format!("{key} is another claim by now, or is being deleted")));
+    }
+    let version = json!({"uid": metadata["uid"], "resourceVersion": metadata["resourceVersion"]});
+    let is_allocated = !claim["status"]["allocation"].is_null();
+    if let Some(allocation) = allocation.filter(|_| is_allocated) {
+        let same = |part: &str| claim["status"]["allocation"].pointer(part) == allocation.pointer(part);
+        if !same("/devices/results") {
+            return Err(Stop::Refused(format!("{key} was allocated by somebody else")));
+        }
+    }
+    if !is_allocated && allocation.is_none() {
+        return Err(Stop::Refused(format!("{key} has no devices any more")));
+    }
+    let finalizers = metadata["finalizers"].as_array().cloned().unwrap_or_default();
+    if !finalizers.iter().any(|finalizer| finalizer == FINALIZER) {
+        let mut body = json!({"metadata": version});
+        body["metadata"]["finalizers"] = finalizers.into_iter().chain([json!(FINALIZER)]).collect();
+        return Ok(Some(Call::new(Verb::Patch, key, Content::MergePatch, body)));
+    }
+    let mut reserved = claim["status"]["reservedFor"].as_array().cloned().unwrap_or_default();
+    let is_reserved = reserved.iter().any(|user| user["uid"] == *pod.uid);
+    if is_reserved && is_allocated {
+        return Ok(None);
+    }
+    if !is_reserved && reserved.len() >= RESERVED_MAX {
+        return Err(Stop::Refused(format!("{key} is reserved for {RESERVED_MAX} pods already")));
+    }
+    if !is_reserved {
+        reserved.push(consumer(&pod.key.name, &pod.uid));
+    }
+    let mut status = json!({"reservedFor": reserved});
+    if let Some(allocation) = allocation.filter(|_| !is_allocated) {
+        status["allocation"] = allocation.clone();
+    }
+    let body = json!({"metadata": version, "status": status});
+    Ok(Some(Call::new(Verb::Patch, key, Content::MergePatch, body).of_part("status")))
+}
+
+/// Takes a pod that could not be bound out of its claims. What fails here is put right when the pod ends.
+pub(super) async fn give_back(api: &impl Api, pod: &PodRef, devices: &DeviceWrites) {
+    for ClaimWrite { claim, uid, .. } in &devices.claims {
+        let key = claim_key(pod, claim);
+        let Ok(claim) = send(api, Call::get(&key)).await else { continue };
+        let reserved = claim["status"]["reservedFor"].as_array().cloned().unwrap_or_default();
+        let left: Vec<Value> = reserved.iter().filter(|user| user["uid"] != *pod.uid).cloned().collect();
+        if claim["metadata"]["uid"] != **uid || left.len() == reserved.len() {
+            continue;
+        }
+        let mut status = json!({"reservedFor": if left.is_empty() { Value::Null } else { json!(left) }});
+        if left.is_empty() {
+            // Nobody else relies on it: it may be allocated anew, on another node.
+            status["allocation"] = Value::Null;
+        }
+        let version = json!({"uid": **uid, "resourceVersion": claim["metadata"]["resourceVersion"]});
+        let body = json!({"metadata": version, "status": status});
+        let call = Call::new(Verb::Patch, &key, Content::MergePatch, body).of_part("status");
+        drop(send(api, call).await);
+    }
+    if let Some(extended) = &devices.extended {
+        let key = claim_key(pod, &extended.name);
+        let body = json!({"metadata": {"finalizers": Value::Null}});
+        drop(send(api, Call::new(Verb::Patch, &key, Content::MergePatch, body)).await);
+        drop(send(api, Call::new(Verb::Delete, &key, Content::Json, Value::Null)).await);
+    }
+}
