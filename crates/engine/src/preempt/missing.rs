@@ -151,14 +151,20 @@ impl World {
             if domain == NO_DOMAIN {
                 return Vec::new();
             }
-            let too_many = spread::too_many(domain, self.relations.get(*counter), rule);
+            let near = |pod: &PodId| {
+                let node = self.stands_on(*pod);
+                node.is_some_and(|node| self.topologies.domain(rule.topology, node) == domain)
+            };
+            let is_met = |pod: &PodId| {
+                let pod = self.pods.get(*pod);
+                self.relations.matches(rule.relation, &pod.namespace, &pod.labels)
+            };
+            let claimants: Vec<PodId> =
+                self.claims.iter().copied().filter(|pod| *pod != claimant && near(pod) && is_met(pod)).collect();
+            let too_many = spread::too_many(domain, self.relations.get(*counter), rule) + claimants.len() as i64;
             if too_many > 0 {
-                let near = |pod: &PodId| {
-                    let node = self.pods.get(*pod).node();
-                    node.is_some_and(|node| self.topologies.domain(rule.topology, node) == domain)
-                };
-                let pods = self.relations.placed_ids(rule.relation, &self.pods).into_iter().filter(near).collect();
-                missing.push((Short::Pods(pods), i128::from(too_many)));
+                let placed = self.relations.placed_ids(rule.relation, &self.pods).into_iter().filter(near);
+                missing.push((Short::Pods(placed.chain(claimants).collect()), i128::from(too_many)));
             }
         }
         missing.extend(self.missing_attachments(claimant, question, node));

@@ -359,7 +359,9 @@ impl World {
                 pods.extend(elsewhere.iter().copied().filter(|pod| self.pods.get(*pod).node().is_some()));
             }
         }
-        self.all_going(hunt, pods, |claimant| self.stands_on(claimant) == Some(node))
+        let is_in_the_way =
+            |pod: PodId| missing.iter().any(|(short, _)| matches!(short, Short::Pods(pods) if pods.contains(&pod)));
+        self.all_going(hunt, pods, |claimant| self.stands_on(claimant) == Some(node) || is_in_the_way(claimant))
     }
 
     /// The victims that would help in ledgers, wherever they are.
