@@ -19,7 +19,7 @@ help:
 	@echo 'make cluster  a real Kubernetes control plane with nodes that kwok plays (NODES=3), to run `quotient run` on'
 	@echo 'make testenv  builds that control plane, if it is not there yet: ten minutes, once'
 	@echo 'make bench    the engine'\''s figures beside their goals'
-	@echo 'make counts   instructions of five named cases, beside those recorded; fails when one takes 10 % more'
+	@echo 'make counts   instructions of six named cases, beside those recorded; fails when one takes 10 % more'
 	@echo 'make docs     writes what pages and chart have from the program; read the difference'
 	@echo 'make book     the documentation as a book in dist/book (installs mdbook)'
 	@echo 'make image    static binaries, and an OCI image of them in dist/quotient.oci'

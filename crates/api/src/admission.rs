@@ -13,6 +13,7 @@
 mod budget;
 mod classes;
 mod elastic;
+mod limit_range;
 mod metadata;
 mod pod;
 mod pod_group;
@@ -20,7 +21,8 @@ mod pod_overhead;
 mod pod_priority;
 mod pod_resources;
 mod pod_update;
-mod queue;
+pub(crate) mod queue;
+mod resource_quota;
 mod storage;
 mod tree_pod;
 mod tree_profile;
@@ -38,6 +40,7 @@ use crate::gpu_memory::WHOLE_GPU_GB;
 use crate::kinds::{self, Kind};
 use crate::object::{ObjectKey, key_of};
 use crate::problem::Problem;
+use crate::quota_kinds::QUOTA_KINDS;
 use crate::tree;
 
 /// What is asked for.
@@ -111,29 +114,29 @@ impl Context<'_> {
 }
 
 /// Fills in what the object leaves out.
-type DefaultRule = fn(&mut Value, &Context<'_>) -> Result<(), Rejection>;
+pub(crate) type DefaultRule = fn(&mut Value, &Context<'_>) -> Result<(), Rejection>;
 
 /// Notes what is wrong with the object.
-type CheckRule = fn(&Cursor<'_, '_>, &Context<'_>);
+pub(crate) type CheckRule = fn(&Cursor<'_, '_>, &Context<'_>);
 
 /// What is done to an object by one of those that it passes on its way in.
-struct Part {
-    on_create: &'static [DefaultRule],
-    on_update: &'static [DefaultRule],
-    checks: &'static [CheckRule],
-    on_delete: &'static [CheckRule],
+pub(crate) struct Part {
+    pub on_create: &'static [DefaultRule],
+    pub on_update: &'static [DefaultRule],
+    pub checks: &'static [CheckRule],
+    pub on_delete: &'static [CheckRule],
 }
 
-const NOTHING: Part = Part { on_create: &[], on_update: &[], checks: &[], on_delete: &[] };
+pub(crate) const NOTHING: Part = Part { on_create: &[], on_update: &[], checks: &[], on_delete: &[] };
 
 /// What happens to objects of one kind.
-struct Rules {
-    group: &'static str,
-    kind: &'static str,
+pub(crate) struct Rules {
+    pub group: &'static str,
+    pub kind: &'static str,
     /// What an API server does by itself.
-    server: Part,
+    pub server: Part,
     /// What our webhooks add to it.
-    webhook: Part,
+    pub webhook: Part,
 }
 
 /// Rules for a kind that an API server checks.
@@ -154,12 +157,13 @@ static RULES: &[Rules] = &[
         server: Part {
             on_create: &[
                 pod_resources::set_requests,
+                limit_range::set_defaults,
                 pod_priority::set_priority,
                 pod_overhead::set_overhead,
                 pod::add_tolerations,
             ],
             on_update: &[pod_update::keep_what_was_set, pod_resources::set_requests],
-            checks: &[pod::check, pod_update::check],
+            checks: &[pod::check, pod_update::check, limit_range::check],
             on_delete: &[],
         },
         webhook: Part {
@@ -194,6 +198,8 @@ static RULES: &[Rules] = &[
     served("apps", "DaemonSet", &[workload::check, workload::check_selector]),
     served("batch", "Job", &[workload::check, workload::check_job]),
     served("policy", "PodDisruptionBudget", &[budget::check]),
+    served("", "LimitRange", &[limit_range::check_object]),
+    served("", "ResourceQuota", &[resource_quota::check_object]),
     served("scheduling.k8s.io", "PriorityClass", &[classes::check_priority]),
     served("node.k8s.io", "RuntimeClass", &[classes::check_runtime]),
     served("storage.k8s.io", "StorageClass", &[storage::check_class]),
@@ -238,12 +244,10 @@ static RULES: &[Rules] = &[
         },
     },
     guarded(tree::PROFILE_GROUP, tree::PROFILE, &[tree_profile::check]),
-    Rules {
-        group: "scheduling.volcano.sh",
-        kind: "Queue",
-        server: NOTHING,
-        webhook: Part { checks: &[queue::check], on_delete: &[queue::check_delete], ..NOTHING },
-    },
+];
+
+/// The rules of the kinds that go with quotas.
+static GROUP_RULES: &[Rules] = &[
     guarded("scheduling.volcano.sh", "PodGroup", &[pod_group::check]),
     Rules {
         group: "batch.volcano.sh",
@@ -275,8 +279,13 @@ impl Part {
     }
 }
 
+/// The rules of all kinds.
+fn all_rules() -> impl Iterator<Item = &'static Rules> {
+    RULES.iter().chain(QUOTA_KINDS.iter().map(|kind| &kind.rules)).chain(GROUP_RULES)
+}
+
 fn rules_of(key: &ObjectKey) -> Option<&'static Rules> {
-    RULES.iter().find(|rules| rules.group == key.group && rules.kind == key.kind)
+    all_rules().find(|rules| rules.group == key.group && rules.kind == key.kind)
 }
 
 /// What our webhooks do with a kind.
@@ -291,7 +300,7 @@ pub struct Guarded {
 
 /// The kinds that our webhooks have something to say about. All of them are checked.
 pub fn guarded_kinds() -> impl Iterator<Item = Guarded> {
-    RULES.iter().filter_map(|rules| {
+    all_rules().filter_map(|rules| {
         let Part { on_create, on_update, checks, on_delete } = &rules.webhook;
         let kind = kinds::find(rules.group, rules.kind).filter(|_| !checks.is_empty())?;
         let fills_in = !on_create.is_empty() || !on_update.is_empty();
@@ -320,6 +329,8 @@ pub fn admit(request: Request<'_>, view: &dyn View) -> Result<Admitted, Rejectio
     }
     parts().flat_map(|part| part.checks(operation)).for_each(|check| check(&root, &context));
     refuse_if_noted(notes)?;
+    // As on an API server, a quota is asked last: an object that is refused anyway does not count.
+    resource_quota::check(&object, &context)?;
     Ok(Admitted { object, warnings: context.warnings.into_inner() })
 }
 
@@ -363,6 +374,11 @@ pub(crate) fn object_in<'a>(value: &'a mut Value, name: &str) -> Option<&'a mut 
         *entry = Value::Object(serde_json::Map::new());
     }
     entry.as_object_mut()
+}
+
+/// Whether an API server has made the object already: what it was let in with then is not decided anew.
+fn exists_elsewhere(object: &Value) -> bool {
+    object.pointer("/metadata/uid").and_then(Value::as_str).is_some_and(|uid| !uid.is_empty())
 }
 
 /// Whether a field is there and not `null`.

@@ -7,14 +7,15 @@
 mod elastic;
 mod schema;
 mod tree;
-mod volcano;
+pub(crate) mod volcano;
 
 use serde_json::{Value, json};
 
 use crate::kinds::Kind;
+use crate::quota_kinds::QUOTA_KINDS;
 
 /// What is particular about a kind.
-struct Definition {
+pub(crate) struct Definition {
     kind: &'static Kind,
     singular: &'static str,
     short_names: &'static [&'static str],
@@ -42,7 +43,7 @@ struct Column {
 pub fn definitions() -> Vec<Value> {
     let mut all = elastic::definitions();
     all.extend(tree::definitions());
-    all.extend(volcano::definitions());
+    all.extend(QUOTA_KINDS.iter().flat_map(|kind| (kind.definitions)()));
     all.sort_by_key(|definition| (definition.kind.group, definition.kind.kind));
     all.into_iter().map(Definition::into_object).collect()
 }

@@ -1,7 +1,10 @@
 //! The kinds of objects that are known, and how they are called.
 //!
-//! A kind that is not in this table is a problem where it turns up in a file: a misspelt kind that is
-//! silently kept is a policy that silently does not hold.
+//! A kind that is not in this table and looks like a misspelt one is a problem where it turns up in a file: a policy
+//! that is silently left out silently does not hold. Any other unknown kind has no bearing on scheduling, and is
+//! ignored.
+
+use crate::near_names::nearest_name;
 
 /// A kind of object, as the API server knows it.
 #[derive(Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -58,6 +61,8 @@ pub static KINDS: &[Kind] = &[
     namespaced("", &["v1"], "ConfigMap", "configmaps"),
     namespaced("", &["v1"], "Secret", "secrets"),
     namespaced("", &["v1"], "ServiceAccount", "serviceaccounts"),
+    namespaced("", &["v1"], "LimitRange", "limitranges"),
+    namespaced("", &["v1"], "ResourceQuota", "resourcequotas"),
     namespaced("apps", &["v1"], "Deployment", "deployments"),
     namespaced("apps", &["v1"], "ReplicaSet", "replicasets"),
     namespaced("apps", &["v1"], "StatefulSet", "statefulsets"),
@@ -98,4 +103,54 @@ pub fn find(group: &str, kind: &str) -> Option<&'static Kind> {
 /// All kinds of that name, whatever their group.
 pub fn named(kind: &str) -> impl Iterator<Item = &'static Kind> {
     KINDS.iter().filter(move |k| k.kind == kind)
+}
+
+/// Kinds that share their name with one of ours and are others' all the same.
+const NAMESAKES: [(&str, &str); 3] =
+    [("scheduling.k8s.io", "PodGroup"), ("scheduling.x-k8s.io", "PodGroup"), ("scheduling.run.ai", "Queue")];
+
+/// Whether a kind that is not in the table is a misspelt one of ours: a kind of ours under another group of Kubernetes'
+/// own or under a group that is nearly right, or nearly a kind's name under the right group.
+pub fn is_misspelt(group: &str, kind: &str) -> bool {
+    if find(group, kind).is_some() || NAMESAKES.contains(&(group, kind)) {
+        return false;
+    }
+    let is_built_in = |group: &str| !group.contains('.') || group.ends_with(".k8s.io");
+    let is_known_group = KINDS.iter().any(|known| known.group == group);
+    let near_group = nearest_name(group, named(kind).map(|known| known.group)).is_some();
+    let near_kind = nearest_name(kind, KINDS.iter().filter(|known| known.group == group).map(|known| known.kind));
+    let has_name = named(kind).next().is_some();
+    has_name && (near_group || (is_known_group && is_built_in(group))) || near_kind.is_some()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn misspelt_kinds_are_told_from_others() {
+        let cases = [
+            ("", "Podd", true),
+            ("", "Deployment", true),
+            ("apps", "Pod", true),
+            ("apps", "Deploymnet", true),
+            ("scheduling.x-k8s.i", "ElasticQuota", true),
+            ("scheduling.x-k8s.io", "ElasticQuta", true),
+            ("", "Event", false),
+            ("", "Endpoints", false),
+            ("apps", "ControllerRevision", false),
+            ("networking.k8s.io", "Ingress", false),
+            ("rbac.authorization.k8s.io", "RoleBinding", false),
+            ("autoscaling", "HorizontalPodAutoscaler", false),
+            ("monitoring.coreos.com", "ServiceMonitor", false),
+            ("kueue.x-k8s.io", "Workload", false),
+            ("kueue.x-k8s.io", "ClusterQueue", false),
+            ("scheduling.x-k8s.io", "PodGroup", false),
+            ("ray.io", "RayJob", false),
+            ("example.com", "Job", false),
+        ];
+        for (group, kind, expected) in cases {
+            assert_eq!(is_misspelt(group, kind), expected, "{kind} of {group:?}");
+        }
+    }
 }

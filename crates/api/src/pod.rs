@@ -2,6 +2,7 @@
 
 pub(crate) mod affinity;
 pub(crate) mod requests;
+pub(crate) mod usage;
 mod volumes;
 
 use quotient_engine::Capacity;

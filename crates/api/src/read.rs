@@ -1,15 +1,17 @@
 //! Objects from files: YAML or JSON, many documents a file, lists flattened.
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::fmt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use serde_json::Value;
 
+use crate::kinds;
 use crate::object::{ObjectKey, key_of};
 use crate::problem::Problem;
-use crate::yaml;
+pub use crate::yaml::Lines;
+use crate::yaml::{self, Locate};
 
 /// Where in a file a document starts.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
@@ -25,7 +27,7 @@ impl fmt::Display for Place {
     }
 }
 
-/// One object of a file. Items of a list are documents of their own, at the place of the list.
+/// One object of a file. Items of a list are documents of their own.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Document {
     pub key: ObjectKey,
@@ -38,40 +40,112 @@ pub struct Document {
 pub struct Read {
     pub documents: Vec<Document>,
     pub problems: Vec<Problem>,
+    /// Kinds that have no bearing on scheduling, and how many objects of each were left out.
+    pub ignored: Vec<Ignored>,
+    /// Of the problems, documents that are two joined without a separator: what is lost with them is no one object.
+    pub joined: Vec<Problem>,
+}
+
+impl Read {
+    /// Takes in what another file holds.
+    pub fn extend(&mut self, other: Read) {
+        let Read { documents, problems, ignored, joined } = other;
+        self.documents.extend(documents);
+        self.problems.extend(problems);
+        self.ignored = Ignored::sum(self.ignored.drain(..).chain(ignored));
+        self.joined.extend(joined);
+    }
+}
+
+/// Objects of a kind that has no bearing on scheduling.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Ignored {
+    pub kind: String,
+    /// The API group, `""` for the core group.
+    pub group: String,
+    pub count: usize,
+}
+
+impl Ignored {
+    /// Each kind once, by kind and group.
+    pub fn sum(all: impl Iterator<Item = Ignored>) -> Vec<Ignored> {
+        let mut counts: BTreeMap<(String, String), usize> = BTreeMap::new();
+        for Ignored { kind, group, count } in all {
+            *counts.entry((kind, group)).or_default() += count;
+        }
+        counts.into_iter().map(|((kind, group), count)| Ignored { kind, group, count }).collect()
+    }
+}
+
+impl fmt::Display for Ignored {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Ignored { kind, group, count } = self;
+        write!(f, "ignored {count} {kind} ({})", if group.is_empty() { "v1" } else { group })
+    }
 }
 
 /// A JSON value of a text, with the line on which it starts.
 pub type Parsed = (usize, Value);
 
+/// A value of a text, and where its parts stand.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Located {
+    /// The line on which it starts.
+    pub line: usize,
+    pub value: Value,
+    /// The lines of its parts by path (`spec.steps[0].name`), as far as they are known.
+    pub lines: Lines,
+}
+
+/// What is wrong with a text, and what it holds.
+struct Text {
+    values: Vec<Located>,
+    problems: Vec<Problem>,
+    joined: Vec<Problem>,
+}
+
 /// Reads the values of a text, whatever they are; for files that do not hold objects. Numbers of YAML
 /// that a 64-bit floating-point number cannot hold exactly come as texts; JSON's are as near as one can be.
 pub fn parse(source_name: &str, text: &str) -> (Vec<Parsed>, Vec<Problem>) {
+    let Text { values, problems, .. } = parse_text(source_name, text, Locate::Items);
+    (values.into_iter().map(|located| (located.line, located.value)).collect(), problems)
+}
+
+fn parse_text(source_name: &str, text: &str, locate: Locate) -> Text {
     let text = text.strip_prefix('\u{feff}').unwrap_or(text);
     // JSON is almost YAML: only its escapes differ, so that what starts like JSON is tried as such first.
     if text.trim_start().starts_with(['{', '[']) {
         match parse_json(text) {
-            Ok(values) => return (values, Vec::new()),
+            Ok(values) => {
+                let located = |(line, value)| Located { line, value, lines: Lines::new() };
+                let values = values.into_iter().map(located).collect();
+                return Text { values, problems: Vec::new(), joined: Vec::new() };
+            }
             Err(error) if source_name.ends_with(".json") => {
                 let file = format!("{source_name}:{}:{}", error.line(), error.column());
                 let message = error.to_string();
                 let message = message.split(" at line ").next().unwrap_or_default();
-                return (Vec::new(), vec![Problem::new(format!("not JSON: {message}")).in_file(file)]);
+                let problem = Problem::new(format!("not JSON: {message}")).in_file(file);
+                return Text { values: Vec::new(), problems: vec![problem], joined: Vec::new() };
             }
             Err(_) => {}
         }
     }
-    let mut values = Vec::new();
-    let mut problems = Vec::new();
-    for document in yaml::parse(text) {
+    let mut read = Text { values: Vec::new(), problems: Vec::new(), joined: Vec::new() };
+    for document in yaml::parse(text, locate) {
         match document {
-            Ok(parsed) => values.push(parsed),
-            Err(yaml::Fault { position, message }) => {
+            Ok(yaml::Located { line, value, lines }) => read.values.push(Located { line, value, lines }),
+            Err(yaml::Fault { position, message, joined }) => {
                 let file = format!("{source_name}:{}:{}", position.line, position.column);
-                problems.push(Problem::new(message).in_file(file));
+                let problem = Problem::new(message).in_file(file);
+                if joined {
+                    read.joined.push(problem.clone());
+                }
+                read.problems.push(problem);
             }
         }
     }
-    (values, problems)
+    read
 }
 
 /// Reads a text of JSON values one after another.
@@ -91,13 +165,38 @@ fn parse_json(text: &str) -> Result<Vec<Parsed>, serde_json::Error> {
 
 /// Reads the objects of one text. `source_name` is what problems call it.
 pub fn read(source_name: &str, text: &str) -> Read {
-    let (values, problems) = parse(source_name, text);
-    let mut reader = Reader { read: Read { documents: Vec::new(), problems }, seen: HashMap::new() };
-    let file: Arc<str> = Arc::from(source_name);
-    for (line, value) in values {
-        reader.take(value, &Place { file: Arc::clone(&file), line }, None);
-    }
+    read_located(source_name, text, Locate::Items).0
+}
+
+/// Takes the objects of a value as if it had been read from a file.
+pub fn read_value(source_name: &str, value: Value) -> Read {
+    let mut reader = Reader { read: Read::default(), seen: HashMap::new(), named: HashMap::new() };
+    reader.take(value, &Place { file: Arc::from(source_name), line: 1 }, &Lines::new(), None);
+    reader.read.ignored = Ignored::sum(reader.read.ignored.drain(..));
     reader.read
+}
+
+/// Reads the objects of one text, with the lines of all parts of each; for small files of our own.
+pub fn read_with_lines(source_name: &str, text: &str) -> (Read, Vec<Lines>) {
+    read_located(source_name, text, Locate::All)
+}
+
+fn read_located(source_name: &str, text: &str, locate: Locate) -> (Read, Vec<Lines>) {
+    let Text { values, problems, joined } = parse_text(source_name, text, locate);
+    let read = Read { problems, joined, ..Read::default() };
+    let mut reader = Reader { read, seen: HashMap::new(), named: HashMap::new() };
+    let file: Arc<str> = Arc::from(source_name);
+    let mut lines = Vec::new();
+    for Located { line, value, lines: of_value } in values {
+        let known = reader.read.documents.len();
+        reader.take(value, &Place { file: Arc::clone(&file), line }, &of_value, None);
+        lines.resize(reader.read.documents.len(), Lines::new());
+        if reader.read.documents.len() == known + 1 {
+            lines[known] = of_value;
+        }
+    }
+    reader.read.ignored = Ignored::sum(reader.read.ignored.drain(..));
+    (reader.read, lines)
 }
 
 /// The objects of a file as they come in.
@@ -105,12 +204,14 @@ struct Reader {
     read: Read,
     /// Where each object was first seen.
     seen: HashMap<ObjectKey, Place>,
+    /// How many objects were named after each `generateName`.
+    named: HashMap<String, usize>,
 }
 
 impl Reader {
     /// Takes in an object or a list of objects. `api_version` and kind of an item are implied by a list
     /// such as `PodList`, where the API server leaves them out.
-    fn take(&mut self, value: Value, place: &Place, implied: Option<(&str, &str)>) {
+    fn take(&mut self, value: Value, place: &Place, lines: &Lines, implied: Option<(&str, &str)>) {
         let mut value = value;
         if let (Value::Object(map), Some((api_version, kind))) = (&mut value, implied)
             && !map.contains_key("kind")
@@ -120,8 +221,12 @@ impl Reader {
             map.insert("kind".to_string(), Value::from(kind));
         }
         if let Some(element) = list_element(&value) {
-            return self.take_list(value, element, place);
+            return self.take_list(value, element, place, lines);
         }
+        if let Some(ignored) = of_no_bearing(&value) {
+            return self.read.ignored.push(ignored);
+        }
+        self.name(&mut value, place);
         let key = match key_of(&value) {
             Ok(key) => key,
             Err(problem) => return self.read.problems.push(problem.in_file(place.to_string())),
@@ -134,7 +239,24 @@ impl Reader {
         self.read.documents.push(Document { key, value, place: place.clone() });
     }
 
-    fn take_list(&mut self, value: Value, element: Option<String>, place: &Place) {
+    /// Names an object that leaves that to the API server. The same file gives the same names.
+    fn name(&mut self, value: &mut Value, place: &Place) {
+        let Some(metadata) = value.get_mut("metadata").and_then(Value::as_object_mut) else { return };
+        let is_named = metadata.get("name").is_some_and(|name| !name.is_null() && name != "");
+        let Some(stem) = metadata.get("generateName").and_then(Value::as_str).filter(|stem| !stem.is_empty()) else {
+            return;
+        };
+        if is_named {
+            return;
+        }
+        let count = self.named.entry(stem.to_owned()).or_default();
+        *count += 1;
+        let suffix = name_suffix(&format!("{}#{stem}#{count}", place.file));
+        let name = format!("{stem}{suffix}");
+        metadata.insert("name".to_string(), Value::from(name));
+    }
+
+    fn take_list(&mut self, value: Value, element: Option<String>, place: &Place, lines: &Lines) {
         let Value::Object(mut map) = value else { return };
         let api_version = map.get("apiVersion").and_then(Value::as_str).unwrap_or_default().to_string();
         let items = match map.remove("items") {
@@ -146,10 +268,32 @@ impl Reader {
             }
         };
         let implied = element.as_deref().map(|kind| (api_version.as_str(), kind));
-        for item in items {
-            self.take(item, place, implied);
+        // Lists in lists are rare enough to stand where the outer item does.
+        let inner = Lines::new();
+        for (index, item) in items.into_iter().enumerate() {
+            let line = lines.get(&format!("items[{index}]")).copied().unwrap_or(place.line);
+            self.take(item, &Place { file: Arc::clone(&place.file), line }, &inner, implied);
         }
     }
+}
+
+/// The kind of an object that has no bearing on scheduling, and is not a misspelt one that has.
+fn of_no_bearing(value: &Value) -> Option<Ignored> {
+    let (kind, api_version) = (value.get("kind")?.as_str()?, value.get("apiVersion")?.as_str()?);
+    let group = api_version.split_once('/').map_or("", |(group, _)| group);
+    let is_known = kinds::find(group, kind).is_some() || kinds::is_misspelt(group, kind);
+    let is_object = value.get("metadata").is_some_and(Value::is_object) && !kind.is_empty() && !api_version.is_empty();
+    (!is_known && is_object).then(|| Ignored { kind: kind.to_owned(), group: group.to_owned(), count: 1 })
+}
+
+/// Five characters that stand for a text, as an API server ends the names that it makes up.
+fn name_suffix(text: &str) -> String {
+    const ALPHABET: &[u8; 27] = b"bcdfghjklmnpqrstvwxz2456789";
+    let hash = text
+        .bytes()
+        .fold(0xcbf2_9ce4_8422_2325_u64, |hash, byte| (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3));
+    let letter = |place: u32| char::from(ALPHABET[(hash / 27_u64.pow(place) % 27) as usize]);
+    (0..5).map(letter).collect()
 }
 
 /// Whether the value is a list of objects, and of which kind if its name says so (`PodList`).
@@ -167,15 +311,11 @@ pub fn read_path(path: &Path) -> Read {
     let mut all = Read::default();
     let files = match files_of(path) {
         Ok(files) => files,
-        Err(problem) => return Read { documents: Vec::new(), problems: vec![problem] },
+        Err(problem) => return Read { problems: vec![problem], ..Read::default() },
     };
     for file in files {
         match read_text(&file) {
-            Ok(text) => {
-                let Read { documents, problems } = read(&file.display().to_string(), &text);
-                all.documents.extend(documents);
-                all.problems.extend(problems);
-            }
+            Ok(text) => all.extend(read(&file.display().to_string(), &text)),
             Err(problem) => all.problems.push(problem),
         }
     }
@@ -302,8 +442,43 @@ items:
 ";
         let read = read("f.yaml", text);
         assert_eq!(read.problems, []);
-        assert_eq!(keys(&read), ["Node/a f.yaml:1", "Pod/default/p f.yaml:1"]);
+        assert_eq!(keys(&read), ["Node/a f.yaml:4", "Pod/default/p f.yaml:5"]);
         assert_eq!(read.documents[1].value["kind"], "Pod");
+    }
+
+    #[test]
+    fn kinds_without_bearing_are_counted_and_misspelt_ones_are_problems() {
+        let mut text = String::from("{apiVersion: v1, kind: Podd, metadata: {name: p}}\n");
+        for i in 0..3 {
+            text +=
+                &format!("---\n{{apiVersion: kueue.x-k8s.io/v1beta1, kind: Workload, metadata: {{name: w-{i}}}}}\n");
+        }
+        text += "---\n{apiVersion: v1, kind: Endpoints, metadata: {name: e}}\n";
+        text += "---\n{apiVersion: apps/v1, kind: Pod, metadata: {name: p}}\n";
+        let read = read("f.yaml", &text);
+        let ignored: Vec<String> = read.ignored.iter().map(ToString::to_string).collect();
+        assert_eq!(ignored, ["ignored 1 Endpoints (v1)", "ignored 3 Workload (kueue.x-k8s.io)"]);
+        assert_eq!(read.problems.len(), 2, "{:?}", read.problems);
+    }
+
+    #[test]
+    fn objects_without_a_name_are_named_after_their_stem() {
+        let pod = "apiVersion: v1\nkind: Pod\nmetadata: {generateName: train-}\n";
+        let names = |file: &str| keys(&read(file, &format!("{pod}---\n{pod}")));
+        let first = names("f.yaml");
+        assert_eq!(first.len(), 2, "two objects, two names: {first:?}");
+        assert!(first.iter().all(|key| key.starts_with("Pod/default/train-")), "{first:?}");
+        assert_ne!(first[0].split(' ').next(), first[1].split(' ').next());
+        assert_eq!(first, names("f.yaml"));
+    }
+
+    #[test]
+    fn joined_documents_are_named() {
+        let node = "apiVersion: v1\nkind: Node\nmetadata: {name: a}\n";
+        let read = read("f.yaml", &format!("{node}{node}"));
+        let expected = "f.yaml:4:1: the key \"apiVersion\" is given twice: two documents are joined without a line of \"---\" between them";
+        assert_eq!(lines(&read.joined), [expected]);
+        assert_eq!(read.problems, read.joined);
     }
 
     #[test]

@@ -17,8 +17,8 @@ use crate::object::{ObjectKey, key_of};
 use crate::problem::Problem;
 use crate::selector::{label_selector, labels, map_selector};
 use crate::tree::{self, forest};
-use crate::volcano::{self, group, queue};
-use crate::{budget, node, pod, volume};
+use crate::volcano::{self, group};
+use crate::{budget, node, pod, quota_kinds, volume};
 
 /// What can be set about the translation.
 #[derive(Debug, Clone, PartialEq)]
@@ -148,6 +148,9 @@ impl Translator {
 
     fn seen(&mut self, key: &ObjectKey, root: &Cursor<'_, '_>, notes: &Notes) -> Option<Fact> {
         let Translator { settings, interner, caps, .. } = self;
+        if let Some(kind) = quota_kinds::find(key.group, key.kind) {
+            return Some(Fact::from((kind.read)(root, key, interner)));
+        }
         let name = &key.name;
         let fact = match (key.group, key.kind) {
             ("", "Pod") => {
@@ -166,7 +169,6 @@ impl Translator {
             ("storage.k8s.io", "StorageClass") => Fact::StorageClass(volume::storage_class(root, name, interner)),
             ("storage.k8s.io", "CSINode") => Fact::AttachLimits(node::attach_limits(root, name, interner)),
             ("policy", "PodDisruptionBudget") => Fact::Budget(budget::budget(root, key, interner)),
-            (volcano::SCHEDULING, volcano::QUEUE) => Fact::from(queue::queue(root, key, interner)),
             (volcano::SCHEDULING, volcano::POD_GROUP) => Fact::Group(group::group(root, notes, key, interner)),
             kind if selects_pods(kind) && settings.default_topology => {
                 let spec = root.field("spec");
@@ -188,6 +190,9 @@ impl Translator {
     }
 
     fn gone(&self, key: &ObjectKey) -> Option<Fact> {
+        if quota_kinds::find(key.group, key.kind).is_some() {
+            return Some(Fact::QuotaGone(pools::quota_key(key)));
+        }
         let name = key.name.clone();
         let namespace = || key.namespace.clone().unwrap_or_default();
         let fact = match (key.group, key.kind) {
@@ -199,7 +204,6 @@ impl Translator {
             ("storage.k8s.io", "StorageClass") => Fact::StorageClassGone(name),
             ("storage.k8s.io", "CSINode") => Fact::AttachLimitsGone(name),
             ("policy", "PodDisruptionBudget") => Fact::BudgetGone { namespace: namespace(), name },
-            (volcano::SCHEDULING, volcano::QUEUE) => Fact::QuotaGone(pools::quota_key(key)),
             (volcano::SCHEDULING, volcano::POD_GROUP) => Fact::GroupGone { namespace: namespace(), name },
             kind if selects_pods(kind) && self.settings.default_topology => {
                 let (namespace, object) = selector_key(key);
@@ -221,11 +225,11 @@ pub fn told_kinds() -> impl Iterator<Item = &'static Kind> {
             ("", "Pod" | "Node" | "Namespace" | "PersistentVolume" | "PersistentVolumeClaim")
                 | ("storage.k8s.io", "StorageClass" | "CSINode")
                 | ("policy", "PodDisruptionBudget")
-                | (volcano::SCHEDULING, volcano::QUEUE | volcano::POD_GROUP)
+                | (volcano::SCHEDULING, volcano::POD_GROUP)
                 | (device::GROUP, _)
                 | (tree::GROUP, tree::QUOTA)
         );
-        elastic || other || selects_pods((kind.group, kind.kind))
+        elastic || other || quota_kinds::find(kind.group, kind.kind).is_some() || selects_pods((kind.group, kind.kind))
     })
 }
 

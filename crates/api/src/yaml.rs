@@ -7,7 +7,7 @@
 //! Scalars are read by the core schema of YAML 1.2: `yes`, `on` and `n` are texts, `true` is not. A
 //! whole number with leading zeroes is a text, because parsers do not agree what it is.
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 
 use serde_json::{Map, Number, Value};
 use serde_saphyr::granit_parser::{Event, Parser, ScalarStyle, Span};
@@ -30,33 +30,56 @@ impl From<Span> for Position {
 pub(crate) struct Fault {
     pub position: Position,
     pub message: String,
+    /// The document is two that were joined without a line of `---` between them.
+    pub joined: bool,
 }
 
-/// One document: its first line with its value, or what is wrong with it.
-pub(crate) type Parsed = Result<(usize, Value), Fault>;
+/// The lines on which the parts of a document stand, by path (`spec.steps[0].name`).
+pub type Lines = BTreeMap<String, usize>;
+
+/// How much of a document is located.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Locate {
+    /// The items of a list of objects.
+    Items,
+    /// Every key and item; for small files of our own.
+    All,
+}
+
+/// A document.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) struct Located {
+    /// Its first line.
+    pub line: usize,
+    pub value: Value,
+    pub lines: Lines,
+}
+
+/// One document, or what is wrong with it.
+pub(crate) type Parsed = Result<Located, Fault>;
 
 /// The most values that aliases may stand for in one text. Real manifests stay far below; a text made
 /// of aliases to aliases does not get to fill the memory.
 const ALIASED_VALUES_MAX: usize = 100_000;
 
 /// Reads all documents of a text. Empty ones are left out.
-pub(crate) fn parse(text: &str) -> Vec<Parsed> {
+pub(crate) fn parse(text: &str, locate: Locate) -> Vec<Parsed> {
     let mut parser = Parser::new_from_str(text);
     let mut documents = Vec::new();
     let mut aliased_values = 0;
-    let mut builder = Builder::new(&mut aliased_values);
+    let mut builder = Builder::new(&mut aliased_values, locate);
     loop {
         let fault = match parser.next_event() {
             None => break,
             Some(Err(error)) => {
                 let marker = error.marker();
                 let position = Position { line: marker.line(), column: marker.col() + 1 };
-                Fault { position, message: format!("not YAML: {}", error.info()) }
+                Fault { position, message: format!("not YAML: {}", error.info()), joined: false }
             }
             Some(Ok((event, span))) => match builder.take(event, span.into()) {
                 Err(fault) => fault,
                 Ok(None) => continue,
-                Ok(Some((_, Value::Null))) => continue,
+                Ok(Some(Located { value: Value::Null, .. })) => continue,
                 Ok(Some(document)) => {
                     documents.push(Ok(document));
                     continue;
@@ -99,11 +122,19 @@ struct Builder<'a> {
     /// Values that have an anchor, with how many values they consist of.
     anchors: HashMap<usize, (Value, usize)>,
     aliased_values: &'a mut usize,
+    locate: Locate,
+    lines: Lines,
+    /// The key that was given twice is one that every object has once.
+    joined: bool,
 }
 
+/// Fields that an object has once. One that is given twice at the top of a document starts another object.
+const TOP_FIELDS: [&str; 4] = ["apiVersion", "kind", "metadata", "spec"];
+
 impl<'a> Builder<'a> {
-    fn new(aliased_values: &'a mut usize) -> Self {
-        Builder { open: Vec::new(), root: None, line: 1, anchors: HashMap::new(), aliased_values }
+    fn new(aliased_values: &'a mut usize, locate: Locate) -> Self {
+        let (anchors, lines) = (HashMap::new(), Lines::new());
+        Builder { open: Vec::new(), root: None, line: 1, anchors, aliased_values, locate, lines, joined: false }
     }
 
     /// Forgets the document.
@@ -111,19 +142,58 @@ impl<'a> Builder<'a> {
         self.open.clear();
         self.root = None;
         self.anchors.clear();
+        self.lines.clear();
+        self.joined = false;
     }
 
-    /// Takes in an event. At the end of a document, gives its first line and value.
-    fn take(&mut self, event: Event<'_>, position: Position) -> Result<Option<(usize, Value)>, Fault> {
-        let fault = |message: String| Fault { position, message };
+    /// The path of the value that comes next.
+    fn path(&self) -> String {
+        let mut path = String::new();
+        for Open { values, .. } in &self.open {
+            match values {
+                OpenValues::List(items) => path += &format!("[{}]", items.len()),
+                OpenValues::Map { key, .. } => {
+                    let key = key.as_deref().unwrap_or_default();
+                    path += if path.is_empty() { "" } else { "." };
+                    path += key;
+                }
+            }
+        }
+        path
+    }
+
+    /// Notes where a value or a key stands. Of a list of objects only its items are located: a dump has millions of
+    /// keys.
+    fn locate(&mut self, position: Position) {
+        let is_item = || match &self.open[..] {
+            [Open { values: OpenValues::Map { key, .. }, .. }, Open { values: OpenValues::List(_), .. }] => {
+                key.as_deref() == Some("items")
+            }
+            _ => false,
+        };
+        if self.locate == Locate::All || is_item() {
+            let path = self.path();
+            self.lines.entry(path).or_insert(position.line);
+        }
+    }
+
+    /// Takes in an event. At the end of a document, gives it.
+    fn take(&mut self, event: Event<'_>, position: Position) -> Result<Option<Located>, Fault> {
+        self.build(event, position).map_err(|message| Fault { position, message, joined: self.joined })
+    }
+
+    fn build(&mut self, event: Event<'_>, position: Position) -> Result<Option<Located>, String> {
         if self.root.is_none() && self.open.is_empty() && event.is_node() {
             self.line = position.line;
         }
+        if event.is_node() && !self.expects_key() {
+            self.locate(position);
+        }
         match event {
             Event::DocumentEnd => {
-                let value = self.root.take();
+                let (value, lines) = (self.root.take(), std::mem::take(&mut self.lines));
                 self.abandon();
-                return Ok(value.map(|value| (self.line, value)));
+                return Ok(value.map(|value| Located { line: self.line, value, lines }));
             }
             Event::Scalar(text, style, anchor, tag) => {
                 let tag = tag.as_deref().and_then(|tag| tag.core_suffix().map(str::to_string));
@@ -133,41 +203,46 @@ impl<'a> Builder<'a> {
                     if anchor != 0 {
                         self.anchors.insert(anchor, (Value::String(key.clone()), 1));
                     }
-                    return self.key(key, style == ScalarStyle::Plain).map_err(fault).map(|()| None);
+                    self.key(key, style == ScalarStyle::Plain)?;
+                    // A key is found on its own line, though its value may start on the next.
+                    if self.locate == Locate::All {
+                        self.locate(position);
+                    }
+                    return Ok(None);
                 }
                 let value = match (plain, tag.as_deref()) {
                     (true, _) | (_, Some("int" | "float" | "bool" | "null")) => scalar(&text),
                     _ => Value::String(text.into_owned()),
                 };
-                self.value(value, anchor).map_err(fault)?;
+                self.value(value, anchor)?;
             }
             Event::SequenceStart(_, anchor, _) => {
-                self.refuse_key().map_err(fault)?;
+                self.refuse_key()?;
                 self.open.push(Open { anchor, values: OpenValues::List(Vec::new()) });
             }
             Event::MappingStart(_, anchor, _) => {
-                self.refuse_key().map_err(fault)?;
+                self.refuse_key()?;
                 let values = OpenValues::Map { map: Map::new(), key: None, merged: Vec::new() };
                 self.open.push(Open { anchor, values });
             }
             Event::SequenceEnd | Event::MappingEnd => {
                 if let Some(Open { anchor, values }) = self.open.pop() {
-                    self.value(values.close(), anchor).map_err(fault)?;
+                    self.value(values.close(), anchor)?;
                 }
             }
             Event::Alias(anchor) => {
                 // An alias within the value it stands for finds no value yet.
                 let Some((value, count)) = self.anchors.get(&anchor).cloned() else {
-                    return Err(fault("an alias stands for a value that contains it".into()));
+                    return Err("an alias stands for a value that contains it".into());
                 };
                 *self.aliased_values += count;
                 if *self.aliased_values > ALIASED_VALUES_MAX {
-                    return Err(fault(format!("aliases stand for more than {ALIASED_VALUES_MAX} values")));
+                    return Err(format!("aliases stand for more than {ALIASED_VALUES_MAX} values"));
                 }
                 match (self.expects_key(), value) {
-                    (true, Value::String(key)) => self.key(key, false).map_err(fault)?,
-                    (true, _) => return Err(fault("a key must be a text".into())),
-                    (false, value) => self.value(value, 0).map_err(fault)?,
+                    (true, Value::String(key)) => self.key(key, false)?,
+                    (true, _) => return Err("a key must be a text".into()),
+                    (false, value) => self.value(value, 0)?,
                 }
             }
             _ => {}
@@ -184,10 +259,14 @@ impl<'a> Builder<'a> {
     }
 
     fn key(&mut self, text: String, plain: bool) -> Result<(), String> {
+        let is_top = self.open.len() == 1;
         if let Some(Open { values: OpenValues::Map { map, key, .. }, .. }) = self.open.last_mut() {
             // Templating leaves `<<` only where a merge is meant; in quotes it is a key like any other.
             if map.contains_key(&text) && !(plain && text == "<<") {
-                return Err(format!("the key {text:?} is given twice"));
+                self.joined = is_top && TOP_FIELDS.contains(&text.as_str());
+                let why =
+                    if self.joined { ": two documents are joined without a line of \"---\" between them" } else { "" };
+                return Err(format!("the key {text:?} is given twice{why}"));
             }
             *key = Some(text);
         }
@@ -296,7 +375,7 @@ mod tests {
     use serde_json::json;
 
     fn values(text: &str) -> Vec<Value> {
-        parse(text).into_iter().map(|document| document.expect("a document").1).collect()
+        parse(text, Locate::Items).into_iter().map(|document| document.expect("a document").value).collect()
     }
 
     #[test]
@@ -344,22 +423,47 @@ mod tests {
 
     #[test]
     fn documents_have_lines_and_empty_ones_are_left_out() {
-        let documents = parse("# a comment\n---\na: 1\n---\n---\n# nothing\n---\nb: 2\n");
-        assert_eq!(documents, [Ok((3, json!({"a": 1}))), Ok((8, json!({"b": 2})))]);
+        let documents = parse("# a comment\n---\na: 1\n---\n---\n# nothing\n---\nb: 2\n", Locate::Items);
+        assert_eq!(documents, [Ok(located(3, json!({"a": 1}))), Ok(located(8, json!({"b": 2})))]);
+    }
+
+    fn located(line: usize, value: Value) -> Located {
+        Located { line, value, lines: Lines::new() }
+    }
+
+    #[test]
+    fn parts_have_lines_where_they_are_asked_for() {
+        let text = "kind: List\nitems:\n- a: 1\n  items:\n  - c\n- b:\n    - x\n    - y: 2\n";
+        let lines = |locate| {
+            let lines = parse(text, locate)[0].clone().expect("a document").lines;
+            lines.into_iter().map(|(path, line)| format!("{path} {line}")).collect::<Vec<_>>()
+        };
+        assert_eq!(lines(Locate::Items), ["items[0] 3", "items[1] 6"]);
+        let all = lines(Locate::All);
+        for expected in ["items 2", "items[0].items 4", "items[0].items[0] 5", "items[1].b 6", "items[1].b[1].y 8"] {
+            assert!(all.contains(&expected.to_owned()), "{expected} in {all:?}");
+        }
+    }
+
+    #[test]
+    fn documents_joined_without_a_separator_are_told_from_a_key_given_twice() {
+        let joined = |text: &str| parse(text, Locate::Items)[0].clone().expect_err("twice").joined;
+        assert!(joined("apiVersion: v1\nkind: Pod\napiVersion: v1\nkind: Pod\n"));
+        assert!(!joined("apiVersion: v1\nmetadata: {name: a, name: b}\n"));
     }
 
     #[test]
     fn a_broken_document_does_not_cost_the_next() {
-        let documents = parse("a: 1\n---\nb: [1, 2\n---\nc: 3\n");
+        let documents = parse("a: 1\n---\nb: [1, 2\n---\nc: 3\n", Locate::Items);
         assert_eq!(documents.len(), 3, "{documents:?}");
-        assert_eq!(documents[0], Ok((1, json!({"a": 1}))));
+        assert_eq!(documents[0], Ok(located(1, json!({"a": 1}))));
         assert!(documents[1].is_err());
-        assert_eq!(documents[2], Ok((5, json!({"c": 3}))));
+        assert_eq!(documents[2], Ok(located(5, json!({"c": 3}))));
     }
 
     #[test]
     fn a_key_twice_is_a_fault_with_its_place() {
-        let fault = parse("a:\n  b: 1\n  b: 2\n")[0].clone().expect_err("twice");
+        let fault = parse("a:\n  b: 1\n  b: 2\n", Locate::Items)[0].clone().expect_err("twice");
         assert_eq!(fault.position, Position { line: 3, column: 3 });
         assert!(fault.message.contains("\"b\""), "{}", fault.message);
     }
@@ -383,12 +487,12 @@ mod tests {
             let alias = format!("*a{}", i - 1);
             text.push_str(&format!("a{i}: &a{i} [{}]\n", [alias.as_str(); 10].join(", ")));
         }
-        let fault = parse(&text)[0].clone().expect_err("too many");
+        let fault = parse(&text, Locate::Items)[0].clone().expect_err("too many");
         assert!(fault.message.contains("aliases"), "{}", fault.message);
     }
 
     #[test]
     fn an_alias_within_its_own_value_is_a_fault() {
-        assert!(parse("a: &a [*a]\n")[0].is_err());
+        assert!(parse("a: &a [*a]\n", Locate::Items)[0].is_err());
     }
 }

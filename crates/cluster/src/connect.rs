@@ -52,9 +52,10 @@ pub enum ConnectError {
     TooOld { url: String, version: String },
 }
 
-/// Connects to the cluster that the kubeconfig names, or that is found as kubectl finds it, or that we run in.
-pub async fn connect(kubeconfig: Option<&Path>) -> Result<Clients, ConnectError> {
-    let config = match kubeconfig {
+/// The cluster that the kubeconfig and its context name, or that is found as kubectl finds it, or that we run in.
+async fn find(kubeconfig: Option<&Path>, context: Option<&str>) -> Result<Config, ConnectError> {
+    let options = KubeConfigOptions { context: context.map(str::to_owned), ..KubeConfigOptions::default() };
+    match kubeconfig {
         Some(path) => {
             let wrong = |error: KubeconfigError| {
                 let error = match &error {
@@ -65,10 +66,42 @@ pub async fn connect(kubeconfig: Option<&Path>) -> Result<Clients, ConnectError>
                 ConnectError::Kubeconfig { path: path.to_path_buf(), error }
             };
             let read = Kubeconfig::read_from(path).map_err(wrong)?;
-            Config::from_custom_kubeconfig(read, &KubeConfigOptions::default()).await.map_err(wrong)?
+            Config::from_custom_kubeconfig(read, &options).await.map_err(wrong)
         }
-        None => Config::infer().await.map_err(|error| ConnectError::NoCluster { error: with_sources(&error) })?,
+        None if context.is_some() => {
+            let found = Config::from_kubeconfig(&options).await;
+            found.map_err(|error| ConnectError::NoCluster { error: with_sources(&error) })
+        }
+        None => Config::infer().await.map_err(|error| ConnectError::NoCluster { error: with_sources(&error) }),
+    }
+}
+
+/// A client to read with, the address of the API server and its version.
+pub async fn reader(
+    kubeconfig: Option<&Path>,
+    context: Option<&str>,
+) -> Result<(Client, String, String), ConnectError> {
+    let mut config = find(kubeconfig, context).await?;
+    let url = config.cluster_url.to_string();
+    let unreachable =
+        |error: &dyn std::error::Error| ConnectError::Unreachable { url: url.clone(), error: with_sources(error) };
+    config.connect_timeout = Some(Duration::from_secs(5));
+    let client = Client::try_from(config).map_err(|error| unreachable(&error))?;
+    let version = match client.apiserver_version().await {
+        Ok(version) => version.git_version,
+        Err(kube::Error::Api(answer)) if answer.code == 401 => {
+            return Err(ConnectError::Unauthorized { url, error: answer.message.clone() });
+        }
+        // Whoever may read pods need not be allowed to ask for the version.
+        Err(kube::Error::Api(answer)) if answer.code == 403 => "unknown".to_owned(),
+        Err(error) => return Err(unreachable(&error)),
     };
+    Ok((client, url, version))
+}
+
+/// Connects to the cluster that the kubeconfig names, or that is found as kubectl finds it, or that we run in.
+pub async fn connect(kubeconfig: Option<&Path>) -> Result<Clients, ConnectError> {
+    let config = find(kubeconfig, None).await?;
     let url = config.cluster_url.to_string();
     let unreachable =
         |error: &dyn std::error::Error| ConnectError::Unreachable { url: url.clone(), error: with_sources(error) };

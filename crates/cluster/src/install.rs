@@ -5,6 +5,7 @@
 mod deployment;
 mod flow;
 mod roles;
+mod tenants;
 
 use quotient_api::{crd, kinds};
 use serde_json::{Value, json};
@@ -27,6 +28,8 @@ pub struct InstallSettings {
     pub configuration: Option<String>,
     /// Where the API server finds the webhooks, if the program runs outside of the cluster; then no Deployment is made.
     pub webhook_url: Option<String>,
+    /// The names of the scheduler that pods of tenants must name, where the policies for tenants are wanted.
+    pub tenant_policy: Option<Vec<String>>,
 }
 
 /// The objects, in an order in which they can be applied.
@@ -38,6 +41,9 @@ pub fn objects(settings: &InstallSettings) -> Vec<Value> {
     all.extend(definitions(systems));
     all.extend(roles::objects(namespace, systems));
     all.extend(flow::objects(namespace));
+    if let Some(scheduler_names) = &settings.tenant_policy {
+        all.extend(tenants::objects(namespace, scheduler_names));
+    }
     let target = match webhook_url {
         Some(url) => Target::Url(url.clone()),
         None => {
@@ -89,6 +95,7 @@ mod tests {
             systems: systems.to_vec(),
             configuration: None,
             webhook_url: None,
+            tenant_policy: None,
         }
     }
 

@@ -8,6 +8,7 @@
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
+use std::sync::Arc;
 
 use crate::filter::{Filter, pod_affinity};
 use crate::lookup::LookupMap;
@@ -64,30 +65,31 @@ pub(crate) struct Candidates {
     used: u64,
 }
 
-/// The kept verdicts of all shapes that have some.
+/// The kept verdicts of all shapes that have some. They are shared with forks: a fork copies those of a shape when it
+/// brings them up to date.
 #[derive(Debug, Clone, Default)]
-pub(crate) struct Kept {
-    by_shape: Vec<Option<Box<Candidates>>>,
+pub(crate) struct CandidateCache {
+    by_shape: Vec<Option<Arc<Candidates>>>,
     count: usize,
     clock: u64,
 }
 
-impl Kept {
+impl CandidateCache {
     /// How many shapes have their verdicts kept. Each takes some 40 bytes a node: 192 shapes at 15,000 nodes are 115
     /// MB.
     const SHAPES_MAX: usize = 192;
 
-    fn take(&mut self, shape: ShapeId) -> Option<Box<Candidates>> {
+    fn take(&mut self, shape: ShapeId) -> Option<Arc<Candidates>> {
         let taken = self.by_shape.get_mut(shape.0 as usize)?.take();
         self.count -= usize::from(taken.is_some());
         taken
     }
 
-    fn put(&mut self, shape: ShapeId, mut candidates: Box<Candidates>) {
+    fn put(&mut self, shape: ShapeId, mut candidates: Arc<Candidates>) {
         self.clock += 1;
-        candidates.used = self.clock;
-        if self.count >= Kept::SHAPES_MAX {
-            let used = |kept: &Option<Box<Candidates>>| kept.as_ref().map_or(u64::MAX, |c| c.used);
+        Arc::make_mut(&mut candidates).used = self.clock;
+        if self.count >= CandidateCache::SHAPES_MAX {
+            let used = |kept: &Option<Arc<Candidates>>| kept.as_ref().map_or(u64::MAX, |c| c.used);
             if let Some(oldest) = self.by_shape.iter_mut().min_by_key(|kept| used(kept)) {
                 *oldest = None;
                 self.count -= 1;
@@ -109,11 +111,11 @@ impl Kept {
     /// each would push out the next one needed.
     fn has_room(&mut self) -> bool {
         self.clock += 1;
-        if self.count < Kept::SHAPES_MAX {
+        if self.count < CandidateCache::SHAPES_MAX {
             return true;
         }
         let oldest = self.by_shape.iter().flatten().map(|kept| kept.used).min().unwrap_or(0);
-        self.clock - oldest > 8 * Kept::SHAPES_MAX as u64
+        self.clock - oldest > 8 * CandidateCache::SHAPES_MAX as u64
     }
 
     fn has(&self, shape: ShapeId) -> bool {
@@ -129,12 +131,12 @@ impl World {
         // Volumes bind by what all claims are at the moment, devices are anybody's, and inclinations differ by pod: these
         // are looked at anew.
         let keeps = shape.spec().volumes.is_empty() && question.devices.is_none() && !question.has_inclinations();
-        if !keeps || !(self.kept.has(question.shape) || (shape.asked >= 2 && self.kept.has_room())) {
+        if !keeps || !(self.candidates.has(question.shape) || (shape.asked >= 2 && self.candidates.has_room())) {
             return self.scan(question);
         }
         let mut candidates = self.candidates(question);
-        let answer = self.choose(question, &mut candidates);
-        self.kept.put(question.shape, candidates);
+        let answer = self.choose(question, Arc::make_mut(&mut candidates));
+        self.candidates.put(question.shape, candidates);
         answer
     }
 
@@ -149,26 +151,27 @@ impl World {
     }
 
     /// The kept verdicts, brought up to date.
-    fn candidates(&mut self, question: &Question) -> Box<Candidates> {
+    fn candidates(&mut self, question: &Question) -> Arc<Candidates> {
         let shape = self.shapes.get(question.shape);
         let basis = self.basis(shape);
         let holds = |kept: &Candidates| kept.basis == basis && !kept.outgrown && !question.counted_anew();
-        let kept = self.kept.take(question.shape).filter(|kept| holds(kept));
-        if let Some(mut kept) = kept
-            && let Some(changed) = self.nodes.changed_since(kept.position)
+        let kept = self.candidates.take(question.shape).filter(|kept| holds(kept));
+        if let Some(mut shared) = kept
+            && let Some(changed) = self.nodes.changed_since(shared.position)
             && changed.len() < self.nodes.limit().max(64)
         {
+            let kept = Arc::make_mut(&mut shared);
             kept.widen(self.nodes.limit());
             let mut last = None;
             for node in changed {
                 if last.replace(*node) != Some(*node) {
-                    self.judge(question, shape, &mut kept, *node);
+                    self.judge(question, shape, kept, *node);
                 }
             }
             kept.position = self.nodes.log_end();
-            return kept;
+            return shared;
         }
-        let mut fresh = Box::new(Candidates {
+        let mut fresh = Candidates {
             basis,
             position: self.nodes.log_end(),
             verdict: Vec::new(),
@@ -180,12 +183,12 @@ impl World {
             ids: LookupMap::default(),
             outgrown: false,
             used: 0,
-        });
+        };
         fresh.widen(self.nodes.limit());
         for i in 0..self.nodes.limit() {
             self.judge(question, shape, &mut fresh, NodeId(i as u32));
         }
-        fresh
+        Arc::new(fresh)
     }
 
     /// Judges a node anew and moves it to where it belongs.

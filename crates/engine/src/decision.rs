@@ -72,6 +72,17 @@ impl Rule {
             Rule::QueueReclaim => "queue.reclaim",
         }
     }
+
+    /// For a reclaim: what the claimant's quota stays within, and what the victim's quota is above.
+    pub fn bounds(self) -> (&'static str, &'static str) {
+        match self {
+            Rule::ElasticReclaim => ("its quota's min", "its min"),
+            Rule::ElasticFairShare => ("its quota's fair share", "its own"),
+            Rule::TreeReclaim => ("its quota's min", "its runtime"),
+            Rule::QueueReclaim => ("what its queue deserves", "what it deserves"),
+            Rule::Priority | Rule::OwnQuota | Rule::TreeOveruse => ("its entitlement", "its entitlement"),
+        }
+    }
 }
 
 /// What to do about a claim of a pod that is about to be bound.

@@ -214,7 +214,8 @@ impl Engine {
         Engine { settings, world, ..Engine::default() }
     }
 
-    /// A copy that goes its own way: what-if, plan and explain run the real thing.
+    /// A copy that goes its own way: what-if, plan and explain run the real thing. Pods, and what is kept of the nodes
+    /// for them, are shared until one of the two changes them.
     pub fn fork(&self) -> Engine {
         self.clone()
     }

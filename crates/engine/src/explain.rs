@@ -181,27 +181,15 @@ impl World {
                 "{for_whom} of priority {theirs} under the same quota ({}); this pod has priority {mine}",
                 holdings(gets)
             ),
-            Rule::ElasticReclaim => format!(
-                "{for_whom}, which stays within its quota's min ({}), from a quota above its min ({})",
-                holdings(gets),
-                holdings(goes)
-            ),
-            Rule::ElasticFairShare => format!(
-                "{for_whom}, which stays within its quota's fair share ({}), from a quota above its own ({})",
-                holdings(gets),
-                holdings(goes)
-            ),
-            Rule::TreeReclaim => format!(
-                "{for_whom}, which stays within its quota's min ({}), from a quota above its runtime ({})",
-                holdings(gets),
-                holdings(goes)
-            ),
-            Rule::QueueReclaim => format!(
-                "{for_whom}, of a queue below what it deserves ({}), from a queue above ({})",
-                holdings(gets),
-                holdings(goes)
-            ),
             Rule::TreeOveruse => "evicted because its quota stayed above its runtime".to_owned(),
+            reclaim => {
+                let (entitlement, kept) = reclaim.bounds();
+                format!(
+                    "{for_whom}, which stays within {entitlement} ({}), from a quota above {kept} ({})",
+                    holdings(gets),
+                    holdings(goes)
+                )
+            }
         };
         let Some(least) = plan.at_least else { return said };
         format!("{said}; the search for the cheapest pods was cut short: at least {} would have to go", least.count)

@@ -10,7 +10,7 @@ use crate::filter::{
 };
 use crate::nodes::NodeId;
 use crate::pods::PodId;
-use crate::relations::{Around, Bearing, CounterId, CounterKey, Eligible, Matched};
+use crate::relations::{Bearing, CounterId, CounterKey, CountingTables, Eligible, Matched};
 use crate::resources::ResourceId;
 use crate::score;
 use crate::shape::{Shape, ShapeId, Spread};
@@ -116,7 +116,7 @@ impl World {
             devices: None,
         };
         if shape.is_related() {
-            let around = Around { pods, nodes, topologies, statics };
+            let around = CountingTables { pods, nodes, topologies, statics };
             let counted = relations.counted;
             let mut spread_counter = |s: &Spread, keys: &[TopoId]| {
                 let mask = (s.mask != 0).then_some((rule, s.mask));

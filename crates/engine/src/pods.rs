@@ -190,7 +190,8 @@ impl QuotaOf {
 /// All pods.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Pods {
-    list: Vec<Option<Pod>>,
+    /// Shared with forks: a fork copies a pod when it changes it.
+    list: Vec<Option<Arc<Pod>>>,
     vacant: Vec<PodId>,
     ids: LookupMap<PodKey, PodId>,
     /// By node number: the pods that count there, in no order that means anything.
@@ -214,7 +215,8 @@ impl Pods {
     }
 
     pub fn get_mut(&mut self, id: PodId) -> &mut Pod {
-        self.list[id.0 as usize].as_mut().expect("a pod's number is used only while it is listed")
+        let pod = self.list[id.0 as usize].as_mut().expect("a pod's number is used only while it is listed");
+        Arc::make_mut(pod)
     }
 
     pub fn find(&self, key: &PodKey) -> Option<PodId> {
@@ -225,11 +227,11 @@ impl Pods {
         let key = pod.key();
         let id = match self.vacant.pop() {
             Some(id) => {
-                self.list[id.0 as usize] = Some(pod);
+                self.list[id.0 as usize] = Some(Arc::new(pod));
                 id
             }
             None => {
-                self.list.push(Some(pod));
+                self.list.push(Some(Arc::new(pod)));
                 PodId(self.list.len() as u32 - 1)
             }
         };
@@ -272,6 +274,7 @@ impl Pods {
     pub fn remove(&mut self, id: PodId) -> Pod {
         self.list_tree_quota(id, false);
         let pod = self.list[id.0 as usize].take().expect("a pod is removed once");
+        let pod = Arc::unwrap_or_clone(pod);
         self.ids.remove(&pod.key());
         if let Some(pods) = self.by_namespace.get_mut(&pod.namespace) {
             pods.remove(&id);
@@ -375,6 +378,6 @@ impl Pods {
     }
 
     pub fn iter(&self) -> impl Iterator<Item = (PodId, &Pod)> {
-        self.list.iter().enumerate().filter_map(|(i, pod)| pod.as_ref().map(|pod| (PodId(i as u32), pod)))
+        self.list.iter().enumerate().filter_map(|(i, pod)| pod.as_ref().map(|pod| (PodId(i as u32), &**pod)))
     }
 }

@@ -20,7 +20,7 @@ mod tree;
 
 use std::collections::BTreeSet;
 
-pub use crate::policy::facts::{ElasticFact, QueueFact, QuotaFact, TreeFact, Users};
+pub use crate::policy::facts::{ElasticFact, QueueFact, TreeFact, Users};
 
 pub(crate) use crate::policy::folds::{Refusal, Shortage};
 pub(crate) use crate::policy::membership::{Membership, Ties};
@@ -28,7 +28,7 @@ pub(crate) use crate::policy::quotas::{Quota, QuotaId, Quotas, Seniority, senior
 
 use crate::decision::Rule;
 use crate::engine::{QuotaReport, Settings};
-use crate::fact::{Amount, Labels, Name};
+use crate::fact::{Amount, Labels, Name, QuotaKey, Tick};
 use crate::ledger::pool::{Pool, PoolId};
 use crate::ledger::share::Share;
 use crate::policy::elastic::Elastic;
@@ -123,6 +123,50 @@ impl Policy {
             Policy::Queue(queue) => Some(queue),
             _ => None,
         }
+    }
+}
+
+/// A quota of some policy.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum QuotaFact {
+    Elastic(ElasticFact),
+    Tree(TreeFact),
+    Queue(QueueFact),
+}
+
+impl QuotaFact {
+    /// Takes out what the quota's status says of over-use: that is no part of what the quota is.
+    pub(crate) fn take_overuse(&mut self) -> Option<Tick> {
+        match self {
+            QuotaFact::Tree(fact) => fact.overused_since.take(),
+            QuotaFact::Elastic(_) | QuotaFact::Queue(_) => None,
+        }
+    }
+
+    pub fn key(&self) -> &QuotaKey {
+        match self {
+            QuotaFact::Elastic(fact) => &fact.key,
+            QuotaFact::Tree(fact) => &fact.key,
+            QuotaFact::Queue(fact) => &fact.key,
+        }
+    }
+}
+
+impl From<ElasticFact> for QuotaFact {
+    fn from(fact: ElasticFact) -> Self {
+        QuotaFact::Elastic(fact)
+    }
+}
+
+impl From<TreeFact> for QuotaFact {
+    fn from(fact: TreeFact) -> Self {
+        QuotaFact::Tree(fact)
+    }
+}
+
+impl From<QueueFact> for QuotaFact {
+    fn from(fact: QueueFact) -> Self {
+        QuotaFact::Queue(fact)
     }
 }
 

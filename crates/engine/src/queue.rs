@@ -42,7 +42,7 @@ pub(crate) struct GroupKey {
 
 /// A pod's place in its line: the higher priority first, then the older, then by name.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
-struct Turn {
+struct Position {
     priority: Reverse<i32>,
     created: Created,
     namespace: Name,
@@ -51,7 +51,7 @@ struct Turn {
 }
 
 #[derive(Debug, Clone)]
-struct Group {
+struct PodClass {
     key: GroupKey,
     members: BTreeSet<(Created, Name, PodId)>,
     state: State,
@@ -73,14 +73,14 @@ enum State {
 struct Line {
     /// How well the quotas are served.
     share: Share,
-    awake: BTreeSet<Turn>,
+    awake: BTreeSet<Position>,
     groups: usize,
 }
 
-impl Group {
-    fn turn(&self, id: GroupId) -> Option<Turn> {
+impl PodClass {
+    fn position(&self, id: GroupId) -> Option<Position> {
         let (created, name, _) = self.members.first()?;
-        Some(Turn {
+        Some(Position {
             priority: Reverse(self.key.priority),
             created: *created,
             namespace: self.key.namespace.clone(),
@@ -92,13 +92,13 @@ impl Group {
 
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Queue {
-    groups: Vec<Option<Group>>,
+    groups: Vec<Option<PodClass>>,
     vacant: Vec<GroupId>,
     ids: LookupMap<GroupKey, GroupId>,
     /// By the quotas that the pods answer to.
     lines: BTreeMap<Vec<QuotaId>, Line>,
     /// The first of each line, the line of the least served quotas first.
-    heads: BTreeSet<(Share, Turn)>,
+    heads: BTreeSet<(Share, Position)>,
     resting: BTreeSet<GroupId>,
     awaiting: BTreeSet<GroupId>,
     /// The lines that a quota's pods stand in.
@@ -112,11 +112,11 @@ pub(crate) struct Queue {
 }
 
 impl Queue {
-    fn group(&self, id: GroupId) -> &Group {
+    fn group(&self, id: GroupId) -> &PodClass {
         self.groups[id.0 as usize].as_ref().expect("a group is used only while it has members")
     }
 
-    fn group_mut(&mut self, id: GroupId) -> &mut Group {
+    fn group_mut(&mut self, id: GroupId) -> &mut PodClass {
         self.groups[id.0 as usize].as_mut().expect("a group is used only while it has members")
     }
 
@@ -127,7 +127,7 @@ impl Queue {
             State::Rests => resting.remove(&id),
             State::AwaitsVictims => awaiting.remove(&id),
             State::Awake => {
-                let Some(turn) = group.turn(id) else { return };
+                let Some(turn) = group.position(id) else { return };
                 let line = lines.get_mut(&group.key.quotas).expect("a line is there while it has groups");
                 let was_first = line.awake.first() == Some(&turn);
                 let was_there = line.awake.remove(&turn);
@@ -147,7 +147,7 @@ impl Queue {
             State::Rests => resting.insert(id),
             State::AwaitsVictims => awaiting.insert(id),
             State::Awake => {
-                let Some(turn) = group.turn(id) else { return };
+                let Some(turn) = group.position(id) else { return };
                 let line = lines.get_mut(&group.key.quotas).expect("a line is there while it has groups");
                 if line.awake.first().is_none_or(|first| turn < *first) {
                     if let Some(first) = line.awake.first() {
@@ -195,7 +195,8 @@ impl Queue {
             Some(id) => *id,
             None => {
                 let members = BTreeSet::new();
-                let group = Group { key: key.clone(), members, state: State::Awake, reason: None, gates: Vec::new() };
+                let group =
+                    PodClass { key: key.clone(), members, state: State::Awake, reason: None, gates: Vec::new() };
                 let id = match self.vacant.pop() {
                     Some(id) => {
                         self.groups[id.0 as usize] = Some(group);
@@ -274,7 +275,7 @@ impl Queue {
 
     /// The quotas of those whose turn may be next, if they are few.
     pub fn next_quotas(&self, most: usize) -> Option<Vec<QuotaId>> {
-        let quotas = |(_, turn): &(Share, Turn)| self.group(turn.group).key.quotas.clone();
+        let quotas = |(_, turn): &(Share, Position)| self.group(turn.group).key.quotas.clone();
         (self.heads.len() <= most).then(|| self.heads.iter().flat_map(quotas).collect())
     }
 
@@ -377,10 +378,10 @@ impl Queue {
 
     /// Pods that rest and may not have been told why, with the reason; by group in order of first pods.
     pub fn take_untold(&mut self) -> Vec<(PodId, Arc<Reason>)> {
-        let mut groups: Vec<(Share, Turn, GroupId)> = Vec::new();
+        let mut groups: Vec<(Share, Position, GroupId)> = Vec::new();
         for id in std::mem::take(&mut self.untold) {
             let group = self.group(id);
-            match group.turn(id) {
+            match group.position(id) {
                 Some(turn) if group.state != State::Awake => {
                     let line = self.lines.get(&group.key.quotas).expect("a line is there while it has groups");
                     groups.push((line.share, turn, id));

@@ -46,7 +46,7 @@ struct Relation {
 
 /// The tables that counting reads.
 #[derive(Clone, Copy)]
-pub(crate) struct Around<'a> {
+pub(crate) struct CountingTables<'a> {
     pub pods: &'a Pods,
     pub nodes: &'a Nodes,
     pub topologies: &'a Topologies,
@@ -287,13 +287,27 @@ impl Relations {
     }
 
     /// Takes in that a pod came onto its node, or left it.
-    pub fn count_pod(&mut self, id: PodId, node: NodeId, add: bool, around: &Around<'_>, effects: &mut Effects) {
+    pub fn count_pod(
+        &mut self,
+        id: PodId,
+        node: NodeId,
+        add: bool,
+        around: &CountingTables<'_>,
+        effects: &mut Effects,
+    ) {
         self.post(id, add, around.pods);
         self.count(id, node, add, false, around, effects);
     }
 
     /// Takes in that a placed pod began to leave (or stays after all): spreading no longer counts it.
-    pub fn count_leaving(&mut self, id: PodId, node: NodeId, leaves: bool, around: &Around<'_>, effects: &mut Effects) {
+    pub fn count_leaving(
+        &mut self,
+        id: PodId,
+        node: NodeId,
+        leaves: bool,
+        around: &CountingTables<'_>,
+        effects: &mut Effects,
+    ) {
         self.count(id, node, !leaves, true, around, effects);
     }
 
@@ -303,7 +317,7 @@ impl Relations {
         node: NodeId,
         add: bool,
         spread_only: bool,
-        around: &Around<'_>,
+        around: &CountingTables<'_>,
         effects: &mut Effects,
     ) {
         let pod = around.pods.get(id);

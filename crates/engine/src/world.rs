@@ -4,19 +4,19 @@ use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet};
 
 use crate::budgets::Budgets;
-use crate::candidates::Kept;
+use crate::candidates::CandidateCache;
 use crate::cards::Variant;
+use crate::default_spread::DefaultSpread;
 use crate::devices::Devices;
 use crate::devices::claims::Claims;
 use crate::fact::{Amount, ClaimFact, Name, PodVolume, StorageClassFact, VolumeFact};
 use crate::gangs::Gangs;
-use crate::implied::Implied;
 use crate::nodes::{NodeId, Nodes};
 use crate::pods::{Granted, Place, Pod, PodId, Pods};
 use crate::policy::{Ask, Quotas, Refusal};
 use crate::preempt::loops::Takings;
 use crate::reason::Code;
-use crate::relations::{Around, Effects, Relations};
+use crate::relations::{CountingTables, Effects, Relations};
 use crate::resources::{ResourceId, ResourceNames};
 use crate::score::node_cap::CapWeights;
 use crate::shape::{Compiling, ShapeId, Shapes};
@@ -37,8 +37,8 @@ pub(crate) struct World {
     pub devices: Devices,
     pub device_claims: Claims,
     pub budgets: Budgets,
-    pub implied: Implied,
-    pub kept: Kept,
+    pub default_spread: DefaultSpread,
+    pub candidates: CandidateCache,
     pub quotas: Quotas,
     pub gangs: Gangs,
     /// The waiting pods whose claims count.
@@ -82,7 +82,7 @@ impl World {
         labels: &crate::fact::Labels,
         owner: Option<&Name>,
     ) -> ShapeId {
-        let implied = self.implied.selector(namespace, labels, owner);
+        let implied = self.default_spread.selector(namespace, labels, owner);
         let mut tables = Compiling {
             names: &mut self.names,
             nodes: &self.nodes,
@@ -111,7 +111,7 @@ impl World {
             return false;
         }
         // Its number may be given to another shape; what was found of it must not be taken for the other's.
-        self.kept.forget(shape);
+        self.candidates.forget(shape);
         for variant in self.variants.remove(&shape).unwrap_or_default() {
             self.release_shape(variant.shape);
         }
@@ -138,7 +138,7 @@ impl World {
         self.quotas.charge(id, pod, &charge_of(&self.shapes, pod), true, &self.names);
         self.gangs.count(pod, &charge_of(&self.shapes, pod), true);
         if self.nodes.is_present(node) {
-            self.bear(id, node, true, effects);
+            self.apply_presence(id, node, true, effects);
         }
     }
 
@@ -158,7 +158,7 @@ impl World {
         self.gangs.count(pod, &charge_of(&self.shapes, pod), false);
         self.pods.get_mut(id).cards = Vec::new();
         if self.nodes.is_present(node) {
-            self.bear(id, node, false, effects);
+            self.apply_presence(id, node, false, effects);
         }
         self.use_devices(id, node, false, false);
         self.pods.leave(id, place);
@@ -177,7 +177,7 @@ impl World {
 
     /// A pod on a node that is there bears on others beyond the amounts it holds: by its ports and volumes, by being
     /// near, and by its terms.
-    fn bear(&mut self, id: PodId, node: NodeId, add: bool, effects: &mut Effects) {
+    fn apply_presence(&mut self, id: PodId, node: NodeId, add: bool, effects: &mut Effects) {
         let pod = self.pods.get(id);
         let shape = self.shapes.get(pod.shape);
         for port in &shape.spec().ports {
@@ -189,8 +189,12 @@ impl World {
         for held in &self.shapes.get(self.pods.get(id).shape).holds {
             self.relations.hold(held, self.topologies.domain(held.topology, node), add);
         }
-        let around =
-            Around { pods: &self.pods, nodes: &self.nodes, topologies: &self.topologies, statics: &self.statics };
+        let around = CountingTables {
+            pods: &self.pods,
+            nodes: &self.nodes,
+            topologies: &self.topologies,
+            statics: &self.statics,
+        };
         self.relations.count_pod(id, node, add, &around, effects);
         for touched in effects.touched.drain(..) {
             self.nodes.touch(touched);
@@ -403,8 +407,12 @@ impl World {
             self.nodes.count_leaving(node, &demand, after);
         }
         let Some(node) = node.filter(|node| before != after && self.nodes.is_present(*node)) else { return };
-        let around =
-            Around { pods: &self.pods, nodes: &self.nodes, topologies: &self.topologies, statics: &self.statics };
+        let around = CountingTables {
+            pods: &self.pods,
+            nodes: &self.nodes,
+            topologies: &self.topologies,
+            statics: &self.statics,
+        };
         self.relations.count_leaving(id, node, after, &around, effects);
         for touched in effects.touched.drain(..) {
             self.nodes.touch(touched);
@@ -423,7 +431,7 @@ impl World {
         let pods: Vec<PodId> = self.pods.on_node(node).iter().map(|resident| resident.id).collect();
         if self.nodes.is_present(node) {
             for pod in &pods {
-                self.bear(*pod, node, false, effects);
+                self.apply_presence(*pod, node, false, effects);
             }
             self.quotas.count_node(&self.nodes.all_allocatable(node), false);
             self.count_cards(node, false);
@@ -440,7 +448,7 @@ impl World {
         }
         if self.nodes.is_present(node) {
             for pod in &pods {
-                self.bear(*pod, node, true, effects);
+                self.apply_presence(*pod, node, true, effects);
             }
         }
         outcome

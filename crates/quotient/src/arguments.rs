@@ -7,13 +7,41 @@ use std::time::Duration;
 
 use clap::{Args, CommandFactory, FromArgMatches, Parser, Subcommand, ValueEnum};
 
+use crate::live::Which;
+
 /// Schedules pods under team quotas, preempts fairly and explains every pending pod.
 #[derive(Debug, Parser)]
 #[command(name = "quotient", version, propagate_version = true, arg_required_else_help = true)]
 #[command(after_help = "Exit codes: 0 fine, 1 the answer is no, 2 a mistake in the input, 70 a bug.")]
 pub struct Arguments {
+    #[command(flatten)]
+    pub looks: LooksArguments,
     #[command(subcommand)]
     pub command: Command,
+}
+
+/// How everything looks.
+#[derive(Debug, Clone, Copy, Default, Args)]
+pub struct LooksArguments {
+    /// Whether to use colour
+    #[arg(long, global = true, value_enum, value_name = "WHEN", default_value = "auto")]
+    pub color: Colour,
+    /// Print nothing but the answer and errors
+    #[arg(short, long, global = true)]
+    pub quiet: bool,
+    /// Say more: every object that was left out, with its reason
+    #[arg(short, long, global = true, conflicts_with = "quiet")]
+    pub verbose: bool,
+}
+
+/// When to use colour.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, ValueEnum)]
+pub enum Colour {
+    /// On a terminal, unless NO_COLOR is set
+    #[default]
+    Auto,
+    Always,
+    Never,
 }
 
 /// The commands.
@@ -37,6 +65,14 @@ pub enum Command {
     /// The change is applied to a copy of the cluster, and the two are compared: over-used quotas, evicted, started and
     /// pending pods. Nothing outside the files is touched.
     Plan(PlanArguments),
+    /// Save the state of a live cluster to a file that every other command reads
+    ///
+    /// What bears on scheduling is read with your own rights and kept; secrets, environment and commands are not.
+    Snapshot(SnapshotArguments),
+    /// Answer programs and agents over the Model Context Protocol, on standard input and output
+    ///
+    /// The tools are explain, tree, top, plan, simulate and lint. Nothing is written to a cluster.
+    Mcp(McpArguments),
     /// Run scenarios: tests of a scheduling or quota policy
     ///
     /// A scenario builds a cluster step by step and states the expected result. `docs/scenarios.md` says how to write
@@ -116,9 +152,14 @@ Pods with spec.nodeName already run. An object that cannot be read is reported a
 rest is simulated, and the exit code is 0. It is 2 where a file cannot be opened, or where no file
 holds an object.")]
 pub struct SimulateArguments {
-    /// YAML or JSON files, many documents each; folders in order of names; `-` is standard input
-    #[arg(required = true, value_name = "FILE")]
+    /// YAML or JSON files, many documents each, or snapshots; folders in order of names; `-` is standard input
+    #[arg(required_unless_present_any = ["from", "from_cluster"], value_name = "FILE")]
     pub files: Vec<PathBuf>,
+    /// Start from the live cluster as it is; nothing is written to it
+    #[arg(long)]
+    pub from_cluster: bool,
+    #[command(flatten)]
+    pub cluster: ClusterArguments,
     #[command(flatten)]
     pub setup: SetupArguments,
     #[command(flatten)]
@@ -126,18 +167,84 @@ pub struct SimulateArguments {
 }
 
 /// Where a command finds the cluster that it looks at.
-#[derive(Debug, Args)]
+#[derive(Debug, Clone, Args)]
 pub struct StateArguments {
-    /// YAML or JSON files, many documents each; folders in order of names; `-` is standard input
-    #[arg(short = 'f', long = "filename", required = true, num_args = 1.., value_name = "FILE")]
+    /// YAML or JSON files, many documents each, or snapshots; folders in order of names; `-` is standard input. Without
+    /// files the live cluster is read
+    #[arg(short = 'f', long = "filename", num_args = 1.., value_name = "FILE")]
     pub files: Vec<PathBuf>,
+    #[command(flatten)]
+    pub cluster: ClusterArguments,
     #[command(flatten)]
     pub setup: SetupArguments,
 }
 
-/// How the cluster is set up.
+/// Whether to look again and again.
+#[derive(Debug, Clone, Copy, Args)]
+pub struct WatchArguments {
+    /// Read the cluster again and again, this far apart, until interrupted
+    #[arg(short, long, value_name = "DURATION", num_args = 0..=1, default_missing_value = "5s")]
+    #[arg(value_parser = quotient_api::time::parse_duration)]
+    pub watch: Option<Duration>,
+}
+
+/// Which live cluster.
+#[derive(Debug, Clone, Default, Args)]
+pub struct ClusterArguments {
+    /// The kubeconfig of the live cluster; without it as kubectl finds it
+    #[arg(long, value_name = "FILE")]
+    pub kubeconfig: Option<PathBuf>,
+    /// The context of the kubeconfig
+    #[arg(long, value_name = "NAME")]
+    pub context: Option<String>,
+}
+
+impl ClusterArguments {
+    /// The cluster, with the namespace to look at where others may not be seen.
+    pub fn which(self, namespace: Option<String>) -> Which {
+        let ClusterArguments { kubeconfig, context } = self;
+        Which { kubeconfig, context, namespace }
+    }
+}
+
+/// What `mcp` is told.
+#[derive(Debug, Default, Args)]
+#[command(after_help = "\
+Examples:
+  quotient mcp                                       a client starts this and talks to it
+  quotient mcp --context production                  questions without files are about this cluster")]
+pub struct McpArguments {
+    #[command(flatten)]
+    pub cluster: ClusterArguments,
+}
+
+/// What `snapshot` is told.
 #[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  quotient snapshot cluster.snapshot                         the cluster that kubectl talks to
+  quotient snapshot --anonymize report.snapshot              for a bug report: names are replaced
+  quotient explain vision/evaluate -f cluster.snapshot       every other command reads it")]
+pub struct SnapshotArguments {
+    /// The file to write; `-` is standard output
+    #[arg(value_name = "FILE")]
+    pub file: PathBuf,
+    /// Replace names of namespaces, objects, labels and their values
+    #[arg(long)]
+    pub anonymize: bool,
+    /// The namespace to look at, where others may not be seen
+    #[arg(short, long, value_name = "NAME")]
+    pub namespace: Option<String>,
+    #[command(flatten)]
+    pub cluster: ClusterArguments,
+}
+
+/// How the cluster is set up.
+#[derive(Debug, Clone, Args)]
 pub struct SetupArguments {
+    /// A snapshot to start from
+    #[arg(long, value_name = "SNAPSHOT")]
+    pub from: Option<PathBuf>,
     /// A QuotientConfiguration, or the configuration of a Volcano scheduler
     #[arg(long, value_name = "FILE")]
     pub config: Option<PathBuf>,
@@ -153,16 +260,20 @@ Examples:
   quotient explain vision/evaluate -f cluster.yaml           why it is pending, and what would help
   quotient explain evaluate -n vision -f nodes/ pods.yaml    the same, by name and namespace
   quotient explain vision/evaluate -f cluster.yaml -o wide   every node that does not fit
+  quotient explain job/vision/train -f cluster.yaml          all pods of a Job, Deployment, PodGroup, …
+  quotient explain eviction research/sweep-0 -f cluster.yaml why a pod was evicted, and for whom
   quotient explain --try job.yaml -f cluster.yaml            before submitting: would its pods run?
+  quotient explain vision/evaluate                           on the live cluster that kubectl talks to
 
 The pod comes before -f. Exit code 0 means that there is an answer; with --try, 1 means that not
 all pods of the file would run. It is 2 where there is no such pod, a file cannot be opened, or
 the tried file cannot be read.")]
 pub struct ExplainArguments {
-    /// The pod: NAMESPACE/NAME, or NAME where only one pod has it. With --try it may be left out: all pods of the
-    /// file are explained
-    #[arg(value_name = "POD")]
-    pub pod: Option<String>,
+    /// A pod: NAMESPACE/NAME, or NAME where only one pod has it; KIND/NAMESPACE/NAME of a Job, Deployment,
+    /// PodGroup or the like for all its pods; `eviction POD` for why a pod was evicted. With --try it may be left out:
+    /// all pods of the file are explained
+    #[arg(value_name = "POD", num_args = 1..=2)]
+    pub target: Vec<String>,
     /// The pod's namespace, if it is not given before its name
     #[arg(short, long, value_name = "NAME")]
     pub namespace: Option<String>,
@@ -187,6 +298,8 @@ GUARANTEED is the min. RECLAIMABLE is what other quotas may reclaim from a quota
 pods without GPUs may use on a GPU node; exceeded caps come first.")]
 pub struct TreeArguments {
     #[command(flatten)]
+    pub watch: WatchArguments,
+    #[command(flatten)]
     pub state: StateArguments,
     #[command(flatten)]
     pub output: OutputArguments,
@@ -202,6 +315,8 @@ Examples:
 A node is as full as its scarcest resource; a quota is as full as used divided by entitlement, or by
 max where it is entitled to nothing.")]
 pub struct TopArguments {
+    #[command(flatten)]
+    pub watch: WatchArguments,
     /// Sort by this resource; without it by the scarcest of each node and quota
     #[arg(long, value_name = "RESOURCE")]
     pub by: Option<String>,
@@ -217,20 +332,27 @@ pub struct TopArguments {
 Examples:
   quotient plan -f new-quotas.yaml --on cluster.yaml
   quotient plan -f new-quotas.yaml --on cluster.yaml --wait 10m    and 10 minutes later
+  quotient plan -f new-quotas.yaml --on cluster.yaml --allow-evictions 0   for a CI system
   kubectl get nodes,pods,elasticquotas -A -o yaml | quotient plan -f new-quotas.yaml --on -
 
-Exit code 1 means that admission rejects an object of the change, 2 that a file cannot be
-opened, or that the change cannot be read.")]
+Exit code 1 means that admission rejects an object of the change, or that more pods would be
+evicted than --allow-evictions says; 2 that a file cannot be opened, or the change not be read.")]
 pub struct PlanArguments {
     /// The change: quotas, or any other objects
     #[arg(short = 'f', long = "filename", required = true, num_args = 1.., value_name = "FILE")]
     pub change: Vec<PathBuf>,
-    /// The cluster now: YAML or JSON files, folders; `-` is standard input
-    #[arg(long, required = true, num_args = 1.., value_name = "FILE")]
+    /// The cluster now: YAML or JSON files, snapshots, folders; `-` is standard input. Without it the live cluster
+    /// is read
+    #[arg(long, num_args = 1.., value_name = "FILE")]
     pub on: Vec<PathBuf>,
+    #[command(flatten)]
+    pub cluster: ClusterArguments,
     /// Let this much time pass after the change, such as 30s or 10m
     #[arg(long, value_name = "DURATION", value_parser = quotient_api::time::parse_duration)]
     pub wait: Option<Duration>,
+    /// Exit with 1 where more pods than this would be evicted
+    #[arg(long, value_name = "N")]
+    pub allow_evictions: Option<usize>,
     #[command(flatten)]
     pub setup: SetupArguments,
     #[command(flatten)]
@@ -377,6 +499,9 @@ pub struct InstallArguments {
     /// The webhooks of a program outside the cluster; no Deployment is printed
     #[arg(long, value_name = "URL", value_parser = crate::commands::webhook_url)]
     pub webhook_url: Option<String>,
+    /// Print policies of the API server that close ways round a quota, for namespaces labelled quotient.dev/tenant=true
+    #[arg(long)]
+    pub tenant_policy: bool,
     /// Output format
     #[arg(short, long, value_enum, value_name = "FORMAT", default_value = "yaml")]
     pub output: ManifestFormat,
@@ -479,7 +604,7 @@ pub fn parse() -> Arguments {
 /// All that can be typed after `program`.
 pub fn command_line(program: &'static str) -> clap::Command {
     // -f takes many files, so that what is written after them is one of them: usage shows the pod first.
-    let usage = format!("{program} explain POD -f FILE... [OPTIONS]");
+    let usage = format!("{program} explain POD [OPTIONS]");
     Arguments::command().bin_name(program).mut_subcommand("explain", |explain| explain.override_usage(usage))
 }
 

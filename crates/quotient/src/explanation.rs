@@ -1,13 +1,20 @@
 //! All there is to say about one pod: why it waits, where it runs, why it had to go.
 
+pub mod eviction;
+pub mod obstacles;
 pub mod words;
 
+use obstacles::{Obstacle, obstacles};
+use quotient_api::ObjectKey;
 use quotient_engine::quantity::canonical;
 use quotient_engine::{Filter, NodeVerdict, Numbers, Reason};
 use quotient_sim::report::{Evicted, PodPhase, PodReport, Quantities, QuotaReport, ReasonReport};
 use serde::Serialize;
+use serde_json::Value;
 
+use crate::remedies::{Remedy, remedies};
 use crate::state::{PodObject, State};
+use crate::when::{When, when};
 
 /// How a pod stands, and why. Field names are a contract with whoever reads the JSON.
 #[derive(Debug, Serialize)]
@@ -22,6 +29,9 @@ pub struct Explanation {
     pub created: Option<String>,
     /// Since when it runs.
     pub started: Option<String>,
+    /// Its times are those of the cluster that it is from, and not of a virtual one.
+    #[serde(skip)]
+    pub is_dated: bool,
     /// It still counts where it is, and is on its way out.
     pub leaving: bool,
     pub priority: Option<i64>,
@@ -32,6 +42,10 @@ pub struct Explanation {
     pub quotas: Vec<QuotaReport>,
     /// Why it waits.
     pub reason: Option<ReasonExplained>,
+    /// What would let it run; each was tried by itself, on a copy of the cluster.
+    pub remedies: Vec<Remedy>,
+    /// When it may start, if it waits.
+    pub when: Option<When>,
     /// What the nodes say to it, if it waits.
     pub nodes: Option<NodesExplained>,
     /// How often it had to go, and why; the last is the latest.
@@ -84,6 +98,8 @@ pub struct NodesExplained {
     pub open: Vec<String>,
     /// How many nodes each filter closes; a node is counted under the first that does.
     pub filters: Vec<FilterCount>,
+    /// What exactly closes nodes: taints, selectors, claims, labels; with the nodes that each closes.
+    pub obstacles: Vec<Obstacle>,
     /// The nodes that are closed, those that only their cap closes first; of each filter's the nearest first.
     pub closed: Vec<ClosedNode>,
 }
@@ -153,23 +169,36 @@ impl Explanation {
         }
         let PodReport { namespace, name, phase, node, capacity, quotas, reason: _ } =
             pod.unwrap_or_else(|| gone(namespace, name));
-        let PodObject { created, started, nominated_node, priority, is_leaving } = state.pod_object(&namespace, &name);
+        let PodObject { created, started, nominated_node, priority, is_leaving, is_dated } =
+            state.pod_object(&namespace, &name);
         let quotas = with_those_above(quotas, state.quotas().into_iter().map(|(_, quota)| quota).collect());
         let waits = phase == PodPhase::Pending;
         let reason = state.reason(&namespace, &name).filter(|_| waits);
         let verdicts = if waits { state.verdicts(&namespace, &name) } else { Vec::new() };
+        let object = state.object(&ObjectKey::pod(&namespace, &name)).unwrap_or(&Value::Null);
+        let obstacles = obstacles(state, object, &verdicts);
+        let remedies = if reason.is_some() { remedies(state, &namespace, &name, &obstacles) } else { Vec::new() };
+        let when = reason.map(|_| when(state, &ObjectKey::pod(&namespace, &name)));
+        let mut reason = reason.map(ReasonExplained::from);
+        if let Some(ReasonExplained { reason, .. }) = &mut reason {
+            // What was not tried is not said.
+            reason.remedies = remedies.iter().map(|remedy| remedy.message.clone()).collect();
+        }
         Some(Explanation {
             node,
             nominated_node,
             created,
             started: started.filter(|_| !waits),
             leaving: is_leaving,
+            is_dated,
             priority,
             requests: state.requests(&namespace, &name),
             capacity,
             quotas,
-            reason: reason.map(ReasonExplained::from),
-            nodes: (!verdicts.is_empty()).then(|| NodesExplained::of(&verdicts)),
+            reason,
+            remedies,
+            when,
+            nodes: (!verdicts.is_empty()).then(|| NodesExplained::of(&verdicts, obstacles)),
             evicted,
             victims,
             namespace,
@@ -209,7 +238,7 @@ fn gone(namespace: &str, name: &str) -> PodReport {
 }
 
 impl NodesExplained {
-    fn of(verdicts: &[NodeVerdict]) -> Self {
+    fn of(verdicts: &[NodeVerdict], obstacles: Vec<Obstacle>) -> Self {
         let open = verdicts.iter().filter(|verdict| verdict.closed_by.is_none());
         let count = |filter: Filter| verdicts.iter().filter(|verdict| verdict.closed_by == Some(filter)).count();
         let filters = Filter::ALL.into_iter().map(|filter| FilterCount::new(filter, count(filter)));
@@ -227,6 +256,7 @@ impl NodesExplained {
             total: verdicts.len(),
             open: open.map(|verdict| verdict.node.to_string()).collect(),
             filters: filters.filter(|filter| filter.nodes > 0).collect(),
+            obstacles,
             closed: closed.collect(),
         }
     }

@@ -7,15 +7,29 @@ use quotient_sim::report::{NodeState, Quantities, QuotaReport};
 use serde::Serialize;
 
 use crate::printer::{LINES_MAX, Printer, Tone};
-use crate::standing::{amount_of, in_order, resources_of, usage, usage_bar};
+use crate::standing::{Units, amount_of, amounts_of, in_order, resources_of, usage, usage_bar};
 use crate::state::State;
 use crate::table::{Align, Cell, Table, grouped};
 
 /// All nodes and quotas in order. Field names are a contract with whoever reads the JSON.
 #[derive(Debug, Serialize)]
 pub struct Fullness {
+    /// What all nodes have and hold, by resource.
+    pub totals: Vec<Total>,
     pub nodes: Vec<FullNode>,
     pub quotas: Vec<FullQuota>,
+}
+
+/// What all nodes have of a resource, or of a kind of card, and hold of it.
+#[derive(Debug, Serialize)]
+pub struct Total {
+    pub resource: String,
+    /// Whether it is a kind of card, by its name.
+    pub card: bool,
+    pub used: String,
+    pub allocatable: String,
+    /// How many nodes have it.
+    pub nodes: usize,
 }
 
 /// What there is least left of, in proportion.
@@ -62,7 +76,7 @@ impl Fullness {
         let mut quotas: Vec<FullQuota> = quotas.collect();
         // Quotas come by namespace and name, and among equals stay so.
         quotas.sort_by_key(|quota| Reverse(percent(&quota.fullest)));
-        Fullness { nodes, quotas }
+        Fullness { totals: totals(&nodes), nodes, quotas }
     }
 
     /// The resources that anything could be full of.
@@ -71,6 +85,46 @@ impl Fullness {
         let of_quotas: Vec<String> = quotas.iter().flat_map(|(_, quota)| resources_of(quota)).collect();
         in_order(nodes.iter().flat_map(|node| node.allocatable.keys()).chain(&of_quotas))
     }
+}
+
+/// What is held of the cards of a node: of the resource of which it has as many as cards.
+fn cards_used(node: &NodeState) -> Quantities {
+    let held = |card: &String| {
+        let is_of = |resource: &&String| {
+            resource.contains('/') && amount_of(&node.allocatable, resource) == amount_of(&node.cards, card)
+        };
+        let resource = node.allocatable.keys().find(is_of)?;
+        Some((card.clone(), node.used.get(resource)?.clone()))
+    };
+    node.cards.keys().filter_map(held).collect()
+}
+
+/// Sums over the nodes: resources first, then cards by name.
+fn totals(nodes: &[FullNode]) -> Vec<Total> {
+    let sums = |of: &dyn Fn(&NodeState) -> Quantities| {
+        let amounts: Vec<Quantities> = nodes.iter().map(|node| of(&node.node)).collect();
+        let named = in_order(amounts.iter().flat_map(|amounts| amounts.keys()));
+        amounts_of(named.iter(), |resource| amounts.iter().map(|amounts| amount_of(amounts, resource)).sum())
+    };
+    let (allocatable, used) = (sums(&|node| node.allocatable.clone()), sums(&|node| node.used.clone()));
+    let (cards, cards_used) = (sums(&|node| node.cards.clone()), sums(&cards_used));
+    let text = |amounts: &Quantities, name: &str| amounts.get(name).cloned().unwrap_or_else(|| "0".to_owned());
+    let total = |name: &String, card: bool, used: &Quantities, all: &Quantities| Total {
+        resource: name.clone(),
+        card,
+        used: text(used, name),
+        allocatable: text(all, name),
+        nodes: nodes
+            .iter()
+            .filter(|node| {
+                let of = if card { &node.node.cards } else { &node.node.allocatable };
+                amount_of(of, name) > 0
+            })
+            .count(),
+    };
+    let resources = in_order(allocatable.keys());
+    let of_resources = resources.iter().map(|name| total(name, false, &used, &allocatable));
+    of_resources.chain(cards.keys().map(|name| total(name, true, &cards_used, &cards))).collect()
 }
 
 fn percent(share: &Option<Share>) -> Option<u64> {
@@ -124,23 +178,54 @@ fn measure(quota: &QuotaReport, resource: &str) -> i128 {
 
 /// Prints nodes, then quotas.
 pub fn tell(printer: &mut Printer, fullness: &Fullness) -> Result<()> {
-    let Fullness { nodes, quotas } = fullness;
+    let Fullness { totals, nodes, quotas } = fullness;
+    tell_totals(printer, totals)?;
     let title = |printer: &Printer, what: &str, count: usize| {
         let order = if count > 1 { ", the fullest first" } else { "" };
         format!("{}: {}{order}", printer.paint(Tone::Strong, what), grouped(count as u64))
     };
     printer.line(title(printer, "Nodes", nodes.len()))?;
-    let shown = printer.shown_of(nodes.len(), LINES_MAX);
-    printer.table("  ", &node_table(nodes, shown))?;
-    printer.left_out(nodes.len(), shown)?;
+    let same = |a: &FullNode, b: &FullNode| {
+        !printer.is_wide() && (&a.node.used, &a.node.allocatable) == (&b.node.used, &b.node.allocatable)
+    };
+    let rows = nodes.chunk_by(same).count();
+    let shown = printer.shown_of(rows, LINES_MAX);
+    printer.table("  ", &node_table(nodes, shown, printer.units(), printer.columns()))?;
+    printer.left_out(rows, shown)?;
     if quotas.is_empty() {
         return Ok(());
     }
     printer.line("")?;
     printer.line(title(printer, "Quotas", quotas.len()))?;
     let shown = printer.shown_of(quotas.len(), LINES_MAX);
-    printer.table("  ", &quota_table(&quotas[..shown]))?;
+    printer.table("  ", &quota_table(&quotas[..shown], printer.units()))?;
     printer.left_out(quotas.len(), shown)
+}
+
+/// All nodes together: what is left of each resource and card.
+fn tell_totals(printer: &mut Printer, totals: &[Total]) -> Result<()> {
+    if totals.is_empty() {
+        return Ok(());
+    }
+    let titles = [("TOTAL", Align::Left), ("", Align::Left), ("USE", Align::Right), ("USED", Align::Right)];
+    let mut table = Table::new(titles.into_iter().chain([("OF", Align::Right), ("NODES", Align::Right)]));
+    let units = printer.units();
+    for Total { resource, used, allocatable, nodes, .. } in totals {
+        let of = |quantity: &String| amount_of(&Quantities::from([(resource.clone(), quantity.clone())]), resource);
+        let (held, all) = (of(used), of(allocatable));
+        let percent = share(held, all);
+        let (used, allocatable) = units.show_two(resource, used, allocatable);
+        table.row(vec![
+            resource.as_str().into(),
+            Cell::toned(tone(percent), usage_bar(held, all)),
+            percentage(percent).into(),
+            used.into(),
+            allocatable.into(),
+            grouped(*nodes as u64).into(),
+        ]);
+    }
+    printer.table("", &table)?;
+    printer.line("")
 }
 
 /// `87%`; more than can be said in numbers where something is used of nothing.
@@ -157,17 +242,34 @@ fn tone(percent: u64) -> Tone {
     }
 }
 
-fn node_table(nodes: &[FullNode], shown: usize) -> Table {
+/// Equally full nodes follow each other, and are told of once: `gpu-1 and 19 more`.
+fn node_table(nodes: &[FullNode], shown: usize, units: Units, room: Option<usize>) -> Table {
+    let with_bars = node_rows(nodes, shown, units, true);
+    match room {
+        Some(room) if with_bars.width() > room => node_rows(nodes, shown, units, false),
+        _ => with_bars,
+    }
+}
+
+fn node_rows(nodes: &[FullNode], shown: usize, units: Units, bars: bool) -> Table {
     let resources = in_order(nodes.iter().flat_map(|node| node.node.allocatable.keys()));
     let mut columns = vec![("NODE".to_owned(), Align::Left), ("FULLEST".to_owned(), Align::Right)];
     columns.extend(resources.iter().map(|name| (name.to_uppercase(), Align::Left)));
     let mut table = Table::new(columns);
-    for FullNode { fullest, node } in nodes.iter().take(shown) {
+    let same = |a: &FullNode, b: &FullNode| {
+        units == Units::Rounded && (&a.node.used, &a.node.allocatable) == (&b.node.used, &b.node.allocatable)
+    };
+    for alike in nodes.chunk_by(same).take(shown) {
+        let FullNode { fullest, node } = &alike[0];
         let most = percent(fullest);
-        let mut cells = vec![Cell::from(node.name.as_str()), Cell::from(most.map_or(String::new(), percentage))];
+        let name = match alike.len() {
+            1 => node.name.clone(),
+            count => format!("{} and {} more", node.name, grouped(count as u64 - 1)),
+        };
+        let mut cells = vec![Cell::from(name), Cell::from(most.map_or(String::new(), percentage))];
         cells.extend(resources.iter().map(|resource| {
             let percent = share(amount_of(&node.used, resource), amount_of(&node.allocatable, resource));
-            Cell::toned(tone(percent), usage(resource, &node.used, &node.allocatable))
+            Cell::toned(tone(percent), usage(resource, &node.used, &node.allocatable, units, bars))
         }));
         table.row(cells);
     }
@@ -175,7 +277,7 @@ fn node_table(nodes: &[FullNode], shown: usize) -> Table {
 }
 
 /// A row for each resource of a quota, the fullest first.
-fn quota_table(quotas: &[FullQuota]) -> Table {
+fn quota_table(quotas: &[FullQuota], units: Units) -> Table {
     let right = |title: &'static str| (title, Align::Right);
     let mut table = Table::new([
         ("QUOTA", Align::Left),
@@ -193,8 +295,9 @@ fn quota_table(quotas: &[FullQuota]) -> Table {
         resources.sort_by_key(|(percent, _)| Reverse(*percent));
         for (i, (percent, resource)) in resources.iter().enumerate() {
             let name = if i == 0 { quota.object.as_str() } else { "" };
-            let text =
-                |amounts: &Quantities, absent: &str| Cell::from(amounts.get(resource).map_or(absent, String::as_str));
+            let text = |amounts: &Quantities, absent: &str| {
+                Cell::from(amounts.get(resource).map_or_else(|| absent.to_owned(), |it| units.show(resource, it)))
+            };
             let bar = usage_bar(amount_of(&quota.used, resource), measure(quota, resource));
             table.row(vec![
                 name.into(),

@@ -5,23 +5,32 @@ mod bench;
 mod check;
 mod commands;
 mod crash;
+mod escape;
 mod exit;
 mod explanation;
 mod fullness;
-mod near_names;
+mod kin;
+mod live;
+mod object_diff;
 mod plan;
 mod printer;
 mod quota_tree;
 mod rehearsal;
+mod remedies;
+mod snapshot;
 mod standing;
 mod state;
 mod story;
 mod table;
 mod trial;
+mod watching;
+mod when;
 
 use std::process::ExitCode;
 
 fn main() -> ExitCode {
     crash::report_bugs();
-    commands::run(arguments::parse()).into()
+    let arguments = arguments::parse();
+    printer::set_looks(arguments.looks);
+    commands::run(arguments).into()
 }

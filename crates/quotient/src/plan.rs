@@ -3,15 +3,18 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use anyhow::Result;
+use quotient_engine::quantity::canonical;
 use quotient_sim::report::{
     Bound, Evicted, ObjectProblem, PodPhase, PodReport, Quantities, QuotaReport, RejectedObject, StepReport,
 };
 use serde::Serialize;
 
+use crate::kin::{grouped_by, stem};
+use crate::object_diff::{FieldDiff, ObjectDiff};
 use crate::printer::{LINES_MAX, Printer, Tone};
-use crate::standing::{amount_of, in_order, resources_of};
+use crate::standing::{Units, amount_of, in_order, resources_of};
 use crate::state::State;
-use crate::story::{tell_bound, tell_evicted, tell_refused};
+use crate::story::{self, tell_bound, tell_evicted, tell_refused};
 use crate::table::{Align, Table, grouped};
 
 /// What would be different. Field names are a contract with whoever reads the JSON.
@@ -19,14 +22,20 @@ use crate::table::{Align, Table, grouped};
 #[serde(rename_all = "camelCase")]
 pub struct Plan {
     pub file: String,
+    /// What it comes to.
+    pub verdict: Verdict,
+    /// The fields of objects that the change sets, adds or takes away.
+    pub diff: Vec<ObjectDiff>,
     /// What could not be read or used.
     pub problems: Vec<ObjectProblem>,
     /// What admission would refuse.
     pub rejected: Vec<RejectedObject>,
     /// The quotas that would be different, in what they say or in what they hold.
     pub quotas: Vec<QuotaChange>,
-    /// Quotas that would hold more beyond their min than they do.
+    /// Quotas that would hold more beyond their min or their limit than they do.
     pub over_quota: Vec<Overdrawn>,
+    /// Guarantees that all nodes together cannot keep, and could before.
+    pub unkept: Vec<Unkept>,
     /// Running pods that would count as within their quota, or no longer.
     pub capacity: Vec<CapacityChange>,
     /// Pods that would have to go.
@@ -39,6 +48,31 @@ pub struct Plan {
     pub waiting_count: usize,
 }
 
+/// What a change comes to, in numbers.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Verdict {
+    pub starts: usize,
+    pub evictions: usize,
+    /// Pods that would wait and do not now.
+    pub newly_pending: usize,
+    pub newly_over_quota: usize,
+    pub unkept_guarantees: usize,
+    pub rejected: usize,
+}
+
+/// A guarantee that the nodes cannot keep.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+pub struct Unkept {
+    /// The API group whose quotas promise it.
+    pub group: String,
+    pub resource: String,
+    /// The sum of what the quotas at the top promise.
+    pub promised: String,
+    /// What all nodes have.
+    pub allocatable: String,
+}
+
 /// A quota before and after; `null` where there is none.
 #[derive(Debug, Serialize)]
 pub struct QuotaChange {
@@ -47,13 +81,15 @@ pub struct QuotaChange {
     pub after: Option<QuotaReport>,
 }
 
-/// What a quota holds beyond its min.
+/// What a quota holds beyond its min, or beyond what it may hold at all.
 #[derive(Debug, Serialize)]
 pub struct Overdrawn {
     pub object: String,
     pub resource: String,
     pub before: String,
     pub after: String,
+    /// What it would hold beyond its limit: nothing more starts there, and nothing is evicted for it.
+    pub beyond_max: Option<String>,
 }
 
 /// How a running pod is marked, before and after.
@@ -87,23 +123,43 @@ impl Plan {
         let known: BTreeMap<(&str, &str), &PodReport> =
             pods_before.iter().map(|pod| ((pod.namespace.as_str(), pod.name.as_str()), pod)).collect();
         let was = |pod: &PodReport| known.get(&(pod.namespace.as_str(), pod.name.as_str())).copied();
+        let over_quota: Vec<Overdrawn> = quotas.iter().flat_map(overdrawn).collect();
+        let waiting: Vec<WaitChange> = pods_after.iter().filter_map(|pod| wait_change(was(pod), pod)).collect();
+        let unkept_before = unkept(before);
+        let unkept: Vec<Unkept> = unkept(after).into_iter().filter(|one| !unkept_before.contains(one)).collect();
+        let verdict = Verdict {
+            starts: bound.len(),
+            evictions: evicted.len(),
+            newly_pending: waiting.iter().filter(|change| change.before.is_none()).count(),
+            newly_over_quota: over_quota.iter().map(|over| &over.object).collect::<BTreeSet<_>>().len(),
+            unkept_guarantees: unkept.len(),
+            rejected: rejected.len(),
+        };
         Plan {
             file,
+            verdict,
+            diff: Vec::new(),
             problems,
             rejected,
-            over_quota: quotas.iter().flat_map(overdrawn).collect(),
+            over_quota,
+            unkept,
             quotas,
             capacity: pods_after.iter().filter_map(|pod| capacity_change(was(pod)?, pod)).collect(),
             evicted,
             bound,
-            waiting: pods_after.iter().filter_map(|pod| wait_change(was(pod), pod)).collect(),
+            waiting,
             waiting_count: pods_after.iter().filter(|pod| pod.phase == PodPhase::Pending).count(),
         }
     }
 
     fn is_nothing(&self) -> bool {
-        let Plan { quotas, capacity, evicted, bound, waiting, .. } = self;
-        quotas.is_empty() && capacity.is_empty() && evicted.is_empty() && bound.is_empty() && waiting.is_empty()
+        let Plan { quotas, capacity, evicted, bound, waiting, diff, .. } = self;
+        diff.is_empty()
+            && quotas.is_empty()
+            && capacity.is_empty()
+            && evicted.is_empty()
+            && bound.is_empty()
+            && waiting.is_empty()
     }
 }
 
@@ -114,26 +170,79 @@ fn quota_changes(before: &State, after: &State) -> Vec<QuotaChange> {
     let change = |key| {
         let (before, after) = (before.remove(&key), after.remove(&key));
         let object = after.as_ref().or(before.as_ref())?.object.clone();
-        (before != after).then_some(QuotaChange { object, before, after })
+        let change = QuotaChange { object, before, after };
+        is_visible(&change).then_some(change)
     };
     keys.into_iter().filter_map(change).collect()
 }
 
-/// What a quota would hold beyond its min, where that is more than it does.
+/// Whether anything that is shown of a quota would be different.
+fn is_visible(change: &QuotaChange) -> bool {
+    let (Some(before), Some(after)) = (&change.before, &change.after) else { return true };
+    let (of_before, of_after) = (resources_of(before), resources_of(after));
+    let shown = |quota: &QuotaReport, resource: &str| {
+        let QuotaReport { min, max, entitlement, used, borrowed, .. } = quota;
+        let named = |amounts: &Quantities| amounts.get(resource).cloned();
+        let amount = |amounts: &Quantities| amount_of(amounts, resource);
+        (named(min), named(max), amount(entitlement), amount(used), amount(borrowed))
+    };
+    of_before.iter().chain(&of_after).any(|resource| shown(before, resource) != shown(after, resource))
+}
+
+/// What a quota would hold beyond its min or its limit, where that is more than it does.
 fn overdrawn(change: &QuotaChange) -> Vec<Overdrawn> {
     let QuotaChange { object, before, after } = change;
     let Some(after) = after else { return Vec::new() };
-    let nothing = Quantities::new();
-    let before = before.as_ref().map_or(&nothing, |before| &before.borrowed);
-    let more = |(resource, borrowed): (&String, &String)| {
-        (amount_of(&after.borrowed, resource) > amount_of(before, resource)).then(|| Overdrawn {
+    let none = QuotaReport::default();
+    let before = before.as_ref().unwrap_or(&none);
+    let beyond = |quota: &QuotaReport, resource: &str| {
+        let limit = quota.max.get(resource).map(|_| amount_of(&quota.max, resource));
+        limit.map_or(0, |limit| (amount_of(&quota.used, resource) - limit).max(0))
+    };
+    let text =
+        |amounts: &Quantities, resource: &String| amounts.get(resource).cloned().unwrap_or_else(|| "0".to_owned());
+    let more = |resource: &String| {
+        let borrows_more = amount_of(&after.borrowed, resource) > amount_of(&before.borrowed, resource);
+        let over = beyond(after, resource);
+        let passes_more = over > beyond(before, resource);
+        (borrows_more || passes_more).then(|| Overdrawn {
             object: object.clone(),
             resource: resource.clone(),
-            before: before.get(resource).cloned().unwrap_or_else(|| "0".to_owned()),
-            after: borrowed.clone(),
+            before: text(&before.borrowed, resource),
+            after: text(&after.borrowed, resource),
+            beyond_max: (over > 0).then(|| canonical(resource, over)),
         })
     };
-    after.borrowed.iter().filter_map(more).collect()
+    resources_of(after).iter().filter_map(more).collect()
+}
+
+/// What the quotas at the top of each group promise beyond what all nodes have.
+fn unkept(state: &State) -> Vec<Unkept> {
+    let nodes = state.nodes();
+    let mut promised: BTreeMap<(&'static str, String), i128> = BTreeMap::new();
+    let quotas = state.quotas();
+    let names: BTreeSet<(&str, &str)> =
+        quotas.iter().map(|(key, report)| (key.group, report.object.as_str())).collect();
+    for (key, quota) in &quotas {
+        let is_top = quota.parent.as_ref().is_none_or(|parent| !names.contains(&(key.group, parent.as_str())));
+        for resource in quota.min.keys().filter(|_| is_top) {
+            *promised.entry((key.group, resource.clone())).or_default() += amount_of(&quota.min, resource);
+        }
+    }
+    let of_nodes = |resource: &str| -> i128 {
+        nodes.iter().map(|node| amount_of(&node.allocatable, resource).max(amount_of(&node.cards, resource))).sum()
+    };
+    let beyond = promised.into_iter().filter_map(|((group, resource), promised)| {
+        let has = of_nodes(&resource);
+        // What no node has may be derived from what they have, such as the memory of GPUs.
+        (has > 0 && promised > has).then(|| Unkept {
+            group: group.to_owned(),
+            promised: canonical(&resource, promised),
+            allocatable: canonical(&resource, has),
+            resource,
+        })
+    });
+    beyond.collect()
 }
 
 fn capacity_change(before: &PodReport, after: &PodReport) -> Option<CapacityChange> {
@@ -160,36 +269,71 @@ fn wait_change(before: Option<&PodReport>, after: &PodReport) -> Option<WaitChan
     })
 }
 
-/// Prints what would be different.
+impl Verdict {
+    /// `12 starts, 2 evictions, …` of what is not 0.
+    fn text(self) -> Option<String> {
+        let Verdict { starts, evictions, newly_pending, newly_over_quota, unkept_guarantees, rejected } = self;
+        let noun = |count: usize, one: &'static str, many: &'static str| if count == 1 { one } else { many };
+        story::counts(&[
+            (starts, noun(starts, "pod starts", "pods start")),
+            (evictions, noun(evictions, "pod is evicted", "pods are evicted")),
+            (newly_pending, "newly pending"),
+            (newly_over_quota, noun(newly_over_quota, "quota goes over", "quotas go over")),
+            (unkept_guarantees, noun(unkept_guarantees, "guarantee cannot be kept", "guarantees cannot be kept")),
+            (rejected, "rejected"),
+        ])
+    }
+}
+
+/// Prints what would be different: what it comes to first.
 pub fn tell(printer: &mut Printer, plan: &Plan) -> Result<()> {
-    let Plan { file, problems, rejected, quotas, over_quota, capacity, evicted, bound, waiting, waiting_count } = plan;
-    let refused = !problems.is_empty() || !rejected.is_empty();
-    let nothing = if plan.is_nothing() { " nothing would be different" } else { "" };
-    printer.line(format_args!("If {file} was applied:{nothing}"))?;
-    if refused {
+    let Plan { file, verdict, diff, problems, rejected, quotas, over_quota, unkept, .. } = plan;
+    let Plan { capacity, evicted, bound, waiting, waiting_count, .. } = plan;
+    let nothing = if plan.is_nothing() { "nothing would be different" } else { "no pod starts, is evicted or waits" };
+    let text = verdict.text();
+    let is_bad = verdict.evictions + verdict.unkept_guarantees + verdict.rejected > 0;
+    let tone = if is_bad { Tone::Bad } else { Tone::Good };
+    let text = printer.paint(tone, text.as_deref().unwrap_or(nothing));
+    printer.line(format_args!("{}: {text}", printer.paint(Tone::Strong, &format!("If {file} was applied"))))?;
+    if !problems.is_empty() || !rejected.is_empty() {
         tell_refused(printer, problems, rejected)?;
     }
+    tell_diff(printer, diff)?;
     if !quotas.is_empty() {
         heading(printer, "Quotas that would be different", quotas.len())?;
         let shown = printer.shown_of(quotas.len(), LINES_MAX);
-        printer.table("  ", &change_table(&quotas[..shown]))?;
+        printer.table("  ", &change_table(&quotas[..shown], printer.units()))?;
         printer.left_out(quotas.len(), shown)?;
     }
     if !over_quota.is_empty() {
-        heading(printer, "Beyond their min", over_quota.len())?;
-        printer.list(over_quota, |_, Overdrawn { object, resource, before, after }| {
-            vec![format!("{object} would hold {after} {resource} beyond its min; now {before}")]
+        heading(printer, "Over quota", over_quota.len())?;
+        let units = printer.units();
+        printer.list(over_quota, |printer, Overdrawn { object, resource, before, after, beyond_max }| {
+            let show = |amount: &String| units.show(resource, amount);
+            let beyond = beyond_max.as_ref().map(|over| {
+                let text = format!("{} beyond its limit", show(over));
+                printer.paint(Tone::Bad, &text)
+            });
+            let borrowed = (before != after).then(|| format!("{} beyond its min, now {}", show(after), show(before)));
+            let said: Vec<String> = beyond.into_iter().chain(borrowed).collect();
+            vec![format!("{object} would hold {resource}: {}", said.join("; "))]
+        })?;
+    }
+    if !unkept.is_empty() {
+        heading(printer, "Guarantees that the nodes cannot keep", unkept.len())?;
+        printer.list(unkept, |_, Unkept { group, resource, promised, allocatable }| {
+            vec![format!("quotas of {group} guarantee {promised} {resource}, the nodes have {allocatable}")]
         })?;
     }
     if !capacity.is_empty() {
-        heading(printer, "Pods that would be marked anew", capacity.len())?;
+        heading(printer, "Pods that would be labelled anew", capacity.len())?;
         printer.list(capacity, |_, CapacityChange { namespace, name, before, after }| {
-            let shown = |capacity: &Option<String>| capacity.clone().unwrap_or_else(|| "unmarked".to_owned());
+            let shown = |capacity: &Option<String>| capacity.clone().unwrap_or_else(|| "no label".to_owned());
             vec![format!("{namespace}/{name}: {} → {}", shown(before), shown(after))]
         })?;
     }
     if !evicted.is_empty() {
-        heading(printer, "Pods that would go", evicted.len())?;
+        heading(printer, "Pods that would be evicted", evicted.len())?;
         tell_evicted(printer, &evicted.iter().collect::<Vec<_>>())?;
     }
     if !bound.is_empty() {
@@ -202,22 +346,50 @@ pub fn tell(printer: &mut Printer, plan: &Plan) -> Result<()> {
     }
     printer.line("")?;
     let noun = if *waiting_count == 1 { "pod" } else { "pods" };
-    printer.line(format_args!("{} {noun} would wait in all", grouped(*waiting_count as u64)))
+    printer.line(format_args!("{} {noun} would be pending in all", grouped(*waiting_count as u64)))
 }
 
-/// Who would wait, and why; the sentence once for all that it is said of.
+/// What the change sets, as a diff: `+` is added, `-` is taken away, `~` is changed.
+fn tell_diff(printer: &mut Printer, diff: &[ObjectDiff]) -> Result<()> {
+    if diff.is_empty() {
+        return Ok(());
+    }
+    heading(printer, "Changes", diff.len())?;
+    printer.list(diff, |printer, ObjectDiff { object, is_new, fields }| {
+        let mark = if *is_new { printer.paint(Tone::Good, "+") } else { printer.paint(Tone::Strong, "~") };
+        let mut lines = vec![format!("{mark} {object}")];
+        if !*is_new || printer.is_wide() {
+            lines.extend(fields.iter().map(|FieldDiff { field, from, to }| match (from, to) {
+                (None, Some(to)) => format!("    {} {field}: {to}", printer.paint(Tone::Good, "+")),
+                (Some(from), None) => format!("    {} {field}: {from}", printer.paint(Tone::Bad, "-")),
+                (from, to) => {
+                    let text = |value: &Option<String>| value.clone().unwrap_or_default();
+                    format!("    ~ {field}: {} → {}", text(from), text(to))
+                }
+            }));
+        }
+        lines
+    })
+}
+
+/// Which pods would wait, and why: an owner's together, with the sentence once.
 fn tell_waiting(printer: &mut Printer, waiting: &[WaitChange]) -> Result<()> {
-    let shown = printer.shown_of(waiting.len(), LINES_MAX);
-    for (i, WaitChange { namespace, name, before, after, message }) in waiting[..shown].iter().enumerate() {
+    let wide = printer.is_wide();
+    let groups = grouped_by(waiting, |change| {
+        let name = if wide { change.name.as_str() } else { stem(&change.name) };
+        (change.namespace.as_str(), name, change.before.clone(), change.after.clone())
+    });
+    printer.list(&groups, |printer, ((namespace, stem, before, after), pods)| {
+        let name = match pods.len() {
+            1 => format!("{namespace}/{}", pods[0].name),
+            count => format!("{} pods of {namespace}/{stem}", grouped(count as u64)),
+        };
         let after = after.as_deref().map(|code| printer.paint(Tone::Bad, code)).unwrap_or_default();
         let before = before.as_ref().map_or(String::new(), |before| format!("{before} → "));
-        printer.line(format_args!("  {namespace}/{name}: {before}{after}"))?;
-        let is_last_to_say_so = waiting[..shown].get(i + 1).is_none_or(|next| next.message != *message);
-        if let Some(message) = message.as_ref().filter(|_| is_last_to_say_so) {
-            printer.line(format_args!("      {}", printer.paint(Tone::Weak, message)))?;
-        }
-    }
-    printer.left_out(waiting.len(), shown)
+        let mut lines = vec![format!("{name}: {before}{after}")];
+        lines.extend(pods[0].message.as_ref().map(|message| format!("    {}", printer.paint(Tone::Weak, message))));
+        lines
+    })
 }
 
 fn heading(printer: &mut Printer, text: &str, count: usize) -> Result<()> {
@@ -226,7 +398,7 @@ fn heading(printer: &mut Printer, text: &str, count: usize) -> Result<()> {
 }
 
 /// A row for each resource of a quota of which anything would be different.
-fn change_table(quotas: &[QuotaChange]) -> Table {
+fn change_table(quotas: &[QuotaChange], units: Units) -> Table {
     let titles = ["QUOTA", "RESOURCE", "MIN", "MAX", "ENTITLED", "USED", "BORROWED"];
     let align = |i: usize| if i < 2 { Align::Left } else { Align::Right };
     let mut table = Table::new(titles.into_iter().enumerate().map(|(i, title)| (title, align(i))));
@@ -242,8 +414,8 @@ fn change_table(quotas: &[QuotaChange]) -> Table {
         let mut name = format!("{object}{fate}");
         for resource in in_order(named_before.iter().chain(&named_after)) {
             let cell = |of: fn(&QuotaReport) -> &Quantities, absent: &str| {
-                let show = |quota: &QuotaReport| of(quota).get(&resource).map_or(absent, String::as_str).to_owned();
-                let (before, after) = (show(before), show(after));
+                let text = |quota: &QuotaReport| of(quota).get(&resource).map_or(absent, String::as_str).to_owned();
+                let (before, after) = units.show_two(&resource, &text(before), &text(after));
                 if before == after { after } else { format!("{before} → {after}") }
             };
             let cells = [
@@ -257,9 +429,92 @@ fn change_table(quotas: &[QuotaChange]) -> Table {
                 table.row([std::mem::take(&mut name), resource.clone()].into_iter().chain(cells).collect());
             }
         }
+        // A quota that comes or goes without limiting anything.
         if !name.is_empty() {
             table.row([name].into_iter().chain(std::iter::repeat_n(String::new(), 6)).collect());
         }
     }
     table
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use quotient_sim::{Input, Setup, Simulation};
+    use serde_json::{Value, json};
+
+    fn input(objects: &[Value]) -> Input {
+        let list = json!({"apiVersion": "v1", "kind": "List", "items": objects});
+        Input { file: "f".to_owned(), read: quotient_api::read("f", &list.to_string()) }
+    }
+
+    fn quota(team: &str, min: u64, max: u64) -> Value {
+        json!({"apiVersion": "scheduling.x-k8s.io/v1alpha1", "kind": "ElasticQuota",
+            "metadata": {"name": "q", "namespace": team},
+            "spec": {"min": {"cpu": min.to_string()}, "max": {"cpu": max.to_string()}}})
+    }
+
+    /// What a plan says happens is what happens when the change is really applied.
+    #[test]
+    fn a_plan_says_what_happens() {
+        let mut number = 7_u64;
+        let mut roll = |sides: u64| {
+            number = number.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+            (number >> 33) % sides
+        };
+        let (mut starts, mut evictions) = (0, 0);
+        for round in 0..60 {
+            let mut objects: Vec<Value> = (0..2)
+                .map(|i| {
+                    json!({"apiVersion": "v1", "kind": "Node", "metadata": {"name": format!("n-{i}")},
+                        "status": {"allocatable": {"cpu": "6", "pods": "20"}}})
+                })
+                .collect();
+            objects.extend(["a", "b"].map(|team| quota(team, 1 + roll(6), 6 + roll(7))));
+            for i in 0..14 {
+                let team = ["a", "b"][roll(2) as usize];
+                objects.push(json!({"apiVersion": "v1", "kind": "Pod",
+                    "metadata": {"name": format!("p-{i}"), "namespace": team},
+                    "spec": {"priority": roll(2), "containers": [{"name": "c", "image": "i",
+                        "resources": {"requests": {"cpu": (1 + roll(2)).to_string()}}}]}}));
+            }
+            let change = [quota("a", 1 + roll(12), 12), quota("b", 1 + roll(12), 12)];
+            let base = Simulation::of(Setup::default(), vec![input(&objects)], &mut |_| {}).expect("it settles");
+            let state = State::of(base);
+            let unchanged = state.with(Vec::new(), None).expect("it settles");
+            let changed = state.with(vec![input(&change)], None).expect("it settles");
+            let plan = Plan::of((&unchanged.0, unchanged.1), (&changed.0, changed.1));
+            let inputs = vec![input(&objects), input(&change)];
+            let real = Simulation::of(Setup::default(), inputs, &mut |_| {}).expect("it settles");
+            let happened = &real.steps()[1];
+            assert_eq!(plan.evicted, happened.evicted, "round {round}");
+            assert_eq!(plan.bound, happened.bound, "round {round}");
+            assert_eq!(plan.verdict.evictions, happened.evicted.len());
+            assert_eq!(plan.verdict.starts, happened.bound.len());
+            starts += happened.bound.len();
+            evictions += happened.evicted.len();
+        }
+        assert!(starts > 20 && evictions > 10, "{starts} starts and {evictions} evictions prove little");
+    }
+
+    #[test]
+    fn a_quota_below_what_it_uses_is_over_quota_and_a_change_of_nothing_shows_nothing() {
+        let node = json!({"apiVersion": "v1", "kind": "Node", "metadata": {"name": "n"},
+            "status": {"allocatable": {"cpu": "200", "pods": "20"}}});
+        let pod = json!({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "p", "namespace": "a"},
+            "spec": {"containers": [{"name": "c", "image": "i", "resources": {"requests": {"cpu": "120"}}}]}});
+        let plan = |min: u64, max: u64| {
+            let objects = [node.clone(), quota("a", 120, 120), quota("b", 10, 10), pod.clone()];
+            let base = Simulation::of(Setup::default(), vec![input(&objects)], &mut |_| {}).expect("it settles");
+            let state = State::of(base);
+            let unchanged = state.with(Vec::new(), None).expect("it settles");
+            let changed = state.with(vec![input(&[quota("a", min, max)])], None).expect("it settles");
+            Plan::of((&unchanged.0, unchanged.1), (&changed.0, changed.1))
+        };
+        let lowered = plan(60, 60);
+        assert_eq!(lowered.over_quota[0].beyond_max.as_deref(), Some("60"), "{:?}", lowered.over_quota);
+        assert_eq!(lowered.verdict.newly_over_quota, 1);
+        assert!(plan(120, 120).quotas.is_empty());
+        assert_eq!(plan(500, 500).unkept.len(), 1);
+    }
 }

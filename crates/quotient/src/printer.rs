@@ -1,20 +1,28 @@
 //! The one way out: data on stdout, progress and notes on stderr.
 //!
-//! Colour only ever repeats what the words say, and is left out where `NO_COLOR` is set or nobody is looking.
+//! Colour only ever repeats what the words say, and is left out where `NO_COLOR` is set or nobody is looking. Text from
+//! objects is escaped here, so that no command can forget to. A reader who has seen enough (`| head`) is no error and
+//! changes no exit code: what is left is written to nobody.
 
 use std::fmt::Display;
 use std::io::{self, BufWriter, IsTerminal, Write};
+use std::sync::OnceLock;
 
 use anyhow::{Context, Result};
 use serde::Serialize;
 
-use crate::arguments::Format;
+use crate::arguments::{Colour, Format, LooksArguments};
 use crate::crash;
+use crate::escape::{MARKERS, escaped};
 use crate::exit::Exit;
+use crate::standing::Units;
 use crate::table::{Table, grouped};
 
 /// The most items of one list that a table shows; `-o wide` shows all.
 pub const LINES_MAX: usize = 20;
+
+/// The narrowest terminal that tables are fitted to.
+const COLUMNS_MIN: usize = 60;
 
 /// What a piece of text is, which decides its colour.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -25,23 +33,105 @@ pub enum Tone {
     Strong,
 }
 
+impl Tone {
+    /// What begins text of this tone within the program, and the code that does on a terminal.
+    const ALL: [(Tone, char, &'static str); 4] = [
+        (Tone::Good, '\u{fdd0}', "\x1b[32m"),
+        (Tone::Bad, '\u{fdd1}', "\x1b[31m"),
+        (Tone::Weak, '\u{fdd2}', "\x1b[2m"),
+        (Tone::Strong, '\u{fdd3}', "\x1b[1m"),
+    ];
+
+    fn marker(self) -> char {
+        Tone::ALL.into_iter().find(|(tone, ..)| *tone == self).map_or(END, |(_, marker, _)| marker)
+    }
+}
+
+/// What ends text of a tone.
+const END: char = '\u{fdd4}';
+
+/// How everything is to look, as it was asked for on the command line.
+static LOOKS: OnceLock<LooksArguments> = OnceLock::new();
+
+/// Says how everything is to look. What is said later is not heard.
+pub fn set_looks(looks: LooksArguments) {
+    LOOKS.get_or_init(|| looks);
+}
+
+fn looks() -> LooksArguments {
+    LOOKS.get().copied().unwrap_or_default()
+}
+
+fn is_dumb() -> bool {
+    std::env::var_os("TERM").is_some_and(|term| term == "dumb")
+}
+
+/// Standard output that may lose its reader.
+#[derive(Debug)]
+struct Output {
+    out: io::Stdout,
+    is_closed: bool,
+}
+
+impl Output {
+    fn heard<T>(&mut self, outcome: io::Result<T>, instead: T) -> io::Result<T> {
+        match outcome {
+            Err(error) if error.kind() == io::ErrorKind::BrokenPipe => {
+                self.is_closed = true;
+                Ok(instead)
+            }
+            other => other,
+        }
+    }
+}
+
+impl Write for Output {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        if self.is_closed {
+            return Ok(bytes.len());
+        }
+        let outcome = self.out.write(bytes);
+        self.heard(outcome, bytes.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        let outcome = self.out.flush();
+        self.heard(outcome, ())
+    }
+}
+
 /// Writes answers in the format that was asked for.
 pub struct Printer {
     format: Format,
-    out: BufWriter<io::Stdout>,
+    out: BufWriter<Output>,
     coloured: bool,
+    /// How wide the terminal is, where one is looked at.
+    columns: Option<usize>,
     progress: Progress,
 }
 
 impl Printer {
     pub fn new(format: Format) -> Self {
-        let plain = std::env::var_os("NO_COLOR").is_some_and(|value| !value.is_empty())
-            || std::env::var_os("TERM").is_some_and(|term| term == "dumb");
+        let LooksArguments { color, quiet, .. } = looks();
+        let is_terminal = io::stdout().is_terminal();
+        let coloured = match color {
+            Colour::Always => true,
+            Colour::Never => false,
+            Colour::Auto => {
+                let plain = std::env::var_os("NO_COLOR").is_some_and(|value| !value.is_empty()) || is_dumb();
+                !plain && is_terminal
+            }
+        };
+        let is_watched = io::stderr().is_terminal() && std::env::var_os("CI").is_none() && !is_dumb() && !quiet;
+        let columns = terminal_size::terminal_size_of(io::stdout()).map(|(width, _)| usize::from(width.0));
+        // A command whose output is cut off must not wrap it, and COLUMNS says so in scripts and tests.
+        let given = std::env::var("COLUMNS").ok().and_then(|columns| columns.parse().ok());
         Printer {
             format,
-            out: BufWriter::new(io::stdout()),
-            coloured: !plain && io::stdout().is_terminal(),
-            progress: Progress { shown: false, wanted: io::stderr().is_terminal() && std::env::var_os("CI").is_none() },
+            out: BufWriter::new(Output { out: io::stdout(), is_closed: false }),
+            coloured,
+            columns: columns.or(given).map(|columns: usize| columns.max(COLUMNS_MIN)),
+            progress: Progress { shown: false, wanted: is_watched },
         }
     }
 
@@ -50,9 +140,29 @@ impl Printer {
         self.format
     }
 
+    /// How wide the terminal is, where one is looked at.
+    pub fn columns(&self) -> Option<usize> {
+        self.columns
+    }
+
     /// Whether people read this, and not a program.
     pub fn is_for_people(&self) -> bool {
         matches!(self.format, Format::Table | Format::Wide)
+    }
+
+    /// Whether everything is to be told, and not only what matters most.
+    pub fn is_wide(&self) -> bool {
+        self.format == Format::Wide
+    }
+
+    /// How amounts are written: rounded for reading, exact where everything is told.
+    pub fn units(&self) -> Units {
+        if self.is_wide() { Units::Exact } else { Units::Rounded }
+    }
+
+    /// Whether nobody reads the output any more.
+    pub fn is_closed(&self) -> bool {
+        self.out.get_ref().is_closed
     }
 
     /// Writes a value for programs, as JSON or YAML.
@@ -87,13 +197,31 @@ impl Printer {
     /// Writes a line for people.
     pub fn line(&mut self, line: impl Display) -> Result<()> {
         self.progress.clear();
-        writeln!(self.out, "{line}")?;
+        let text = self.shown(&line.to_string());
+        writeln!(self.out, "{text}")?;
         Ok(())
     }
 
-    /// Writes a table, each line after `indent`.
+    /// A line as it is shown: escaped, and with the colours that are shown.
+    fn shown(&self, line: &str) -> String {
+        let mut shown = String::with_capacity(line.len());
+        let mut rest = line;
+        while let Some(at) = rest.find(|c| MARKERS.contains(&c)).filter(|_| self.coloured) {
+            shown.push_str(&escaped(&rest[..at]));
+            let marker = rest[at..].chars().next().unwrap_or(END);
+            let code =
+                Tone::ALL.into_iter().find(|(_, begins, _)| *begins == marker).map_or("\x1b[0m", |(.., code)| code);
+            shown.push_str(code);
+            rest = &rest[at + marker.len_utf8()..];
+        }
+        shown.push_str(&escaped(rest));
+        shown
+    }
+
+    /// Writes a table, each line after `indent`, no wider than the terminal where that can be.
     pub fn table(&mut self, indent: &str, table: &Table) -> Result<()> {
-        for line in table.lines(|tone, text| self.paint(tone, text)) {
+        let room = self.columns.filter(|_| !self.is_wide()).map(|columns| columns.saturating_sub(indent.len()));
+        for line in table.lines(room, |tone, text| self.paint(tone, text)) {
             self.line(format_args!("{indent}{line}"))?;
         }
         Ok(())
@@ -101,7 +229,7 @@ impl Printer {
 
     /// How many of `count` things are shown where a table shows at most `most`; the wide format shows all.
     pub fn shown_of(&self, count: usize, most: usize) -> usize {
-        if self.format == Format::Wide { count } else { count.min(most) }
+        if self.is_wide() { count } else { count.min(most) }
     }
 
     /// Says how many were left out, where some were.
@@ -128,32 +256,40 @@ impl Printer {
         if !self.coloured {
             return text.to_owned();
         }
-        let code = match tone {
-            Tone::Good => "32",
-            Tone::Bad => "31",
-            Tone::Weak => "2",
-            Tone::Strong => "1",
-        };
-        format!("\x1b[{code}m{text}\x1b[0m")
+        format!("{}{}{END}", tone.marker(), escaped(text))
     }
 
-    /// Says something that is not part of the answer, on stderr.
+    /// Says something that is not part of the answer, on stderr, unless nothing but the answer is wanted.
     pub fn note(&mut self, text: impl Display) {
+        if !looks().quiet {
+            self.say(text);
+        }
+    }
+
+    /// Says something only to those who want to know more, on stderr.
+    pub fn detail(&mut self, text: impl Display) {
+        if looks().verbose {
+            self.say(text);
+        }
+    }
+
+    fn say(&mut self, text: impl Display) {
         self.progress.clear();
-        eprintln!("{text}");
+        // A reader of stderr that is gone must not turn an answer into a crash.
+        drop(writeln!(io::stderr(), "{}", escaped(&text.to_string())));
     }
 
     /// Says what is wrong with the input, a line each, on stderr.
     pub fn refuse(&mut self, problems: &[impl Display]) -> Exit {
         for problem in problems {
-            self.note(format_args!("error: {problem}"));
+            self.say(format_args!("error: {problem}"));
         }
         Exit::BadInput
     }
 
     /// Says that the program itself went wrong.
     pub fn bug(&mut self, what: &impl Display) -> Exit {
-        self.note(crash::message(what));
+        self.say(crash::message(what));
         Exit::Bug
     }
 
@@ -162,7 +298,17 @@ impl Printer {
         self.progress.show(text);
     }
 
-    /// Makes sure that everything is out. A reader who has seen enough (`| head`) is no error.
+    /// Begins the screen anew, on a terminal; a line between two answers elsewhere.
+    pub fn next_screen(&mut self) -> Result<()> {
+        self.progress.clear();
+        match io::stdout().is_terminal() && !is_dumb() {
+            true => self.out.write_all(b"\x1b[H\x1b[2J")?,
+            false => self.out.write_all(b"\n")?,
+        }
+        Ok(())
+    }
+
+    /// Makes sure that everything is out.
     pub fn finish(&mut self) -> Result<()> {
         self.progress.clear();
         self.out.flush()?;
@@ -179,26 +325,15 @@ struct Progress {
 impl Progress {
     fn show(&mut self, text: impl Display) {
         if self.wanted {
-            eprint!("\r\x1b[2K{text}");
+            drop(write!(io::stderr(), "\r\x1b[2K{}", escaped(&text.to_string())));
             self.shown = true;
         }
     }
 
     fn clear(&mut self) {
         if self.shown {
-            eprint!("\r\x1b[2K");
+            drop(write!(io::stderr(), "\r\x1b[2K"));
             self.shown = false;
         }
     }
-}
-
-/// Whether the error is only that nobody reads our output any more.
-pub fn is_closed_pipe(error: &anyhow::Error) -> bool {
-    error.chain().any(|cause| {
-        let kind = cause
-            .downcast_ref::<io::Error>()
-            .map(io::Error::kind)
-            .or_else(|| cause.downcast_ref::<serde_json::Error>().and_then(serde_json::Error::io_error_kind));
-        kind == Some(io::ErrorKind::BrokenPipe)
-    })
 }

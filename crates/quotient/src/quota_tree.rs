@@ -7,7 +7,7 @@ use quotient_sim::report::{NodeState, Quantities, QuotaReport};
 use serde::Serialize;
 
 use crate::printer::{LINES_MAX, Printer, Tone};
-use crate::standing::{amount_of, amounts_of, in_order, resources_of, usage_bar};
+use crate::standing::{Units, amount_of, amounts_of, in_order, resources_of, usage_bar};
 use crate::state::State;
 use crate::table::{Align, Cell, Table, grouped};
 
@@ -159,7 +159,7 @@ pub fn tell(printer: &mut Printer, forest: &Forest) -> Result<()> {
         let shown = printer.shown_of(count, QUOTAS_MAX);
         let mut room = shown;
         for group in groups {
-            group_rows(group, &mut table, &mut room);
+            group_rows(group, &mut table, &mut room, printer.units());
         }
         printer.table("", &table)?;
         printer.left_out(count, shown)?;
@@ -168,12 +168,12 @@ pub fn tell(printer: &mut Printer, forest: &Forest) -> Result<()> {
 }
 
 /// A row of sums for each resource of a group, then the quotas.
-fn group_rows(group: &Group, table: &mut Table, room: &mut usize) {
+fn group_rows(group: &Group, table: &mut Table, room: &mut usize, units: Units) {
     let Group { group, totals: Totals { min, used, borrowed, lent, reclaimable }, quotas } = group;
     let governed = in_order([min, borrowed, lent].into_iter().flat_map(|amounts| amounts.keys()));
     for (i, resource) in governed.iter().enumerate() {
         let name = if i == 0 { Cell::toned(Tone::Strong, group.as_str()) } else { Cell::from("│") };
-        let of = |amounts: &Quantities| Cell::from(amounts.get(resource).map_or("0", String::as_str));
+        let of = |amounts: &Quantities| Cell::from(units.show(resource, amounts.get(resource).map_or("0", |it| it)));
         let [min, used, borrowed, lent, reclaimable] = [min, used, borrowed, lent, reclaimable].map(of);
         table.row(vec![name, resource.as_str().into(), min, used, borrowed, lent, "".into(), reclaimable, "".into()]);
     }
@@ -182,11 +182,11 @@ fn group_rows(group: &Group, table: &mut Table, room: &mut usize) {
         cells[0] = Cell::toned(Tone::Strong, group.as_str());
         table.row(cells);
     }
-    branch_rows(quotas, "", table, room);
+    branch_rows(quotas, "", table, room, units);
 }
 
 /// Rows for quotas and all below them, as long as there is room.
-fn branch_rows(branches: &[Branch], indent: &str, table: &mut Table, room: &mut usize) {
+fn branch_rows(branches: &[Branch], indent: &str, table: &mut Table, room: &mut usize, units: Units) {
     for (i, branch) in branches.iter().enumerate() {
         if *room == 0 {
             return;
@@ -202,10 +202,11 @@ fn branch_rows(branches: &[Branch], indent: &str, table: &mut Table, room: &mut 
         let resources = resources_of(quota);
         for (i, resource) in resources.iter().enumerate() {
             let name = if i == 0 { first.as_str() } else { other.trim_end() };
-            let of =
-                |amounts: &Quantities, absent: &str| Cell::from(amounts.get(resource).map_or(absent, String::as_str));
+            let of = |amounts: &Quantities, absent: &str| {
+                Cell::from(amounts.get(resource).map_or_else(|| absent.to_owned(), |it| units.show(resource, it)))
+            };
             let reclaimable = match quota.reclaimable.get(resource) {
-                Some(amount) => Cell::toned(Tone::Bad, amount.as_str()),
+                Some(amount) => Cell::toned(Tone::Bad, units.show(resource, amount)),
                 None => Cell::from("0"),
             };
             table.row(vec![
@@ -225,7 +226,7 @@ fn branch_rows(branches: &[Branch], indent: &str, table: &mut Table, room: &mut 
             cells[0] = first.into();
             table.row(cells);
         }
-        branch_rows(children, &below, table, room);
+        branch_rows(children, &below, table, room, units);
     }
 }
 
@@ -239,11 +240,14 @@ fn tell_caps(printer: &mut Printer, caps: &[NodeCap]) -> Result<()> {
     let titles = [("NODE", Align::Left), ("RESOURCE", Align::Left), ("USED", Align::Right), ("CAP", Align::Right)];
     let mut table = Table::new(titles.into_iter().chain([("", Align::Left), ("", Align::Left)]));
     let shown = printer.shown_of(caps.len(), LINES_MAX);
+    let units = printer.units();
     for NodeCap { node, cap, used, over } in caps.iter().take(shown) {
         for (i, resource) in in_order(cap.keys()).iter().enumerate() {
             let name = if i == 0 { node.as_str() } else { "" };
-            let of = |amounts: &Quantities| amounts.get(resource).map_or("0", String::as_str).to_owned();
-            let over = over.get(resource).map(|over| Cell::toned(Tone::Bad, format!("passed by {over}")));
+            let of = |amounts: &Quantities| units.show(resource, amounts.get(resource).map_or("0", |it| it));
+            let over = over
+                .get(resource)
+                .map(|over| Cell::toned(Tone::Bad, format!("passed by {}", units.show(resource, over))));
             table.row(vec![
                 name.into(),
                 resource.as_str().into(),
@@ -276,9 +280,9 @@ mod tests {
     /// The first columns of the rows of a group.
     fn shown(group: &Group, room: usize) -> Vec<String> {
         let mut table = Table::new([("", Align::Left); 9]);
-        group_rows(group, &mut table, &mut { room });
+        group_rows(group, &mut table, &mut { room }, Units::Exact);
         let cut = |line: String| line.split_once(" cpu").map_or(line.clone(), |(name, _)| name.trim_end().to_owned());
-        table.lines(|_, text| text.to_owned()).into_iter().skip(1).map(cut).collect()
+        table.lines(None, |_, text| text.to_owned()).into_iter().skip(1).map(cut).collect()
     }
 
     #[test]

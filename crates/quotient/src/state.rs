@@ -8,22 +8,27 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
-use quotient_api::ObjectKey;
+use quotient_api::{ObjectKey, volcano};
 use quotient_engine::fact::{Name, PodKey};
 use quotient_engine::quantity::canonical;
 use quotient_engine::{NodeVerdict, Reason};
+use quotient_sim::cluster::is_bound;
 use quotient_sim::report::{Evicted, NodeState, ObjectProblem, PodReport, Quantities, QuotaReport, RejectedObject};
 use quotient_sim::report::{ReasonReport, StepReport};
-use quotient_sim::{Input, Setup, Simulation, Stuck};
+use quotient_sim::{Cluster, Input, Setup, Simulation, Stuck};
 use serde_json::Value;
 
 use crate::arguments::{SetupArguments, StateArguments};
 use crate::commands::manifests;
 use crate::exit::Exit;
+use crate::live::Which;
 use crate::printer::Printer;
 
 /// The most objects that a note names each in a line of its own.
 const NOTES_MAX: usize = 5;
+
+/// The most names that a note lists.
+const NAMES_MAX: usize = 3;
 
 /// A cluster that has settled.
 #[derive(Debug, Clone)]
@@ -43,12 +48,14 @@ pub struct PodObject {
     pub nominated_node: Option<String>,
     pub priority: Option<i64>,
     pub is_leaving: bool,
+    /// Its times are those of the cluster that it is from.
+    pub is_dated: bool,
 }
 
 impl State {
     /// Everything is looked at anew: the engine says why a pod waits when it has looked at it, and what came later has
     /// changed the numbers.
-    fn of(simulation: Simulation) -> State {
+    pub fn of(simulation: Simulation) -> State {
         let reasons = simulation.cluster().engine().reasons_now();
         let mut pods = simulation.cluster().pods();
         for pod in pods.iter_mut().filter(|pod| pod.reason.is_some()) {
@@ -57,29 +64,54 @@ impl State {
         State { simulation, pods, reasons }
     }
 
+    /// A cluster to which these inputs were applied in order.
+    pub fn of_inputs(setup: Setup, inputs: Vec<Input>) -> Result<State, Stuck> {
+        Ok(State::of(Simulation::of(setup, inputs, &mut |_| {})?))
+    }
+
     /// The state that the arguments name. What had to be left out of it is told in notes.
     pub fn open(printer: &mut Printer, arguments: StateArguments) -> Result<State, Exit> {
-        let StateArguments { files, setup } = arguments;
-        Self::open_files(printer, &files, setup)
+        let StateArguments { files, cluster, setup } = arguments;
+        Self::open_files(printer, &files, cluster.which(None), setup)
     }
 
     /// The state of a cluster to which these files were applied. What had to be left out of it is told in notes.
-    pub fn open_files(printer: &mut Printer, files: &[PathBuf], setup: SetupArguments) -> Result<State, Exit> {
-        let state = State::of(Self::simulate(printer, files, setup)?);
+    pub fn open_files(
+        printer: &mut Printer,
+        files: &[PathBuf],
+        cluster: Which,
+        setup: SetupArguments,
+    ) -> Result<State, Exit> {
+        let cluster = (files.is_empty() && setup.from.is_none()).then_some(cluster);
+        let state = State::of(Self::simulate(printer, files, cluster, setup)?);
         state.note_left_out(printer);
         Ok(state)
     }
 
     /// A cluster to which these files were applied, with all that happened on the way.
-    pub fn simulate(printer: &mut Printer, files: &[PathBuf], setup: SetupArguments) -> Result<Simulation, Exit> {
-        let SetupArguments { config, scheduler_name } = setup;
+    pub fn simulate(
+        printer: &mut Printer,
+        files: &[PathBuf],
+        cluster: Option<Which>,
+        setup: SetupArguments,
+    ) -> Result<Simulation, Exit> {
+        let SetupArguments { from, config, scheduler_name } = setup;
         let configuration = manifests::configuration(printer, config.as_deref())?;
-        let inputs = manifests::objects(printer, files)?;
+        let mut inputs = Vec::new();
+        if let Some(which) = cluster {
+            inputs.push(manifests::live(printer, &which).map_err(|error| printer.refuse(&[format!("{error:#}")]))?);
+        }
+        let files: Vec<PathBuf> = from.into_iter().chain(files.iter().cloned()).collect();
+        if !files.is_empty() {
+            inputs.extend(manifests::objects(printer, &files)?);
+        }
         let setup = Setup { configuration, scheduler_names: scheduler_name.map(|name| vec![name]) };
         let settled = Simulation::of(setup, inputs, &mut |progress| {
             printer.progress(format_args!("{} of {}: {}", progress.done, progress.total, progress.step));
         });
-        settled.map_err(|stuck| printer.bug(&stuck))
+        let simulation = settled.map_err(|stuck| printer.bug(&stuck))?;
+        note_missing_nodes(printer, &simulation);
+        Ok(simulation)
     }
 
     /// What would become of it if these were applied, and time passed; and what would happen on the way.
@@ -108,8 +140,11 @@ impl State {
         for note in notes.iter().take(NOTES_MAX) {
             printer.note(format_args!("note: {note}"));
         }
+        for note in notes.iter().skip(NOTES_MAX) {
+            printer.detail(format_args!("note: {note}"));
+        }
         if notes.len() > NOTES_MAX {
-            printer.note(format_args!("note: and {} more, which `simulate` shows", notes.len() - NOTES_MAX));
+            printer.note(format_args!("note: and {} more, which -v shows", notes.len() - NOTES_MAX));
         }
     }
 
@@ -152,6 +187,57 @@ impl State {
         requests.into_iter().map(show).collect()
     }
 
+    /// The cluster itself, to be copied.
+    pub fn cluster(&self) -> &Cluster {
+        self.simulation.cluster()
+    }
+
+    /// The object of that key.
+    pub fn object(&self, key: &ObjectKey) -> Option<&Value> {
+        self.simulation.cluster().store().get(key).map(AsRef::as_ref)
+    }
+
+    /// The keys of all objects.
+    pub fn keys(&self) -> impl Iterator<Item = &ObjectKey> {
+        self.simulation.cluster().store().iter().map(|(key, _)| key)
+    }
+
+    /// The pods on a node that have not ended.
+    pub fn pods_on(&self, node: &str) -> Vec<(&ObjectKey, &Value)> {
+        let store = self.simulation.cluster().store();
+        let pods = store.pods_on(node);
+        let known = pods.iter().filter_map(|key| store.get_key_value(key));
+        known.map(|(key, pod)| (key, pod.as_ref())).filter(|(_, pod)| is_bound(pod)).collect()
+    }
+
+    /// All pods that are on nodes, by namespace and name.
+    pub fn running_pods(&self) -> impl Iterator<Item = (&ObjectKey, &Value)> {
+        let pods = self.simulation.cluster().store().pods().map(|(key, pod)| (key, pod.as_ref()));
+        pods.filter(|(_, pod)| is_bound(pod))
+    }
+
+    /// All pods that have succeeded, by namespace and name.
+    pub fn ended_pods(&self) -> impl Iterator<Item = (&ObjectKey, &Value)> {
+        let pods = self.simulation.cluster().store().pods().map(|(key, pod)| (key, pod.as_ref()));
+        pods.filter(|(_, pod)| pod.pointer("/status/phase").is_some_and(|phase| phase == "Succeeded"))
+    }
+
+    /// A quota and all below it, by the names that reports give them.
+    pub fn quotas_below(&self, quota: &str) -> BTreeSet<String> {
+        let all = self.quotas();
+        let mut below = BTreeSet::from([quota.to_owned()]);
+        loop {
+            let known = below.len();
+            let is_below = |report: &&QuotaReport| report.parent.as_ref().is_some_and(|parent| below.contains(parent));
+            let found: Vec<String> =
+                all.iter().map(|(_, report)| report).filter(is_below).map(|report| report.object.clone()).collect();
+            below.extend(found);
+            if below.len() == known {
+                return below;
+            }
+        }
+    }
+
     /// The pods among these objects, and those that they made, as namespace and name.
     pub fn pods_of(&self, objects: &[ObjectKey]) -> Vec<(String, String)> {
         let store = self.simulation.cluster().store();
@@ -161,6 +247,19 @@ impl State {
             if seen.insert(key.clone()) {
                 open.extend(store.dependents(&key));
             }
+        }
+        // A group does not own its pods: they name it.
+        let groups: Vec<&ObjectKey> = objects.iter().filter(|key| key.kind == "PodGroup").collect();
+        if !groups.is_empty() {
+            let names_one = |pod: &Value, key: &ObjectKey| {
+                let annotations = pod.pointer("/metadata/annotations");
+                let named = volcano::GROUP_NAMES.iter().filter_map(|name| annotations?.get(name)?.as_str());
+                let named: Vec<&str> = named.collect();
+                groups.iter().any(|group| group.namespace == key.namespace && named.contains(&&*group.name))
+            };
+            let members = store.pods().filter(|(key, pod)| names_one(pod, key)).map(|(key, _)| key.clone());
+            let members: Vec<ObjectKey> = members.collect();
+            seen.extend(members);
         }
         let pods = seen.iter().filter(|key| (key.group, key.kind) == ("", "Pod"));
         pods.map(|key| (key.namespace.as_deref().unwrap_or_default().to_owned(), key.name.to_string())).collect()
@@ -177,8 +276,26 @@ impl State {
             nominated_node: text("/status/nominatedNodeName"),
             priority: pod.pointer("/spec/priority").and_then(Value::as_i64),
             is_leaving: text("/metadata/deletionTimestamp").is_some(),
+            is_dated: text("/metadata/uid").is_some_and(|uid| !quotient_sim::is_virtual_uid(&uid)),
         }
     }
+}
+
+/// Pods on nodes that are not given hold nothing of any node, which changes every answer about room.
+fn note_missing_nodes(printer: &mut Printer, simulation: &Simulation) {
+    let missing = simulation.missing_nodes();
+    if missing.is_empty() {
+        return;
+    }
+    let pods: usize = missing.values().sum();
+    let names: Vec<&str> = missing.keys().map(String::as_str).take(NAMES_MAX).collect();
+    let more = missing.len().saturating_sub(NAMES_MAX);
+    let more = if more > 0 { format!(" and {more} more") } else { String::new() };
+    let (noun, verb) = if pods == 1 { ("pod", "runs") } else { ("pods", "run") };
+    printer.note(format_args!(
+        "note: {pods} {noun} {verb} on nodes that are not given ({}{more}): counted against quotas, on no node",
+        names.join(", ")
+    ));
 }
 
 fn pod_key(namespace: &str, name: &str) -> PodKey {

@@ -1,4 +1,5 @@
-//! What `simulate` tells people: what happened step by step, who waits and why, how full the nodes are.
+//! What `simulate` tells people: counts first, then what happened by owner and reason, then how everything stands.
+//! `-o wide` tells of every pod.
 
 use anyhow::Result;
 use quotient_sim::report::{
@@ -6,9 +7,13 @@ use quotient_sim::report::{
     StepReport,
 };
 
+use crate::kin::{grouped_by, stem};
 use crate::printer::{LINES_MAX, Printer, Tone};
-use crate::standing::{node_table, quota_table};
+use crate::standing::{Units, node_table, quota_table};
 use crate::table::grouped;
+
+/// The most names that a line lists.
+const NAMES_MAX: usize = 3;
 
 /// Prints the report for people.
 pub fn tell(printer: &mut Printer, report: &Report) -> Result<()> {
@@ -17,87 +22,174 @@ pub fn tell(printer: &mut Printer, report: &Report) -> Result<()> {
         tell_step(printer, step)?;
         printer.line("")?;
     }
-    tell_waiting(printer, pods)?;
+    tell_pods(printer, pods)?;
     tell_quotas(printer, quotas)?;
     tell_nodes(printer, nodes)
 }
 
 fn tell_step(printer: &mut Printer, step: &StepReport) -> Result<()> {
     let StepReport { file, bound, evicted, rejected, problems } = step;
-    printer.line(printer.paint(Tone::Strong, file))?;
+    let counted = counts(&[
+        (bound.len(), "bound"),
+        (evicted.len(), "evicted"),
+        (rejected.len(), "rejected"),
+        (problems.len(), if problems.len() == 1 { "problem" } else { "problems" }),
+    ]);
+    let counted = counted.unwrap_or_else(|| "nothing to decide".to_owned());
+    printer.line(format_args!("{}: {counted}", printer.paint(Tone::Strong, file)))?;
     tell_refused(printer, problems, rejected)?;
     tell_evicted(printer, &evicted.iter().collect::<Vec<_>>())?;
-    tell_bound(printer, bound)?;
-    if bound.is_empty() && evicted.is_empty() && rejected.is_empty() && problems.is_empty() {
-        printer.line("  nothing to decide")?;
-    }
-    Ok(())
+    tell_bound(printer, bound)
 }
 
-/// Which pods got which nodes.
+/// `3 bound, 1 evicted`; `None` where all are 0.
+pub fn counts(counted: &[(usize, &str)]) -> Option<String> {
+    let shown = counted.iter().filter(|(count, _)| *count > 0);
+    let shown: Vec<String> = shown.map(|(count, word)| format!("{} {word}", grouped(*count as u64))).collect();
+    (!shown.is_empty()).then(|| shown.join(", "))
+}
+
+/// `a, b, c and 4 more`.
+fn some_of(names: &[String]) -> String {
+    let shown = names[..names.len().min(NAMES_MAX)].join(", ");
+    if names.len() > NAMES_MAX { format!("{shown} and {} more", names.len() - NAMES_MAX) } else { shown }
+}
+
+/// Which pods got which nodes: an owner's together.
 pub fn tell_bound(printer: &mut Printer, bound: &[Bound]) -> Result<()> {
-    let width = bound.iter().map(|Bound { namespace, name, .. }| namespace.len() + name.len() + 1).max().unwrap_or(0);
-    printer.list(bound, |printer, Bound { namespace, name, node }| {
-        let pod = format!("{namespace}/{name}");
-        vec![format!("{}     {pod:width$}  on {node}", printer.paint(Tone::Good, "bound"))]
+    let verb = printer.paint(Tone::Good, "bound");
+    if printer.is_wide() || bound.len() <= LINES_MAX / 2 {
+        let width =
+            bound.iter().map(|Bound { namespace, name, .. }| namespace.len() + name.len() + 1).max().unwrap_or(0);
+        for Bound { namespace, name, node } in bound {
+            let pod = format!("{namespace}/{name}");
+            printer.line(format_args!("  {verb}     {pod:width$}  on {node}"))?;
+        }
+        return Ok(());
+    }
+    let kin = grouped_by(bound, |Bound { namespace, name, .. }| (namespace.as_str(), stem(name)));
+    printer.list(&kin, |_, ((namespace, stem), pods)| {
+        let mut nodes: Vec<String> = pods.iter().map(|bound| bound.node.clone()).collect();
+        nodes.sort();
+        nodes.dedup();
+        let nodes = some_of(&nodes);
+        match pods[..] {
+            [Bound { name, .. }] => vec![format!("{verb}     {namespace}/{name} on {nodes}")],
+            _ => vec![format!("{verb}     {} pods of {namespace}/{stem} on {nodes}", grouped(pods.len() as u64))],
+        }
     })
 }
 
-/// Objects that could not be read or were refused.
+/// Objects that could not be read or were refused: what is said of many is said once.
 pub fn tell_refused(printer: &mut Printer, problems: &[ObjectProblem], rejected: &[RejectedObject]) -> Result<()> {
-    printer.list(problems, |printer, ObjectProblem { object, message }| {
-        let object = object.as_ref().map_or(String::new(), |object| format!("{object}: "));
-        vec![format!("{}   {object}{message}", printer.paint(Tone::Bad, "problem"))]
-    })?;
-    printer.list(rejected, |printer, RejectedObject { object, message }| {
-        vec![format!("{}  {object}: {message}", printer.paint(Tone::Bad, "rejected"))]
+    let of_problem = |ObjectProblem { object, message }: &ObjectProblem| (object.clone(), message.clone());
+    let of_rejected = |RejectedObject { object, message }: &RejectedObject| (Some(object.clone()), message.clone());
+    tell_objects(printer, "problem ", &problems.iter().map(of_problem).collect::<Vec<_>>())?;
+    tell_objects(printer, "rejected", &rejected.iter().map(of_rejected).collect::<Vec<_>>())
+}
+
+fn tell_objects(printer: &mut Printer, what: &str, said: &[(Option<String>, String)]) -> Result<()> {
+    // In the wide format each stands for itself.
+    let wide = printer.is_wide();
+    let said: Vec<(usize, &(Option<String>, String))> = said.iter().enumerate().collect();
+    let groups = grouped_by(&said, |(at, (_, message))| (if wide { *at } else { 0 }, message.as_str()));
+    printer.list(&groups, |printer, ((_, message), objects)| {
+        let names: Vec<String> = objects.iter().filter_map(|(_, (object, _))| object.clone()).collect();
+        let named = if names.is_empty() { String::new() } else { format!("{}: ", some_of(&names)) };
+        vec![format!("{}  {named}{message}", printer.paint(Tone::Bad, what))]
     })
 }
 
-/// Who had to go, for whom, by which rule; and the sentence that says why, once for all that it is said of.
+/// Which pods were evicted, for whom and by which rule: an owner's together, with the sentence that says why once.
 pub fn tell_evicted(printer: &mut Printer, evictions: &[&Evicted]) -> Result<()> {
-    let shown = printer.shown_of(evictions.len(), LINES_MAX);
-    for (i, evicted) in evictions.iter().take(shown).enumerate() {
-        let Evicted { namespace, name, node, claimant, rule, message } = evicted;
-        let claimant = claimant.as_ref().map_or(String::new(), |claimant| format!(" for {claimant}"));
-        let verb = printer.paint(Tone::Bad, "evicted");
-        printer.line(format_args!("  {verb}   {namespace}/{name} from {node}{claimant}, by {rule}"))?;
-        let next = evictions[..shown].get(i + 1);
-        if next.is_none_or(|next| next.message != *message) {
-            printer.line(format_args!("            {}", printer.paint(Tone::Weak, message)))?;
+    let verb = printer.paint(Tone::Bad, "evicted");
+    let wide = printer.is_wide();
+    let groups = grouped_by(evictions, |evicted| {
+        let Evicted { namespace, name, claimant, rule, .. } = *evicted;
+        let claimant = claimant.as_deref().map(|claimant| if wide { claimant } else { stem(claimant) });
+        (namespace.as_str(), if wide { name.as_str() } else { stem(name) }, claimant, rule.as_str())
+    });
+    let shown = printer.shown_of(groups.len(), LINES_MAX);
+    for (i, ((namespace, stem, claimant, rule), pods)) in groups.iter().take(shown).enumerate() {
+        let Evicted { name, node, claimant: first, message, .. } = *pods[0];
+        let line = match pods.len() {
+            1 => {
+                let claimant = first.as_ref().map_or(String::new(), |claimant| format!(" for {claimant}"));
+                format!("{namespace}/{name} from {node}{claimant}, by {rule}")
+            }
+            count => {
+                let claimant = claimant.map_or(String::new(), |claimant| format!(" for {claimant}"));
+                format!("{} pods of {namespace}/{stem}{claimant}, by {rule}", grouped(count as u64))
+            }
+        };
+        printer.line(format_args!("  {verb}   {line}"))?;
+        let next = groups[..shown].get(i + 1).map(|(_, pods)| &pods[0].message);
+        if next != Some(message) {
+            let first = if pods.len() > 1 { format!("{namespace}/{name}: ") } else { String::new() };
+            printer.line(format_args!("            {first}{}", printer.paint(Tone::Weak, message)))?;
         }
     }
-    printer.left_out(evictions.len(), shown)
+    printer.left_out(groups.len(), shown)
 }
 
-fn tell_waiting(printer: &mut Printer, pods: &[PodReport]) -> Result<()> {
+/// How many pods there are in each phase, and why those wait that do.
+fn tell_pods(printer: &mut Printer, pods: &[PodReport]) -> Result<()> {
     let count = |phase: PodPhase| pods.iter().filter(|pod| pod.phase == phase).count();
-    let phases = [
-        (PodPhase::Running, "running"),
-        (PodPhase::Pending, "waiting"),
-        (PodPhase::Succeeded, "succeeded"),
-        (PodPhase::Failed, "failed"),
-        (PodPhase::Evicted, "evicted for good"),
-    ];
-    let counted: Vec<String> = phases
-        .into_iter()
-        .map(|(phase, word)| (count(phase), word))
-        .filter(|(count, _)| *count > 0)
-        .map(|(count, word)| format!("{} {word}", grouped(count as u64)))
-        .collect();
-    let counted = if counted.is_empty() { "none".to_owned() } else { counted.join(", ") };
+    let counted = counts(&[
+        (count(PodPhase::Running), "running"),
+        (count(PodPhase::Pending), "pending"),
+        (count(PodPhase::Succeeded), "succeeded"),
+        (count(PodPhase::Failed), "failed"),
+        (count(PodPhase::Evicted), "evicted for good"),
+    ]);
+    let counted = counted.unwrap_or_else(|| "none".to_owned());
     printer.line(format_args!("{}: {counted}", printer.paint(Tone::Strong, "Pods")))?;
-    let waiting: Vec<&PodReport> = pods.iter().filter(|pod| pod.phase == PodPhase::Pending).collect();
-    printer.list(&waiting, |printer, pod| {
-        let name = format!("{}/{}", pod.namespace, pod.name);
-        let Some(ReasonReport { code, message, remedies, .. }) = &pod.reason else {
-            return vec![format!("{name} waits for a scheduler of another name")];
-        };
-        let mut lines = vec![format!("{name} waits: {}", printer.paint(Tone::Bad, code)), format!("    {message}")];
-        lines.extend(remedies.iter().map(|remedy| format!("    hint: {remedy}")));
-        lines
-    })?;
+    let pending: Vec<&PodReport> = pods.iter().filter(|pod| pod.phase == PodPhase::Pending).collect();
+    tell_pending(printer, &pending)?;
     printer.line("")
+}
+
+/// Why pods wait: those of one owner that wait for the same thing together, the most first.
+pub fn tell_pending(printer: &mut Printer, pending: &[&PodReport]) -> Result<()> {
+    let wide = printer.is_wide();
+    let mut groups = grouped_by(pending, |pod| {
+        let name = if wide { pod.name.as_str() } else { stem(&pod.name) };
+        let of = |reason: &'_ ReasonReport| (reason.code.clone(), reason.quota.clone(), reason.resource.clone());
+        (pod.namespace.as_str(), name, pod.reason.as_ref().map(of))
+    });
+    if !wide {
+        groups.sort_by_key(|(_, pods)| std::cmp::Reverse(pods.len()));
+    }
+    let units = printer.units();
+    printer.list(&groups, |printer, ((namespace, stem, _), pods)| {
+        let name = match pods.len() {
+            1 => format!("{namespace}/{}", pods[0].name),
+            count => format!("{} pods of {namespace}/{stem}", grouped(count as u64)),
+        };
+        let Some(reason) = &pods[0].reason else {
+            return vec![format!("{name}: pending for another scheduler")];
+        };
+        let code = printer.paint(Tone::Bad, &reason.code);
+        let mut lines = vec![format!("{name}: {code}{}", arithmetic(reason, units)), format!("    {}", reason.message)];
+        // Hints are not tried here; `explain` tells those that were.
+        if printer.is_wide() {
+            lines.extend(reason.remedies.iter().map(|remedy| format!("    hint: {remedy}")));
+        }
+        lines
+    })
+}
+
+/// ` at Queue/r-vision: 120 of 120 NVIDIA-A100-80GB used, 1 requested`; nothing where no quota is in the way.
+fn arithmetic(reason: &ReasonReport, units: Units) -> String {
+    let ReasonReport { quota, resource, used, requested, limit, .. } = reason;
+    match (quota, resource, used, requested, limit) {
+        (Some(quota), Some(resource), Some(used), Some(requested), Some(limit)) => {
+            let (used, limit) = units.show_two(resource, used, limit);
+            let requested = units.show(resource, requested);
+            format!(" at {quota}: {used} of {limit} {resource} used, {requested} requested")
+        }
+        _ => String::new(),
+    }
 }
 
 /// A cluster without quotas has nothing to tell of them.
@@ -107,7 +199,7 @@ fn tell_quotas(printer: &mut Printer, quotas: &[QuotaReport]) -> Result<()> {
     }
     printer.line(format_args!("{}: {}", printer.paint(Tone::Strong, "Quotas"), grouped(quotas.len() as u64)))?;
     let shown = printer.shown_of(quotas.len(), LINES_MAX);
-    printer.table("  ", &quota_table(&quotas[..shown]))?;
+    printer.table("  ", &quota_table(&quotas[..shown], printer.units()))?;
     printer.left_out(quotas.len(), shown)?;
     printer.line("")
 }
@@ -118,6 +210,6 @@ fn tell_nodes(printer: &mut Printer, nodes: &[NodeState]) -> Result<()> {
     }
     printer.line(format_args!("{}: {}", printer.paint(Tone::Strong, "Nodes"), grouped(nodes.len() as u64)))?;
     let shown = printer.shown_of(nodes.len(), LINES_MAX);
-    printer.table("  ", &node_table(nodes, shown))?;
+    printer.table("  ", &node_table(nodes, shown, printer.units(), printer.columns()))?;
     printer.left_out(nodes.len(), shown)
 }

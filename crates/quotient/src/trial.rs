@@ -3,10 +3,14 @@
 use std::collections::BTreeSet;
 
 use anyhow::Result;
-use quotient_sim::report::{Bound, Evicted, ObjectProblem, PodPhase, PodReport, RejectedObject, StepReport};
+use quotient_api::ObjectKey;
+use quotient_sim::report::{
+    Bound, Evicted, ObjectProblem, PodPhase, PodReport, ReasonReport, RejectedObject, StepReport,
+};
 use serde::Serialize;
 
 use crate::explanation::{Explanation, words};
+use crate::kin::stem;
 use crate::printer::{Printer, Tone};
 use crate::state::State;
 use crate::story::{tell_bound, tell_evicted, tell_refused};
@@ -48,18 +52,48 @@ impl Trial {
         let pods = after.pods().iter().filter(|pod| is_of_file(&pod.namespace, &pod.name));
         let pods: Vec<PodReport> = pods.cloned().collect();
         bound.retain(|bound| !is_of_file(&bound.namespace, &bound.name));
-        let waiting = alike(&pods).into_iter().filter_map(|pods| {
-            let (first, others) = pods.split_first()?;
-            let others = others.iter().map(|pod| format!("{}/{}", pod.namespace, pod.name)).collect();
-            Some(Alike { first: Explanation::of(after, &first.namespace, &first.name)?, others })
-        });
-        Trial { file, problems, rejected, waiting: waiting.collect(), pods, evicted, bound }
+        Trial { file, problems, rejected, waiting: explained(after, &pods), pods, evicted, bound }
     }
 
     /// Whether everything was let in and every pod runs, or has run.
     pub fn all_run(&self) -> bool {
         self.rejected.is_empty() && self.pods.iter().all(runs)
     }
+}
+
+/// What makes pods, and how they are. Field names are a contract with whoever reads the JSON.
+#[derive(Debug, Serialize)]
+pub struct Owner {
+    /// As `Kind/namespace/name`.
+    pub object: String,
+    pub pods: Vec<PodReport>,
+    /// Those that are pending, one in full for each reason.
+    pub waiting: Vec<Alike>,
+}
+
+impl Owner {
+    /// How these pods of an owner are.
+    pub fn of(state: &State, key: &ObjectKey, pods: &[(String, String)]) -> Self {
+        let of_it: BTreeSet<(&str, &str)> = pods.iter().map(|(namespace, name)| (&**namespace, &**name)).collect();
+        let pods = state.pods().iter().filter(|pod| of_it.contains(&(&pod.namespace, &pod.name)));
+        let pods: Vec<PodReport> = pods.cloned().collect();
+        Owner { object: key.to_string(), waiting: explained(state, &pods), pods }
+    }
+}
+
+/// Prints how an owner's pods are, and for each reason to wait one pod in full.
+pub fn tell_owner(printer: &mut Printer, owner: &Owner) -> Result<()> {
+    let Owner { object, pods, waiting } = owner;
+    let running = pods.iter().filter(|pod| runs(pod)).count();
+    let name = printer.paint(Tone::Strong, object);
+    let tone = if running == pods.len() { Tone::Good } else { Tone::Bad };
+    let verdict = match (running, pods.len()) {
+        (_, 0) => "it has no pods".to_owned(),
+        (running, count) => format!("{running} of {count} pods run"),
+    };
+    printer.line(format_args!("{name}: {}", printer.paint(tone, &verdict)))?;
+    tell_bound(printer, &pods.iter().filter(|pod| runs(pod)).filter_map(as_bound).collect::<Vec<_>>())?;
+    tell_alike(printer, waiting)
 }
 
 fn runs(pod: &PodReport) -> bool {
@@ -90,6 +124,10 @@ pub fn tell(printer: &mut Printer, trial: &Trial) -> Result<()> {
         printer.line(printer.paint(Tone::Strong, "Other pods that would get a node"))?;
         tell_bound(printer, bound)?;
     }
+    tell_alike(printer, waiting)
+}
+
+fn tell_alike(printer: &mut Printer, waiting: &[Alike]) -> Result<()> {
     for Alike { first, others } in waiting {
         printer.line("")?;
         words::tell(printer, first)?;
@@ -106,11 +144,27 @@ fn as_bound(pod: &PodReport) -> Option<Bound> {
     Some(Bound { namespace: pod.namespace.clone(), name: pod.name.clone(), node: pod.node.clone()? })
 }
 
-/// The pods that would not run, those with the same reason together.
+/// The pods that do not run, one in full for each reason.
+fn explained(state: &State, pods: &[PodReport]) -> Vec<Alike> {
+    let explain = |pods: Vec<&PodReport>| {
+        let (first, others) = pods.split_first()?;
+        let others = others.iter().map(|pod| format!("{}/{}", pod.namespace, pod.name)).collect();
+        Some(Alike { first: Explanation::of(state, &first.namespace, &first.name)?, others })
+    };
+    alike(pods).into_iter().filter_map(explain).collect()
+}
+
+/// The pods that would not run, those with the same reason together: the same code at the same quota for the same
+/// resource. The numbers of two pods of one owner differ where one waits for the other.
 fn alike(pods: &[PodReport]) -> Vec<Vec<&PodReport>> {
+    let key = |pod: &PodReport| {
+        let reason = pod.reason.as_ref();
+        let of = |reason: &ReasonReport| (reason.code.clone(), reason.quota.clone(), reason.resource.clone());
+        (pod.namespace.clone(), stem(&pod.name).to_owned(), pod.phase, reason.map(of))
+    };
     let mut groups: Vec<Vec<&PodReport>> = Vec::new();
     for pod in pods.iter().filter(|pod| !runs(pod)) {
-        let is_alike = |group: &&mut Vec<&PodReport>| (group[0].phase, &group[0].reason) == (pod.phase, &pod.reason);
+        let is_alike = |group: &&mut Vec<&PodReport>| key(group[0]) == key(pod);
         match groups.iter_mut().find(is_alike) {
             Some(group) => group.push(pod),
             None => groups.push(vec![pod]),

@@ -82,6 +82,7 @@ fn help_says_what_there_is() {
     insta::assert_snapshot!("help-tree", folder.run(&["tree", "--help"]));
     insta::assert_snapshot!("help-top", folder.run(&["top", "--help"]));
     insta::assert_snapshot!("help-plan", folder.run(&["plan", "--help"]));
+    insta::assert_snapshot!("help-snapshot", folder.run(&["snapshot", "--help"]));
     insta::assert_snapshot!("help-test", folder.run(&["test", "--help"]));
     insta::assert_snapshot!("help-lint", folder.run(&["lint", "--help"]));
     insta::assert_snapshot!("help-run", folder.run(&["run", "--help"]));
@@ -110,7 +111,7 @@ fn as_a_plugin_it_answers_to_kubectl() {
     let folder = Folder::with("plugin", &[]);
     let link = folder.0.join("kubectl-quotient");
     std::os::unix::fs::symlink(env!("CARGO_BIN_EXE_quotient"), &link).expect("a link can be made");
-    for (verb, usage) in [("test", "test [OPTIONS]"), ("explain", "explain POD -f FILE... [OPTIONS]")] {
+    for (verb, usage) in [("test", "test [OPTIONS]"), ("explain", "explain POD [OPTIONS]")] {
         let output = command(&folder.0, &link.to_string_lossy()).args([verb, "--help"]).output().expect("it runs");
         let shown = String::from_utf8_lossy(&output.stdout);
         assert!(shown.contains(&format!("Usage: kubectl quotient {usage}")), "{shown}");
@@ -194,6 +195,88 @@ fn a_reader_who_has_seen_enough_is_no_error() {
     drop(child.stdout.take());
     let output = child.wait_with_output().expect("it ends");
     assert_eq!(show(&output), "exit code 0\n--- stdout\n--- stderr\n");
+}
+
+/// The exit code of a command whose reader goes away at once.
+fn unread(folder: &Folder, arguments: &[&str]) -> Option<i32> {
+    let mut child = command(&folder.0, env!("CARGO_BIN_EXE_quotient"))
+        .args(arguments)
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .expect("it starts");
+    drop(child.stdout.take());
+    child.wait_with_output().expect("it ends").status.code()
+}
+
+#[test]
+fn a_failure_is_one_whether_it_is_read_or_not() {
+    let bad = scenario("    expect: {boundCount: {a: 3}}\n");
+    let quota = "apiVersion: scheduling.x-k8s.io/v1alpha1\nkind: ElasticQuota\nmetadata: {name: q, namespace: a}\nspec: {mim: {cpu: '1'}}\n";
+    let folder = Folder::with("unread", &[("bad.yaml", &bad), ("quota.yaml", quota)]);
+    assert_eq!(unread(&folder, &["test", "bad.yaml"]), Some(1));
+    assert_eq!(unread(&folder, &["lint", "quota.yaml"]), Some(1));
+}
+
+#[test]
+fn names_cannot_forge_lines() {
+    let pod = "apiVersion: v1
+kind: Pod
+metadata: {name: p, namespace: a, annotations: {scheduling.volcano.sh/queue-name: \"x\\n\\e[2Jforged: line\"}}
+spec: {schedulingGates: [{name: \"g\\e[31m\"}], containers: [{name: c, image: i}]}
+";
+    let folder = Folder::with("forged", &[("f.yaml", &format!("{NODE}---\n{pod}"))]);
+    for arguments in
+        [&["simulate", "f.yaml"][..], &["explain", "a/p", "-f", "f.yaml"], &["simulate", "-o", "wide", "f.yaml"]]
+    {
+        let shown = folder.run(arguments);
+        assert!(!shown.contains('\u{1b}') && !shown.contains("\nforged"), "{arguments:?}: {shown}");
+    }
+}
+
+#[test]
+fn kinds_without_bearing_are_told_of_once() {
+    let mut text = format!("{NODE}{}", pod("p", "1"));
+    for i in 0..3 {
+        text += &format!("---\napiVersion: networking.k8s.io/v1\nkind: Ingress\nmetadata: {{name: i-{i}}}\n");
+    }
+    let folder = Folder::with("chart", &[("chart.yaml", &text), ("node.yaml", NODE)]);
+    let expected = "note: ignored 3 Ingress (networking.k8s.io)\n";
+    for (arguments, code) in [
+        (&["simulate", "chart.yaml"][..], 0),
+        (&["explain", "--try", "chart.yaml", "-f", "node.yaml"], 0),
+        (&["plan", "-f", "chart.yaml", "--on", "node.yaml"], 0),
+        (&["lint", "chart.yaml"], 0),
+        (&["tree", "-f", "chart.yaml"], 0),
+    ] {
+        let shown = folder.run(arguments);
+        assert!(shown.starts_with(&format!("exit code {code}\n")), "{arguments:?}: {shown}");
+        assert!(shown.ends_with(expected), "{arguments:?}: {shown}");
+    }
+    assert!(folder.run(&["-q", "tree", "-f", "chart.yaml"]).ends_with("--- stderr\n"));
+}
+
+#[test]
+fn joined_documents_are_refused_by_every_command() {
+    let folder = Folder::with("joined", &[("joined.yaml", &format!("{NODE}{NODE}"))]);
+    for arguments in [&["simulate", "joined.yaml"][..], &["tree", "-f", "joined.yaml"], &["lint", "joined.yaml"]] {
+        let shown = folder.run(arguments);
+        assert!(shown.starts_with("exit code 2\n--- stdout\n--- stderr\nerror: joined.yaml:5:1: "), "{shown}");
+        assert!(shown.contains("joined without a line of"), "{shown}");
+    }
+}
+
+#[test]
+fn the_taint_in_the_way_is_named_and_the_remedies_were_tried() {
+    let node = "apiVersion: v1
+kind: Node
+metadata: {name: spot-1}
+spec: {taints: [{key: cloud.google.com/gke-spot, value: 'true', effect: NoSchedule}]}
+status: {allocatable: {cpu: '4', memory: 16Gi, pods: '110'}}
+";
+    let folder = Folder::with("taint", &[("f.yaml", &format!("{node}{}", pod("p", "1")))]);
+    insta::assert_snapshot!("explain-taint", folder.run(&["explain", "p", "-f", "f.yaml"]));
+    insta::assert_snapshot!("explain-taint-json", folder.run(&["explain", "p", "-f", "f.yaml", "-o", "json"]));
 }
 
 #[test]

@@ -204,6 +204,17 @@ impl Cluster {
         self.server.clock.next_second_of_creation();
     }
 
+    /// Makes a pod anew in place of the one of its name, as old as that one is: what of a pod cannot be changed while
+    /// it is there can be changed so. It is how to ask what would happen if it had been made otherwise.
+    pub fn replace_pod(&mut self, key: &ObjectKey, pod: Value) -> Result<(), Refusal> {
+        self.server.replace_pod(key, pod)
+    }
+
+    /// Lets virtual time begin at this moment, in microseconds since the Unix epoch, where it has not come so far yet.
+    pub fn begin_at(&mut self, us: i64) {
+        self.server.clock.advance_to(us);
+    }
+
     /// Ends a pod.
     pub fn end(&mut self, pod: &ObjectKey, outcome: Outcome) -> Result<(), Refusal> {
         if !self.store().contains(pod) {

@@ -5,6 +5,7 @@
 //! queue, and each is then compared with how it should be, whatever happened before. They see
 //! objects only, never the engine.
 
+mod adoption;
 mod claim;
 mod daemonset;
 mod deployment;
@@ -35,6 +36,8 @@ pub struct Controllers {
     refused: BTreeSet<ObjectKey>,
     /// How many objects each owner has made, so that each has a name of its own.
     made: BTreeMap<ObjectKey, u64>,
+    /// What is known of owners that came with pods of another cluster.
+    adoption: adoption::Adoption,
     /// Reads selectors, requests and affinity as the engine is told them.
     translator: Translator,
 }
@@ -45,6 +48,7 @@ impl Default for Controllers {
             queue: BTreeSet::new(),
             refused: BTreeSet::new(),
             made: BTreeMap::new(),
+            adoption: adoption::Adoption::default(),
             translator: Translator::new(TranslatorSettings::default()),
         }
     }
@@ -59,10 +63,14 @@ impl Controllers {
             Change::Seen(key) => store.get(key),
             Change::Gone(_, object) => Some(object),
         };
-        if let Some(object) = object {
-            self.queue.extend(field::controller(object));
-        }
+        let controller = object.and_then(|object| field::controller(object));
         let namespace = key.namespace.as_deref();
+        // A pod of a set that is not there: its Deployment has to look for it.
+        if let Some(set) = controller.as_ref().filter(|set| set.kind == "ReplicaSet" && !store.contains(set)) {
+            let deployments = store.of_kind("apps", "Deployment", set.namespace.as_deref());
+            self.queue.extend(deployments.map(|(key, _)| key.clone()));
+        }
+        self.queue.extend(controller);
         let mut concerns = |group: &'static str, kind: &'static str, namespace: Option<&str>| {
             self.queue.extend(store.of_kind(group, kind, namespace).map(|(key, _)| key.clone()));
         };

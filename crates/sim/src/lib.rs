@@ -8,6 +8,7 @@
 
 pub mod ages;
 mod answer;
+pub mod bounds;
 pub mod clock;
 pub mod cluster;
 pub mod controllers;
@@ -30,6 +31,7 @@ pub mod subject;
 pub use ages::Partings;
 pub use cluster::{Cluster, Setup, Stuck};
 pub use junit::junit;
+pub use naming::is_uid as is_virtual_uid;
 pub use report::Report;
 pub use run::{ScenarioResult, StepResult, run, run_on};
 pub use scenario::Scenario;

@@ -70,9 +70,17 @@ pub fn generated(stem: &str, owner: &str, index: u64) -> String {
     format!("{}-{suffix}", stem.trim_end_matches(['-', '.']))
 }
 
+/// How the uids that are made up here begin. A real one begins so once in 2^74.
+const UID_STEM: &str = "00000000-0000-4000-8000-";
+
 /// A uid for the `index`-th object of a cluster, in the form that uids have.
 pub fn uid(index: u64) -> String {
-    format!("00000000-0000-4000-8000-{:012x}", index & 0xffff_ffff_ffff)
+    format!("{UID_STEM}{:012x}", index & 0xffff_ffff_ffff)
+}
+
+/// Whether a uid was made up here.
+pub fn is_uid(uid: &str) -> bool {
+    uid.starts_with(UID_STEM)
 }
 
 #[cfg(test)]

@@ -10,6 +10,7 @@ use std::time::Duration;
 use quotient_api::{Configuration, Document, ObjectKey, Problem, key_of, read_path};
 use serde_json::{Value, json};
 
+use crate::bounds;
 use crate::expect::Expect;
 use crate::field;
 use crate::shape::{Fields, Problems};
@@ -83,16 +84,21 @@ pub fn load(path: &Path) -> Result<Vec<Scenario>, Vec<Problem>> {
 
 /// Reads the scenarios of a text. Files that it names are relative to `folder`.
 pub fn parse(file: &str, text: &str, folder: &Path) -> Result<Vec<Scenario>, Vec<Problem>> {
-    let read = quotient_api::read(file, text);
+    let (read, lines) = quotient_api::read::read_with_lines(file, text);
     let mut problems = read.problems;
+    let not_scenario = |ignored: &quotient_api::Ignored| {
+        Problem::new(format!("holds no scenario but a {}: expected kind Scenario", ignored.kind)).in_file(file)
+    };
+    problems.extend(read.ignored.iter().map(not_scenario));
     let mut scenarios = Vec::new();
-    for Document { key, value, place } in read.documents {
+    for (Document { key, value, place }, lines) in read.documents.into_iter().zip(lines) {
         if (key.group, key.kind) != ("quotient.dev", "Scenario") {
             let message = "is not a scenario: expected apiVersion quotient.dev/v1alpha1 and kind Scenario";
             problems.push(Problem::new(message).in_file(place.to_string()).of_object(&key));
             continue;
         }
-        let mut found = Problems { file: file.to_string(), object: Some(key.to_string()), list: Vec::new() };
+        let mut found =
+            Problems { file: file.to_string(), object: Some(key.to_string()), lines, ..Problems::default() };
         scenarios.push(scenario(&value, folder, &mut found));
         problems.append(&mut found.list);
     }
@@ -135,8 +141,8 @@ fn scenario(value: &Value, folder: &Path, problems: &mut Problems) -> Scenario {
             for problem in found {
                 let field =
                     problem.field.map_or_else(|| "spec.config".to_string(), |field| format!("spec.config.{field}"));
-                let object = problems.object.clone();
-                problems.list.push(Problem { file: Some(file.clone()), object, field: Some(field), ..problem });
+                let (file, object) = (Some(problems.place(&field)), problems.object.clone());
+                problems.list.push(Problem { file, object, field: Some(field), ..problem });
             }
             Configuration::default()
         }
@@ -150,6 +156,7 @@ fn step(index: usize, value: &Value, folder: &Path, problems: &mut Problems) -> 
     // People know a step by its name; one without is known by its number.
     let name = field::text(value, "/name").map_or_else(|| format!("{}", index + 1), str::to_string);
     let place = format!("step {name:?}:");
+    problems.step = Some((place.clone(), format!("spec.steps[{index}]")));
     let mut fields = Fields::of(value, place.clone(), problems);
     fields.text("name");
     let eviction_takes = fields.duration("evictionTakes");
@@ -175,7 +182,7 @@ fn step(index: usize, value: &Value, folder: &Path, problems: &mut Problems) -> 
             Ok(_) => objects.push(value.clone()),
             Err(problem) => {
                 let field = problem.field.map_or_else(|| path.clone(), |field| format!("{path}.{field}"));
-                let (file, object) = (Some(problems.file.clone()), problems.object.clone());
+                let (file, object) = (Some(problems.place(&field)), problems.object.clone());
                 problems.list.push(Problem { file, object, field: Some(field), ..problem });
             }
         }
@@ -210,6 +217,16 @@ pub(crate) fn pod_ref(path: &str, text: Option<&str>, problems: &mut Problems) -
     }
 }
 
+/// The count at `path`, if it is one that can be simulated.
+fn bounded(count: Option<usize>, path: &str, problems: &mut Problems) -> Option<usize> {
+    if let Some(count) = count.filter(|count| *count > bounds::PODS_OF_ONE_MAX) {
+        let message = format!("expected at most {}", bounds::PODS_OF_ONE_MAX);
+        problems.add(&format!("{path}.count"), Some(&json!(count)), message);
+        return Some(0);
+    }
+    count
+}
+
 /// The names of `count` objects; without a count the one name.
 fn names(name: &str, count: Option<usize>) -> Vec<String> {
     match count {
@@ -229,6 +246,7 @@ fn node_objects(value: &Value, path: &str, problems: &mut Problems) -> Vec<Value
     let taints =
         fields.given_items("taints").map(|taints| taints.into_iter().map(|(_, taint)| taint.clone()).collect());
     fields.finish();
+    let count = bounded(count, path, problems);
     let Some(name) = name else { return Vec::new() };
     let node = |name: String| {
         let mut node = json!({
@@ -264,6 +282,7 @@ fn pod_objects(value: &Value, path: &str, problems: &mut Problems) -> Vec<Value>
     let node = fields.text("node");
     let spec = fields.mapping("spec");
     fields.finish();
+    let count = bounded(count, path, problems);
     let (Some(namespace), Some(name)) = (namespace, name) else { return Vec::new() };
     let pod = |name: String| {
         let mut pod = json!({

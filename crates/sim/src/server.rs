@@ -11,6 +11,7 @@ use quotient_api::{Configuration, ObjectKey, Operation, Problem, Request, View, 
 use quotient_engine::fact::Name;
 use serde_json::{Value, json};
 
+use crate::bounds;
 use crate::clock::Clock;
 use crate::field;
 use crate::naming;
@@ -121,13 +122,36 @@ impl Server {
     /// status where one is given), as `kubectl replace` does.
     pub fn apply(&mut self, object: Value) -> Result<ObjectKey, Refusal> {
         let key = key_of(&object).map_err(Refusal::Unreadable)?;
+        if let Some(message) = bounds::beyond(&key, &object) {
+            return Err(self.reject(Rejected { object: key, message }));
+        }
         match self.store.get(&key).cloned() {
             None => self.create_as(key, object),
+            // A pod that runs elsewhere takes the place of the one that was made here meanwhile.
+            Some(old) if runs_elsewhere(&key, &object) && old["metadata"]["uid"] != object["metadata"]["uid"] => {
+                self.store.remove(&key);
+                self.create_as(key, object)
+            }
             Some(old) => {
                 let replacement = replacement(&old, object);
                 self.update(&key, replacement)
             }
         }
+    }
+
+    /// Makes a pod anew in place of the one of its name, as old as that one is.
+    pub fn replace_pod(&mut self, key: &ObjectKey, mut pod: Value) -> Result<(), Refusal> {
+        for part in ["status", "spec/nodeName"] {
+            field::remove(&mut pod, &part.split('/').collect::<Vec<_>>());
+        }
+        // Admission looks at it as at a new one; the uid and the creation time are the old one's afterwards.
+        let uid = pod["metadata"].as_object_mut().and_then(|metadata| metadata.shift_remove("uid"));
+        self.store.remove(key);
+        self.create_as(key.clone(), pod)?;
+        if let Some(uid) = uid {
+            self.amend(key, |pod| field::put(pod, &["metadata", "uid"], uid));
+        }
+        Ok(())
     }
 
     /// Does something for a program, whose it is to tell what was refused and what it was warned of.
@@ -146,6 +170,10 @@ impl Server {
             let message = format!("{key} already exists");
             return Err(self.reject(Rejected { object: key, message }));
         }
+        if self.store.len() >= bounds::OBJECTS_MAX {
+            let message = format!("the cluster has {} objects, the most that are simulated", bounds::OBJECTS_MAX);
+            return Err(self.reject(Rejected { object: key, message }));
+        }
         self.create_as(key, object)
     }
 
@@ -160,7 +188,11 @@ impl Server {
         if key.kind == "Namespace" && key.group.is_empty() {
             field::put(&mut object, &["metadata", "labels", NAMESPACE_NAME_LABEL], json!(*key.name));
         }
-        let mut object = self.admitted(Operation::Create, &key, object, None)?;
+        let mut object = if runs_elsewhere(&key, &object) {
+            self.adopted(&key, object)
+        } else {
+            self.admitted(Operation::Create, &key, object, None)?
+        };
         self.made += 1;
         // A creation time that is given is kept too: of objects written down from another cluster, age is part.
         let given = field::text(&object, "/metadata/creationTimestamp").map(time::parse_timestamp);
@@ -255,6 +287,24 @@ impl Server {
                 Ok(admitted.object)
             }
             Err(rejection) => Err(self.reject(Rejected { object: key.clone(), message: rejection.message })),
+        }
+    }
+
+    /// A pod that runs in the cluster it is from. Where admission would refuse it now, it runs all the same.
+    fn adopted(&mut self, key: &ObjectKey, pod: Value) -> Value {
+        let told = self.rejected.len();
+        match self.admitted(Operation::Create, key, pod.clone(), None) {
+            Ok(admitted) => admitted,
+            Err(refusal) => {
+                self.rejected.truncate(told);
+                let why = match refusal {
+                    Refusal::Rejected(rejected) => rejected.message,
+                    other => other.to_string(),
+                };
+                let message = format!("runs and is counted, though it would be refused if it were made now: {why}");
+                self.warnings.push(Problem::new(message).of_object(key));
+                pod
+            }
         }
     }
 
@@ -403,6 +453,12 @@ impl Server {
             same.then_some((field::text(event, "/reason")?, field::text(event, "/message").unwrap_or_default()))
         })
     }
+}
+
+/// Whether this is a pod on a node of the cluster that it is written down from: an API server gave it a uid.
+fn runs_elsewhere(key: &ObjectKey, object: &Value) -> bool {
+    let has = |pointer: &str| field::text(object, pointer).is_some();
+    is_pod(key) && has("/metadata/uid") && has("/spec/nodeName") && !is_over(object)
 }
 
 /// The kind of events, which is not one that is read from files.

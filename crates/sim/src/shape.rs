@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use quotient_api::read::Lines;
 use quotient_api::{Problem, time};
 use serde_json::{Map, Value};
 
@@ -12,13 +13,38 @@ pub struct Problems {
     pub file: String,
     /// What the problems are of, as `Kind/name`.
     pub object: Option<String>,
+    /// The lines of the parts of the object, by path.
+    pub lines: Lines,
+    /// How the present step is called in paths, and where it stands.
+    pub step: Option<(String, String)>,
     pub list: Vec<Problem>,
 }
 
 impl Problems {
+    /// The file, with the line of the field, or of the nearest part that has it.
+    pub fn place(&self, field: &str) -> String {
+        let mut path = match &self.step {
+            Some((called, stands)) => match field.strip_prefix(called.as_str()) {
+                Some(rest) => format!("{stands}.{}", rest.trim_start()),
+                None => field.to_owned(),
+            },
+            None => field.to_owned(),
+        };
+        loop {
+            let trimmed = path.trim_end_matches('.');
+            if let Some(line) = self.lines.get(trimmed) {
+                return format!("{}:{line}", self.file);
+            }
+            match trimmed.rfind(['.', '[']) {
+                Some(end) => path.truncate(end),
+                None => return self.file.clone(),
+            }
+        }
+    }
+
     /// Notes that what stands at `field` is not what was expected.
     pub fn add(&mut self, field: &str, value: Option<&Value>, message: impl Into<String>) {
-        let mut problem = Problem::new(message).in_file(self.file.clone()).at_field(field);
+        let mut problem = Problem::new(message).in_file(self.place(field)).at_field(field);
         if let Some(object) = &self.object {
             problem = problem.of_object(object);
         }

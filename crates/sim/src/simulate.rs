@@ -1,10 +1,12 @@
 //! `simulate`: files applied one after another to a virtual cluster, and what came of it.
 
+use std::collections::BTreeMap;
 use std::time::Duration;
 
-use quotient_api::{Document, Problem, Read};
+use quotient_api::{Document, ObjectKey, Problem, Read, order, time};
 
-use crate::cluster::{Cluster, Happened, Setup, Stuck};
+use crate::cluster::{Cluster, Happened, Setup, Stuck, is_bound};
+use crate::field;
 use crate::report::{ObjectProblem, RejectedObject, Report, StepReport};
 use crate::server::Refusal;
 
@@ -56,6 +58,12 @@ impl Simulation {
     pub fn apply(&mut self, input: Input) -> Result<&StepReport, Stuck> {
         let Input { file, read } = input;
         let mut problems = read.problems;
+        // What is made here is younger than what another cluster has made.
+        let stamps = read.documents.iter().filter(|document| document.value.pointer("/metadata/uid").is_some());
+        let stamps = stamps.filter_map(|document| field::text(&document.value, "/metadata/creationTimestamp"));
+        if let Some(latest) = stamps.filter_map(|stamp| time::parse_timestamp(stamp).ok()).max() {
+            self.cluster.begin_at(latest);
+        }
         problems.extend(apply_all(&mut self.cluster, read.documents));
         self.cluster.settle()?;
         Ok(self.note(file, problems))
@@ -83,6 +91,19 @@ impl Simulation {
         &self.steps
     }
 
+    /// The nodes that pods run on and that are not there, with how many pods each: these count against quotas, and on
+    /// no node.
+    pub fn missing_nodes(&self) -> BTreeMap<String, usize> {
+        let mut missing = BTreeMap::new();
+        for (_, pod) in self.cluster.store().pods().filter(|(_, pod)| is_bound(pod)) {
+            let node = field::text(pod, "/spec/nodeName").unwrap_or_default();
+            if !self.cluster.store().contains(&ObjectKey::node(node)) {
+                *missing.entry(node.to_owned()).or_default() += 1;
+            }
+        }
+        missing
+    }
+
     /// All there is to say.
     pub fn into_report(self) -> Report {
         let Simulation { cluster, steps } = self;
@@ -98,7 +119,7 @@ pub fn simulate(setup: Setup, inputs: Vec<Input>, progress: &mut dyn FnMut(Progr
 /// Applies objects; what cannot be kept at all is a problem. Rejections are the cluster's to tell.
 pub fn apply_all(cluster: &mut Cluster, documents: Vec<Document>) -> Vec<Problem> {
     let mut problems = Vec::new();
-    for Document { key, value, place } in documents {
+    for Document { key, value, place } in order::applicable(documents) {
         if key.group == "quotient.dev" {
             let message = format!("a {} is not an object of a cluster and was left out", key.kind);
             problems.push(Problem::new(message).of_object(&key).in_file(place.to_string()));

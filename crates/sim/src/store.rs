@@ -49,6 +49,11 @@ impl Store {
         self.objects.get(key)
     }
 
+    /// The object of that key, with the key as it is kept.
+    pub fn get_key_value(&self, key: &ObjectKey) -> Option<(&ObjectKey, &Arc<Value>)> {
+        self.objects.get_key_value(key)
+    }
+
     /// Whether there is such an object.
     pub fn contains(&self, key: &ObjectKey) -> bool {
         self.objects.contains_key(key)
@@ -91,6 +96,19 @@ impl Store {
     /// What this object owns, by key.
     pub fn dependents(&self, owner: &ObjectKey) -> Vec<ObjectKey> {
         self.dependents.get(owner).map_or_else(Vec::new, |keys| keys.keys().cloned().collect())
+    }
+
+    /// The objects of a kind and namespace that others name as their owners, and that are not there.
+    pub fn missing_owners(&self, group: &'static str, kind: &'static str, namespace: &str) -> Vec<ObjectKey> {
+        let from = ObjectKey { group, kind, namespace: Some(Name::from(namespace)), name: Name::from("") };
+        let owners = self.dependents.range(from..).map(|(owner, _)| owner);
+        owners
+            .take_while(|owner| {
+                (owner.group, owner.kind) == (group, kind) && owner.namespace.as_deref() == Some(namespace)
+            })
+            .filter(|owner| !self.objects.contains_key(*owner))
+            .cloned()
+            .collect()
     }
 
     /// The objects that this one controls, of one kind.

@@ -293,8 +293,11 @@ impl ControlPlane {
         self.start_api_server()?;
         let kubeconfig = self.kubeconfig().display().to_string();
         if self.options.controller_manager {
+            // As in a cluster: each controller has an account of its own, and none may do everything.
+            let own = self.kubeconfig_of("system:kube-controller-manager", &[])?;
             let arguments = [
-                format!("--kubeconfig={kubeconfig}"),
+                format!("--kubeconfig={}", own.display()),
+                "--use-service-account-credentials=true".to_string(),
                 format!("--service-account-private-key-file={}", self.folder.join("service-accounts.key").display()),
                 format!("--root-ca-file={}", self.folder.join("ca.crt").display()),
                 "--leader-elect=false".to_string(),

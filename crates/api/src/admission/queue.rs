@@ -19,7 +19,7 @@ use quotient_engine::quantity::canonical;
 const DEPTH_MAX: usize = 5;
 
 /// Checks a Queue.
-pub(super) fn check(root: &Cursor<'_, '_>, context: &Context<'_>) {
+pub(crate) fn check(root: &Cursor<'_, '_>, context: &Context<'_>) {
     let spec = root.field("spec");
     check_amounts(&spec);
     check_numbers(&spec, root);
@@ -314,7 +314,7 @@ fn check_children(spec: &Cursor<'_, '_>, queues: &Queues<'_>, key: &ObjectKey) {
 }
 
 /// Checks that a Queue may go.
-pub(super) fn check_delete(root: &Cursor<'_, '_>, context: &Context<'_>) {
+pub(crate) fn check_delete(root: &Cursor<'_, '_>, context: &Context<'_>) {
     let name = &*context.key.name;
     let metadata = root.field("metadata");
     let at = metadata.field("name");

@@ -8,7 +8,7 @@ use super::{Column, Definition};
 use crate::kinds;
 use crate::volcano::{BATCH, JOB, POD_GROUP, QUEUE, SCHEDULING};
 
-pub(super) fn definitions() -> Vec<Definition> {
+pub(crate) fn definitions() -> Vec<Definition> {
     [queue(), pod_group(), job()].into_iter().flatten().collect()
 }
 

@@ -177,3 +177,14 @@ fn with_assumed(mut sums: Sums<'_>) -> Sums<'_> {
 fn amounts<'v>(at: &Cursor<'v, '_>) -> Sums<'v> {
     at.entries().filter_map(|(resource, value)| Some((resource, value.amount(resource)?.into()))).collect()
 }
+
+/// What a pod may use at most, as a ResourceQuota counts it.
+pub(crate) fn limits<'v>(spec: &Cursor<'v, '_>) -> BTreeMap<&'v str, i128> {
+    let of = |at: &Cursor<'v, '_>| amounts(&at.field("resources").field("limits"));
+    let containers: Vec<Sums<'_>> = spec.field("containers").items().map(|c| of(&c)).collect();
+    let init: Vec<(bool, Sums<'_>)> = spec.field("initContainers").items().map(|c| (is_sidecar(&c), of(&c))).collect();
+    let mut total = aggregate(&containers, &init);
+    total.extend(of(spec).into_iter().filter(|(resource, _)| is_pod_level(resource)));
+    add(&mut total, &amounts(&spec.field("overhead")));
+    total
+}

@@ -79,11 +79,11 @@ impl Engine {
             Fact::DeviceClaimGone(key) => self.device_claim_gone(&key).then_some(Change::Devices),
             Fact::Selector(fact) => {
                 let namespace = fact.namespace.clone();
-                let changed = self.world.implied.observe(fact);
+                let changed = self.world.default_spread.observe(fact);
                 self.reshaped(changed, &namespace)
             }
             Fact::SelectorGone { namespace, object } => {
-                let changed = self.world.implied.gone(&namespace, &object);
+                let changed = self.world.default_spread.gone(&namespace, &object);
                 self.reshaped(changed, &namespace)
             }
         };

@@ -3,50 +3,6 @@
 use crate::fact::{Labels, Limits, Name, QuotaKey, Selector, Tick};
 use crate::select::selects;
 
-/// A quota of some policy.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum QuotaFact {
-    Elastic(ElasticFact),
-    Tree(TreeFact),
-    Queue(QueueFact),
-}
-
-impl QuotaFact {
-    /// Takes out what the quota's status says of over-use: that is no part of what the quota is.
-    pub(crate) fn take_overuse(&mut self) -> Option<Tick> {
-        match self {
-            QuotaFact::Tree(fact) => fact.overused_since.take(),
-            QuotaFact::Elastic(_) | QuotaFact::Queue(_) => None,
-        }
-    }
-
-    pub fn key(&self) -> &QuotaKey {
-        match self {
-            QuotaFact::Elastic(fact) => &fact.key,
-            QuotaFact::Tree(fact) => &fact.key,
-            QuotaFact::Queue(fact) => &fact.key,
-        }
-    }
-}
-
-impl From<ElasticFact> for QuotaFact {
-    fn from(fact: ElasticFact) -> Self {
-        QuotaFact::Elastic(fact)
-    }
-}
-
-impl From<TreeFact> for QuotaFact {
-    fn from(fact: TreeFact) -> Self {
-        QuotaFact::Tree(fact)
-    }
-}
-
-impl From<QueueFact> for QuotaFact {
-    fn from(fact: QueueFact) -> Self {
-        QuotaFact::Queue(fact)
-    }
-}
-
 /// Which namespaces may use a quota.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub enum Users {

@@ -20,7 +20,7 @@ impl Quotas {
         let mut limits = self.within(id);
         limits.retain(|(resource, _)| compares(*resource));
         let mut sums = vec![0i128; limits.len()];
-        for senior in &self.get(id).pods {
+        for senior in self.get(id).pods.iter() {
             let pod = pods.get(senior.pod);
             if !counts(pod) {
                 continue;

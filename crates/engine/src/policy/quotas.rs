@@ -6,6 +6,7 @@
 use std::borrow::Cow;
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 
 use crate::fact::{Amount, Created, Name, QuotaKey};
 use crate::ledger::Ledger;
@@ -40,7 +41,7 @@ pub(crate) struct Quota {
     pub ledger: Ledger,
     pub(super) policy: Policy,
     /// The pods on nodes that answer to it directly, by seniority.
-    pub pods: BTreeSet<Seniority>,
+    pub pods: Arc<BTreeSet<Seniority>>,
 }
 
 /// All quotas.
@@ -113,7 +114,7 @@ impl Quotas {
         if let Some(id) = self.find(&key) {
             return id;
         }
-        let (ledger, pods) = (Ledger::default(), BTreeSet::new());
+        let (ledger, pods) = (Ledger::default(), Arc::default());
         let quota = Quota { key: key.clone(), pool, parent: None, ledger, policy, pods };
         let id = match self.vacant.pop() {
             Some(id) => {
@@ -206,7 +207,7 @@ impl Quotas {
     pub fn charge(&mut self, id: PodId, pod: &Pod, charge: &[(ResourceId, Amount)], add: bool, names: &ResourceNames) {
         for quota in &pod.quotas {
             let seniority = seniority(id, pod, charge, names);
-            let pods = &mut self.get_mut(*quota).pods;
+            let pods = Arc::make_mut(&mut self.get_mut(*quota).pods);
             if add {
                 pods.insert(seniority)
             } else {

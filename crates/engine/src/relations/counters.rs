@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use crate::lookup::LookupMap;
 use crate::nodes::NodeId;
-use crate::relations::{Around, RelationId, Relations};
+use crate::relations::{CountingTables, RelationId, Relations};
 use crate::statics::{EXCLUDED, StaticId, TAINTED};
 use crate::topology::{DomainId, NO_DOMAIN, TopoId};
 
@@ -28,7 +28,7 @@ impl Eligible {
         (if honor_affinity { EXCLUDED } else { 0 }) | (if honor_taints { TAINTED } else { 0 })
     }
 
-    pub fn holds(&self, node: NodeId, around: &Around<'_>) -> bool {
+    pub fn holds(&self, node: NodeId, around: &CountingTables<'_>) -> bool {
         self.keys.iter().all(|key| around.topologies.domain(*key, node) != NO_DOMAIN)
             && self.rule.is_none_or(|(rule, mask)| around.statics.get(rule).flags(node) & mask == 0)
     }
@@ -115,7 +115,7 @@ impl EligibleNodes {
         self.count = 0;
     }
 
-    fn of(&mut self, topology: TopoId, eligible: &Eligible, around: &Around<'_>) -> Arc<[u32]> {
+    fn of(&mut self, topology: TopoId, eligible: &Eligible, around: &CountingTables<'_>) -> Arc<[u32]> {
         if self.epoch != around.nodes.epoch || self.count >= COUNTERS_MAX {
             self.epoch = around.nodes.epoch;
             self.clear();
@@ -139,7 +139,7 @@ impl EligibleNodes {
 
 impl Relations {
     /// The counter for a key, counted now if there is none or nodes changed in kind since.
-    pub fn counter(&mut self, key: &CounterKey, around: &Around<'_>) -> CounterId {
+    pub fn counter(&mut self, key: &CounterKey, around: &CountingTables<'_>) -> CounterId {
         self.clock += 1;
         let epoch = (around.nodes.epoch, self.namespace_epoch);
         let id = match self.counter_ids.get(key) {
@@ -184,8 +184,8 @@ impl Relations {
         self.counters[id.0 as usize].as_ref().expect("a counter is used right after it was asked for")
     }
 
-    fn count_anew(&mut self, key: &CounterKey, epoch: (u64, u64), around: &Around<'_>) -> Counter {
-        let Around { pods, topologies, .. } = *around;
+    fn count_anew(&mut self, key: &CounterKey, epoch: (u64, u64), around: &CountingTables<'_>) -> Counter {
+        let CountingTables { pods, topologies, .. } = *around;
         let mut counter = Counter {
             key: key.clone(),
             by_domain: Vec::new(),

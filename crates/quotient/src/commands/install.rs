@@ -14,23 +14,28 @@ use crate::printer::Printer;
 
 /// Prints the objects.
 pub fn run(arguments: InstallArguments) -> Result<Exit> {
-    let InstallArguments { namespace, image, replicas, systems, config, webhook_url, output } = arguments;
+    let InstallArguments { namespace, image, replicas, systems, config, webhook_url, tenant_policy, output } =
+        arguments;
     let mut printer = Printer::new(match output {
         ManifestFormat::Yaml => Format::Yaml,
         ManifestFormat::Json => Format::Json,
     });
+    let mut scheduler_names = Configuration::default().scheduler_names;
     let configuration = match &config {
         None => None,
         Some(path) => {
             // One that cannot be read would only be found out in the cluster.
-            if let Err(problems) = Configuration::read_path(path) {
-                return Ok(printer.refuse(&problems));
+            match Configuration::read_path(path) {
+                Ok(read) => scheduler_names = read.scheduler_names,
+                Err(problems) => return Ok(printer.refuse(&problems)),
             }
             Some(fs::read_to_string(path).with_context(|| path.display().to_string())?)
         }
     };
     let systems = systems.into_iter().map(System::from).collect();
-    let all = objects(&InstallSettings { namespace, image, replicas, systems, configuration, webhook_url });
+    let tenant_policy = tenant_policy.then_some(scheduler_names);
+    let all =
+        objects(&InstallSettings { namespace, image, replicas, systems, configuration, webhook_url, tenant_policy });
     match output {
         ManifestFormat::Yaml => printer.documents(&all)?,
         ManifestFormat::Json => printer.document(&json!({"apiVersion": "v1", "kind": "List", "items": all}))?,

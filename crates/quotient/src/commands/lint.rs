@@ -6,12 +6,14 @@ use anyhow::Result;
 use quotient_api::elastic::takeover::takeover;
 use quotient_api::elastic::traps::traps;
 use quotient_api::tree::roots::plan;
+use quotient_api::unknown_fields::unknown_fields;
 use quotient_api::volcano;
 use quotient_api::{
     Configuration, Document, ObjectKey, Operation, Place, Problem, Request, Translator, TranslatorSettings, View,
-    admit, key_of, tree,
+    admit, key_of, order, tree,
 };
 use quotient_engine::Fact;
+use quotient_sim::Input;
 use quotient_sim::store::Store;
 use serde::Serialize;
 use serde_json::Value;
@@ -24,7 +26,7 @@ use crate::printer::{Printer, Tone};
 /// How bad it is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
-enum Severity {
+pub enum Severity {
     /// The object would be refused.
     Error,
     /// It would be let in, and not do all that it says.
@@ -33,7 +35,7 @@ enum Severity {
 
 /// One thing that was found.
 #[derive(Debug, Serialize)]
-struct Finding {
+pub struct Finding {
     severity: Severity,
     file: Option<String>,
     object: Option<String>,
@@ -62,7 +64,7 @@ impl Finding {
 
 /// What programs get.
 #[derive(Debug, Serialize)]
-struct Answer {
+pub struct Answer {
     /// How many objects were looked at.
     objects: usize,
     findings: Vec<Finding>,
@@ -80,18 +82,11 @@ pub fn run(arguments: LintArguments) -> Result<Exit> {
         Ok(inputs) => inputs,
         Err(problems) => return Ok(printer.refuse(&problems)),
     };
-    let mut unreadable = Vec::new();
-    let nodes = inputs.iter().flat_map(|input| &input.read.documents).filter(|document| document.key.kind == "Node");
-    let nodes = nodes.map(|document| (document.key.clone(), document.value.clone())).collect();
-    let mut linter = Linter::new(&configuration, nodes);
-    for input in inputs {
-        unreadable.extend(input.read.problems);
-        input.read.documents.into_iter().for_each(|document| linter.look_at(document));
+    if let Err(exit) = manifests::refuse_joined(&mut printer, &inputs) {
+        return Ok(exit);
     }
-    if linter.objects == 0 && unreadable.is_empty() {
-        unreadable.push(manifests::no_object());
-    }
-    let answer = linter.finish();
+    manifests::note_ignored(&mut printer, &inputs);
+    let (answer, unreadable) = answer(inputs, &configuration);
     if printer.is_for_people() {
         tell(&mut printer, &answer)?;
     } else {
@@ -103,6 +98,26 @@ pub fn run(arguments: LintArguments) -> Result<Exit> {
         (true, false) => Ok(Exit::No),
         (true, true) => Ok(Exit::Fine),
     }
+}
+
+/// What is found in manifests, and what of them cannot be read.
+pub fn answer(inputs: Vec<Input>, configuration: &Configuration) -> (Answer, Vec<Problem>) {
+    let mut unreadable = Vec::new();
+    let nodes = inputs.iter().flat_map(|input| &input.read.documents).filter(|document| document.key.kind == "Node");
+    let nodes = nodes.map(|document| (document.key.clone(), document.value.clone())).collect();
+    let mut linter = Linter::new(configuration, nodes);
+    let is_something = inputs.iter().any(|input| !input.read.ignored.is_empty());
+    let mut documents = Vec::new();
+    for input in inputs {
+        unreadable.extend(input.read.problems);
+        documents.extend(input.read.documents);
+    }
+    // What others refer to may stand after them, in the same file or in another.
+    order::applicable(documents).into_iter().for_each(|document| linter.look_at(document));
+    if linter.objects == 0 && unreadable.is_empty() && !is_something {
+        unreadable.push(manifests::no_object());
+    }
+    (linter.finish(), unreadable)
 }
 
 fn tell(printer: &mut Printer, answer: &Answer) -> Result<()> {
@@ -201,6 +216,9 @@ impl Linter {
         if key.group == "quotient.dev" {
             let problem = Problem::new(format!("a {} is not an object of a cluster", key.kind));
             return self.find(Severity::Warning, problem, &key, &place);
+        }
+        for problem in unknown_fields(&key, &value) {
+            self.find(Severity::Warning, problem, &key, &place);
         }
         let old = self.store.get(&key).cloned();
         let operation = if old.is_some() { Operation::Update } else { Operation::Create };

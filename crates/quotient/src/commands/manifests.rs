@@ -3,11 +3,13 @@
 use std::io::Read as _;
 use std::path::{Path, PathBuf};
 
-use quotient_api::{Configuration, Problem, read};
+use quotient_api::{Configuration, Ignored, Problem, Read, read};
 use quotient_sim::Input;
 
 use crate::exit::Exit;
+use crate::live::{self, Which};
 use crate::printer::Printer;
+use crate::snapshot;
 
 /// What stands for standard input.
 const STDIN: &str = "-";
@@ -31,9 +33,25 @@ pub fn standard_input_once<'a>(paths: impl IntoIterator<Item = &'a PathBuf>) -> 
     }
 }
 
+/// Says what was left out because it has no bearing on scheduling: a line for each kind.
+pub fn note_ignored(printer: &mut Printer, inputs: &[Input]) {
+    let all = Ignored::sum(inputs.iter().flat_map(|input| input.read.ignored.iter().cloned()));
+    for ignored in all {
+        printer.note(format_args!("note: {ignored}"));
+    }
+}
+
+/// Documents that are two joined: what is lost with them is no one object, so that no answer would be true.
+pub fn refuse_joined(printer: &mut Printer, inputs: &[Input]) -> Result<(), Exit> {
+    let joined: Vec<&Problem> = inputs.iter().flat_map(|input| &input.read.joined).collect();
+    if joined.is_empty() { Ok(()) } else { Err(printer.refuse(&joined)) }
+}
+
 /// Reads everything that is to be applied, and is content with nothing less than an object.
 pub fn objects(printer: &mut Printer, paths: &[PathBuf]) -> Result<Vec<Input>, Exit> {
     let inputs = inputs(paths).map_err(|problems| printer.refuse(&problems))?;
+    refuse_joined(printer, &inputs)?;
+    note_ignored(printer, &inputs);
     if inputs.iter().any(|input| !input.read.documents.is_empty()) {
         return Ok(inputs);
     }
@@ -73,17 +91,45 @@ pub fn inputs(paths: &[PathBuf]) -> Result<Vec<Input>, Vec<Problem>> {
 
 fn read_inputs(path: &Path) -> Result<Vec<Input>, Problem> {
     if path == Path::new(STDIN) {
-        let mut text = String::new();
+        let mut bytes = Vec::new();
         let unreadable = |error| Problem::new(format!("cannot be read: {error}")).in_file("standard input");
-        std::io::stdin().read_to_string(&mut text).map_err(unreadable)?;
-        return Ok(vec![Input { file: STDIN.to_owned(), read: read::read("standard input", &text) }]);
+        std::io::stdin().read_to_end(&mut bytes).map_err(unreadable)?;
+        return Ok(vec![Input { file: STDIN.to_owned(), read: read_bytes("standard input", bytes)? }]);
     }
     read::files_of(path)?
         .iter()
         .map(|file| {
             let name = file.display().to_string();
-            let text = read::read_text(file)?;
-            Ok(Input { read: read::read(&name, &text), file: name })
+            let unreadable = |error| Problem::new(format!("cannot be read: {error}")).in_file(name.as_str());
+            let bytes = std::fs::read(file).map_err(unreadable)?;
+            Ok(Input { read: read_bytes(&name, bytes)?, file: name })
         })
         .collect()
+}
+
+/// The objects of a file: a snapshot, or text.
+fn read_bytes(name: &str, bytes: Vec<u8>) -> Result<Read, Problem> {
+    if snapshot::is_snapshot(&bytes) {
+        let snapshot = snapshot::unpack(&bytes).map_err(|error| snapshot::problem(name, &error))?;
+        let unseen = snapshot::unseen(&snapshot);
+        let mut read = snapshot::read_objects(name, snapshot);
+        let problem = |line: String| Problem::new(format!("not seen: {line}")).in_file(name);
+        read.problems.extend(unseen.into_iter().map(problem));
+        return Ok(read);
+    }
+    let text = String::from_utf8(bytes)
+        .map_err(|error| Problem::new(format!("is not UTF-8 text: {}", error.utf8_error())).in_file(name))?;
+    Ok(read::read(name, &text))
+}
+
+/// The objects of the live cluster, as if they were read from a file. What may not be seen is told in notes.
+pub fn live(printer: &mut Printer, which: &Which) -> anyhow::Result<Input> {
+    printer.progress("reading the cluster");
+    let mut seen = live::read(which)?;
+    for unseen in &seen.unseen {
+        printer.note(format_args!("note: not seen: {unseen}"));
+    }
+    seen.unseen.clear();
+    let file = seen.server.clone();
+    Ok(Input { read: snapshot::read_objects(&file, snapshot::of(seen, false)), file })
 }

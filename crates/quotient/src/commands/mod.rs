@@ -4,14 +4,16 @@ mod bench;
 mod check;
 mod configuration_file;
 mod describe;
-mod explain;
+pub mod explain;
 mod install;
 mod lint;
 mod log;
 pub mod manifests;
+mod mcp;
 mod plan;
 mod run;
 mod simulate;
+mod snapshot;
 mod test;
 mod top;
 mod tree;
@@ -19,20 +21,21 @@ mod tree;
 pub use install::{namespace, webhook_url};
 pub use run::lease_duration;
 
+use std::io::{self, Write};
+
 use anyhow::Result;
 
 use crate::arguments::{Arguments, Command};
+use crate::escape::escaped;
 use crate::exit::Exit;
-use crate::printer;
 
 /// Runs the command and says on stderr what went wrong, in one line.
 pub fn run(arguments: Arguments) -> Exit {
     let outcome = dispatch(arguments.command);
     match outcome {
         Ok(exit) => exit,
-        Err(error) if printer::is_closed_pipe(&error) => Exit::Fine,
         Err(error) => {
-            eprintln!("error: {error:#}");
+            drop(writeln!(io::stderr(), "error: {}", escaped(&format!("{error:#}"))));
             Exit::BadInput
         }
     }
@@ -47,9 +50,11 @@ fn dispatch(command: Command) -> Result<Exit> {
         Command::Install(arguments) => install::run(arguments),
         Command::Lint(arguments) => lint::run(arguments),
         Command::Man { folder } => describe::manual(&folder),
+        Command::Mcp(arguments) => mcp::run(arguments),
         Command::Plan(arguments) => plan::run(arguments),
         Command::Run(arguments) => run::run(arguments),
         Command::Simulate(arguments) => simulate::run(arguments),
+        Command::Snapshot(arguments) => snapshot::run(arguments),
         Command::Test(arguments) => test::run(arguments),
         Command::Top(arguments) => top::run(arguments),
         Command::Tree(arguments) => tree::run(arguments),

@@ -10,9 +10,10 @@ use crate::story;
 
 /// Applies the files and reports. Problems are part of the report, unless there is nothing else to report.
 pub fn run(arguments: SimulateArguments) -> Result<Exit> {
-    let SimulateArguments { files, setup, output: OutputArguments { output } } = arguments;
+    let SimulateArguments { files, from_cluster, cluster, setup, output: OutputArguments { output } } = arguments;
     let mut printer = Printer::new(output);
-    let report = match State::simulate(&mut printer, &files, setup) {
+    let cluster = from_cluster.then(|| cluster.which(None));
+    let report = match State::simulate(&mut printer, &files, cluster, setup) {
         Ok(simulation) => simulation.into_report(),
         Err(exit) => return Ok(exit),
     };

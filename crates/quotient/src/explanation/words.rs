@@ -3,11 +3,13 @@
 use anyhow::Result;
 use quotient_sim::report::{Evicted, PodPhase, Quantities, QuotaReport};
 
-use crate::explanation::{ClosedNode, Eviction, Explanation, FilterCount, NodesExplained, ReasonExplained, Shortage};
+use crate::explanation::obstacles::Obstacle;
+use crate::explanation::{ClosedNode, Eviction, Explanation, NodesExplained, ReasonExplained, Shortage};
 use crate::printer::{Printer, Tone};
 use crate::standing::{amount, in_order, quota_table};
 use crate::story::tell_evicted;
 use crate::table::{Align, Cell, Table, grouped};
+use crate::when::When;
 
 /// The most nodes of one kind that a table tells of in detail.
 const NODES_MAX: usize = 5;
@@ -27,14 +29,14 @@ pub fn tell(printer: &mut Printer, pod: &Explanation) -> Result<()> {
     }
     if !pod.quotas.is_empty() {
         heading(printer, "Its quotas")?;
-        printer.table("  ", &quota_table(&pod.quotas))?;
+        printer.table("  ", &quota_table(&pod.quotas, printer.units()))?;
     }
     if !pod.victims.is_empty() {
-        heading(printer, "Who had to go for it")?;
+        heading(printer, "Pods evicted for it")?;
         tell_evictions(printer, &pod.victims)?;
     }
     if !pod.evicted.is_empty() && pod.phase != PodPhase::Evicted {
-        heading(printer, "A pod of this name had to go before")?;
+        heading(printer, "A pod of this name was evicted before")?;
         tell_evictions(printer, &pod.evicted)?;
     }
     Ok(())
@@ -52,10 +54,10 @@ fn tell_headline(printer: &mut Printer, pod: &Explanation) -> Result<()> {
     match pod.phase {
         PodPhase::Pending => match &pod.reason {
             Some(ReasonExplained { reason, .. }) => {
-                printer.line(format_args!("{name} waits: {}", printer.paint(Tone::Bad, &reason.code)))?;
+                printer.line(format_args!("{name} is pending: {}", printer.paint(Tone::Bad, &reason.code)))?;
                 printer.line(format_args!("  {}", reason.message))
             }
-            None => printer.line(format_args!("{name} waits for a scheduler of another name")),
+            None => printer.line(format_args!("{name} is pending for another scheduler")),
         },
         PodPhase::Running if pod.leaving => printer.line(format_args!("{name} is leaving {node}")),
         PodPhase::Running => {
@@ -81,17 +83,27 @@ fn tell_headline(printer: &mut Printer, pod: &Explanation) -> Result<()> {
 /// What is known of the pod itself, one fact a line.
 fn tell_facts(printer: &mut Printer, pod: &Explanation) -> Result<()> {
     let requests = amounts(&pod.requests);
+    // In a virtual cluster time begins when it is asked, which says nothing.
+    let dated = |moment: &Option<String>| moment.as_deref().filter(|_| pod.is_dated).map(to_the_second);
     let since = match pod.phase {
-        PodPhase::Pending => ("waits since", pod.created.as_deref().map(to_the_second)),
-        PodPhase::Running => ("runs since", pod.started.as_deref().map(to_the_second)),
-        _ => ("ran since", pod.started.as_deref().map(to_the_second)),
+        PodPhase::Pending => ("pending since", dated(&pod.created)),
+        PodPhase::Running => ("running since", dated(&pod.started)),
+        _ => ("ran since", dated(&pod.started)),
     };
+    let when = pod.when.as_ref().map(|When { earliest, latest, basis }| match (earliest, latest) {
+        (Some(earliest), Some(latest)) if earliest == latest => format!("{} ({basis})", to_the_second(earliest)),
+        (Some(earliest), Some(latest)) => {
+            format!("{} to {} ({basis})", to_the_second(earliest), to_the_second(latest))
+        }
+        _ => format!("unknown: {basis}"),
+    });
     let at_risk = if pod.phase == PodPhase::Running { borrowed(pod) } else { None };
     let facts = [
-        ("asks for", (!requests.is_empty()).then_some(requests)),
+        ("requests", (!requests.is_empty()).then_some(requests)),
         ("priority", pod.priority.filter(|priority| *priority != 0).map(|priority| priority.to_string())),
-        ("room kept on", pod.nominated_node.clone()),
+        ("reserved on", pod.nominated_node.clone()),
         since,
+        ("may start", when),
         ("borrowing", at_risk),
     ];
     for (what, value) in facts {
@@ -121,11 +133,12 @@ fn tell_reason(printer: &mut Printer, explained: &ReasonExplained) -> Result<()>
         table.row([place.as_str(), resource, used, requested, limit, short_by, ""].to_vec());
         printer.table("  ", &table)?;
     }
-    if !reason.remedies.is_empty() {
-        heading(printer, "What would help")?;
-        for remedy in &reason.remedies {
-            printer.line(format_args!("  - {remedy}"))?;
-        }
+    heading(printer, "What would help, each by itself")?;
+    for remedy in &reason.remedies {
+        printer.line(format_args!("  - {remedy}"))?;
+    }
+    if reason.remedies.is_empty() {
+        printer.line("  nothing that was tried: see what is in the way below")?;
     }
     // Nodes that caps close are told of one by one, with the other nodes.
     let others: Vec<_> = details.iter().filter(|detail| detail.reason.code != "NodeCapExceeded").collect();
@@ -133,9 +146,6 @@ fn tell_reason(printer: &mut Printer, explained: &ReasonExplained) -> Result<()>
         heading(printer, "What else is in the way")?;
         for ReasonExplained { reason, .. } in others {
             printer.line(format_args!("  {}: {}", printer.paint(Tone::Bad, &reason.code), reason.message))?;
-            for remedy in &reason.remedies {
-                printer.line(format_args!("    - {remedy}"))?;
-            }
         }
     }
     Ok(())
@@ -147,7 +157,7 @@ fn shortage_table(place: &str, limit: &str) -> Table {
         (place, Align::Left),
         ("RESOURCE", Align::Left),
         ("USED", Align::Right),
-        ("ASKED FOR", Align::Right),
+        ("REQUESTED", Align::Right),
         (limit, Align::Right),
         ("SHORT BY", Align::Right),
         ("", Align::Left),
@@ -155,36 +165,35 @@ fn shortage_table(place: &str, limit: &str) -> Table {
 }
 
 fn tell_nodes(printer: &mut Printer, nodes: &NodesExplained) -> Result<()> {
-    let NodesExplained { total, open, filters, closed } = nodes;
-    let would = match (open.len(), *total) {
-        (0, 1) => "the one node does not take it".to_owned(),
-        (0, total) => format!("none of {} takes it", grouped(total as u64)),
-        (open, total) => format!("{} of {} would take it", grouped(open as u64), grouped(total as u64)),
-    };
+    let NodesExplained { total, open, filters: _, obstacles, closed } = nodes;
+    let would = format!("{}/{} fit", grouped(open.len() as u64), grouped(*total as u64));
     printer.line("")?;
     printer.line(format_args!("{}: {would}", printer.paint(Tone::Strong, "Nodes")))?;
     if !open.is_empty() {
         let shown = printer.shown_of(open.len(), NAMES_MAX);
-        printer.line(format_args!("  open: {}", open[..shown].join(", ")))?;
+        printer.line(format_args!("  fit: {}", open[..shown].join(", ")))?;
         printer.left_out(open.len(), shown)?;
     }
-    let count = |filter: &FilterCount| grouped(filter.nodes as u64);
-    let width = filters.iter().map(|filter| count(filter).len()).max().unwrap_or(0);
-    for filter in filters {
-        let name = printer.paint(Tone::Weak, &format!("({})", filter.filter));
-        printer.line(format_args!("  {:>width$} {} {name}", count(filter), filter.message))?;
+    let count = |obstacle: &Obstacle| grouped(obstacle.nodes.len() as u64);
+    let width = obstacles.iter().map(|obstacle| count(obstacle).len()).max().unwrap_or(0);
+    for obstacle in obstacles {
+        let shown = printer.shown_of(obstacle.nodes.len(), NAMES_MAX);
+        let more = obstacle.nodes.len() - shown;
+        let more = if more > 0 { format!(" and {} more", grouped(more as u64)) } else { String::new() };
+        let names = printer.paint(Tone::Weak, &format!("({}{more})", obstacle.nodes[..shown].join(", ")));
+        printer.line(format_args!("  {:>width$} {} {names}", count(obstacle), obstacle.what))?;
     }
     let of_all = grouped(*total as u64);
     let capped: Vec<&ClosedNode> = closed.iter().filter(|node| !node.cap.is_empty()).collect();
     if !capped.is_empty() {
         printer.line("")?;
-        let title = printer.paint(Tone::Strong, "Caps on pods without GPUs that are in the way");
+        let title = printer.paint(Tone::Strong, "Caps on pods without GPUs");
         printer
             .line(format_args!("{title}: on {} of {of_all} nodes, the nearest first", grouped(capped.len() as u64)))?;
         let beside = |node: &ClosedNode| match node {
             ClosedNode { cap_alone: true, .. } => None,
-            ClosedNode { filter: "NodeCap", .. } => Some("closed by other filters too".to_owned()),
-            ClosedNode { filter, .. } => Some(format!("closed by {filter} too")),
+            ClosedNode { filter: "NodeCap", .. } => Some("other filters exclude it too".to_owned()),
+            ClosedNode { filter, .. } => Some(format!("{filter} excludes it too")),
         };
         tell_shortages(printer, "CAP", &capped, |node| &node.cap, beside)?;
     }
@@ -194,15 +203,6 @@ fn tell_nodes(printer: &mut Printer, nodes: &NodesExplained) -> Result<()> {
         let title = printer.paint(Tone::Strong, "Nodes without enough room");
         printer.line(format_args!("{title}: {} of {of_all}, the nearest first", grouped(short.len() as u64)))?;
         tell_shortages(printer, "HAS", &short, |node| &node.short, |_| None)?;
-    }
-    let others: Vec<&ClosedNode> =
-        closed.iter().filter(|node| !matches!(node.filter, "NodeResourcesFit" | "NodeCap")).collect();
-    if printer.shown_of(1, 0) > 0 && !others.is_empty() {
-        printer.line("")?;
-        printer.line(printer.paint(Tone::Strong, "Nodes closed by other filters"))?;
-        let mut table = Table::new([("NODE", Align::Left), ("FILTER", Align::Left)]);
-        others.iter().for_each(|node| table.row(vec![node.node.as_str(), node.filter]));
-        printer.table("  ", &table)?;
     }
     Ok(())
 }
@@ -222,7 +222,7 @@ fn tell_shortages<'a>(
             let name = if i == 0 { node.node.clone() } else { String::new() };
             let too_small = amount(resource, requested) > amount(resource, limit);
             let too_small = too_small.then(|| match title {
-                "CAP" => "asks for more than the cap".to_owned(),
+                "CAP" => "requests more than the cap".to_owned(),
                 _ => "too small even if empty".to_owned(),
             });
             let notes = too_small.into_iter().chain(beside(node).filter(|_| i == 0)).collect::<Vec<_>>();

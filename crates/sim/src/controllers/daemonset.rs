@@ -7,6 +7,7 @@ use quotient_engine::fact::{Effect, NodeFact, PodSpec};
 use quotient_engine::{Fact, any_term_matches, tolerates};
 use serde_json::{Value, json};
 
+use super::adoption::is_made_here;
 use super::template::{active, pod};
 use super::{Controllers, Rounding, int_or_percent, observed, write_status};
 use crate::field;
@@ -39,6 +40,7 @@ enum Place {
 pub(super) fn reconcile(controllers: &mut Controllers, server: &mut Server, key: &ObjectKey, set: &Value) {
     let template = &set["spec"]["template"];
     let revision = naming::template_hash(template);
+    controllers.adoption.note_revision(key, &revision);
     let plain = tolerant(pod(template, "daemon"), template);
     let Some(spec) = controllers.facts(&plain).into_iter().find_map(|fact| match fact {
         Fact::Pod(pod) => Some(pod.spec),
@@ -59,7 +61,11 @@ pub(super) fn reconcile(controllers: &mut Controllers, server: &mut Server, key:
     let mut surplus = Vec::new();
     for (pod_key, pod) in active(server.store(), key) {
         let node = node_of(pod).unwrap_or_default();
-        let leaves = matches!(places.get(&node), None | Some(Place::Leaves));
+        // A pod of a node that is not given is on a node all the same; when a node goes, its pods go with it.
+        let leaves = match places.get(&node) {
+            Some(place) => *place == Place::Leaves,
+            None => is_made_here(pod),
+        };
         if leaves || have.insert(node, pod_key.clone()).is_some() {
             surplus.push(pod_key.clone());
         }
@@ -70,7 +76,7 @@ pub(super) fn reconcile(controllers: &mut Controllers, server: &mut Server, key:
     for (node, _) in places.iter().filter(|(node, place)| **place == Place::Runs && !have.contains_key(*node)) {
         make(controllers, server, key, set, node, &revision);
     }
-    update(server, key, set, &revision, places.values().filter(|place| **place == Place::Runs).count());
+    update(controllers, server, key, set, &revision, places.values().filter(|place| **place == Place::Runs).count());
     write_totals(server, key, set, &places);
 }
 
@@ -140,7 +146,7 @@ fn replace_ended(server: &mut Server, key: &ObjectKey) {
 
 /// Takes out pods of older templates, so many that no more than `maxUnavailable` are missing; they are
 /// made anew when the set is looked at next.
-fn update(server: &mut Server, key: &ObjectKey, set: &Value, revision: &str, nodes: usize) {
+fn update(controllers: &Controllers, server: &mut Server, key: &ObjectKey, set: &Value, revision: &str, nodes: usize) {
     if field::text(set, "/spec/updateStrategy/type") == Some("OnDelete") {
         return;
     }
@@ -149,7 +155,8 @@ fn update(server: &mut Server, key: &ObjectKey, set: &Value, revision: &str, nod
     let limit = int_or_percent(&limit, total, Rounding::Up).unwrap_or(1).max(1);
     let pods = active(server.store(), key);
     let missing = i64::try_from(pods.iter().filter(|(_, pod)| !is_ready(pod)).count()).unwrap_or(i64::MAX);
-    let is_old = |pod: &Value| pod["metadata"]["labels"][REVISION_LABEL] != revision;
+    let is_old =
+        |pod: &Value| !controllers.adoption.is_current(key, revision, &pod["metadata"]["labels"][REVISION_LABEL]);
     // An old pod that is not ready serves nobody, so it costs nothing.
     let (waiting, serving): (Vec<_>, Vec<_>) =
         pods.iter().filter(|(_, pod)| is_old(pod)).partition(|(_, pod)| !is_ready(pod));

@@ -3,6 +3,7 @@
 use quotient_api::{ObjectKey, kinds};
 use serde_json::{Value, json};
 
+use super::adoption::{is_made_here, restore_sets};
 use super::template::created;
 use super::{Controllers, Rounding, int_or_percent, observed, write_status};
 use crate::field;
@@ -23,8 +24,12 @@ struct Generation {
 
 pub(super) fn reconcile(controllers: &mut Controllers, server: &mut Server, key: &ObjectKey, deployment: &Value) {
     let desired = field::integer(deployment, "/spec/replicas").unwrap_or(1).max(0);
+    restore_sets(controllers, server, key, deployment, HASH_LABEL);
     let sets = sets(server, key);
-    let current = sets.iter().position(|(_, set)| is_of_template(set, &deployment["spec"]["template"]));
+    let is_current = |set: &Value| is_of_template(set, &deployment["spec"]["template"]);
+    // A set that came with its pods is the current one, before one that was made here meanwhile.
+    let brought = sets.iter().position(|(_, set)| !is_made_here(set) && is_current(set));
+    let current = brought.or_else(|| sets.iter().position(|(_, set)| is_current(set)));
     let current = match current {
         Some(index) => sets[index].0.clone(),
         // A paused deployment keeps what it has.

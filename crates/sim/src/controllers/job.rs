@@ -26,7 +26,7 @@ pub(super) fn reconcile(controllers: &mut Controllers, server: &mut Server, key:
         // Without completions, pods share a queue of work: one that succeeds says that the queue is empty.
         _ => None,
     };
-    let ended = ended(server, key);
+    let ended = controllers.adoption.tally(server, key, job).clone();
     let retries = field::integer(job, "/spec/backoffLimit").unwrap_or(6);
     let is_done = |active: i64| match completions {
         Some(completions) => ended.succeeded() >= completions,
@@ -55,36 +55,8 @@ pub(super) fn reconcile(controllers: &mut Controllers, server: &mut Server, key:
     write_status(server, key, &status);
 }
 
-/// The pods of a job that have ended.
-struct Ended {
-    /// How many succeeded; with indexes, each index once.
-    plain: i64,
-    indexes: BTreeSet<i64>,
-    failed: i64,
-}
-
-impl Ended {
-    fn succeeded(&self) -> i64 {
-        self.plain + count(self.indexes.len())
-    }
-}
-
-fn ended(server: &Server, key: &ObjectKey) -> Ended {
-    let mut ended = Ended { plain: 0, indexes: BTreeSet::new(), failed: 0 };
-    for (_, pod) in server.store().controlled(key, "Pod") {
-        match (field::text(pod, "/status/phase"), index_of(pod)) {
-            (Some("Succeeded"), Some(index)) => {
-                ended.indexes.insert(index);
-            }
-            (Some("Succeeded"), None) => ended.plain += 1,
-            (Some("Failed"), _) => ended.failed += 1,
-            _ => {}
-        }
-    }
-    ended
-}
-
-fn index_of(pod: &Value) -> Option<i64> {
+/// The index of a pod of an indexed job.
+pub(super) fn index_of(pod: &Value) -> Option<i64> {
     pod["metadata"]["annotations"][INDEX].as_str()?.parse().ok()
 }
 
@@ -115,7 +87,7 @@ fn set_active(controllers: &mut Controllers, server: &mut Server, key: &ObjectKe
 
 fn make(controllers: &mut Controllers, server: &mut Server, key: &ObjectKey, job: &Value) -> Option<ObjectKey> {
     let is_indexed = field::text(job, "/spec/completionMode") == Some("Indexed");
-    let index = if is_indexed { Some(free_index(server, key)) } else { None };
+    let index = if is_indexed { Some(free_index(controllers, server, key, job)) } else { None };
     let stem = index.map_or_else(|| key.name.to_string(), |index| format!("{}-{index}", key.name));
     let name = controllers.next_name(server.store(), key, &stem, "Pod");
     let mut pod = pod(&job["spec"]["template"], &name);
@@ -134,13 +106,15 @@ fn make(controllers: &mut Controllers, server: &mut Server, key: &ObjectKey, job
 }
 
 /// The least index that neither runs nor has succeeded.
-fn free_index(server: &Server, key: &ObjectKey) -> i64 {
+fn free_index(controllers: &mut Controllers, server: &Server, key: &ObjectKey, job: &Value) -> i64 {
+    let done = controllers.adoption.tally(server, key, job).indexes.clone();
     let taken: BTreeSet<i64> = server
         .store()
         .controlled(key, "Pod")
         .into_iter()
         .filter(|(_, pod)| field::text(pod, "/status/phase") != Some("Failed"))
         .filter_map(|(_, pod)| index_of(pod))
+        .chain(done)
         .collect();
     (0..).find(|index| !taken.contains(index)).expect("there are more integers than pods")
 }

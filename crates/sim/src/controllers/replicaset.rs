@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use quotient_api::ObjectKey;
 use serde_json::{Value, json};
 
+use super::adoption::is_made_here;
 use super::template::{active, created, is_assigned, pod};
 use super::{Controllers, observed, write_status};
 use crate::field;
@@ -37,8 +38,8 @@ pub(super) fn reconcile(controllers: &mut Controllers, server: &mut Server, key:
     write_status(server, key, &status);
 }
 
-/// The `count` pods that go first: those without a node, those not ready, those of the least deletion
-/// cost, those that share their node with most others of the set, and the youngest.
+/// The `count` pods that go first: those made here in place of pods that came since, those without a node, those not
+/// ready, those of the least deletion cost, those that share their node with most others of the set, and the youngest.
 fn surplus(server: &Server, key: &ObjectKey, count: usize) -> Vec<ObjectKey> {
     let pods = active(server.store(), key);
     let mut neighbours: BTreeMap<Option<&str>, usize> = BTreeMap::new();
@@ -52,7 +53,7 @@ fn surplus(server: &Server, key: &ObjectKey, count: usize) -> Vec<ObjectKey> {
                 pod["metadata"]["annotations"][DELETION_COST].as_str().and_then(|c| c.parse().ok()).unwrap_or(0);
             let shared = std::cmp::Reverse(neighbours[&field::text(pod, "/spec/nodeName")]);
             let age = std::cmp::Reverse(created(pod));
-            ((is_assigned(pod), is_ready(pod), cost, shared, age), *key)
+            ((!is_made_here(pod), is_assigned(pod), is_ready(pod), cost, shared, age), *key)
         })
         .collect();
     ranked.sort();

@@ -24,8 +24,9 @@ struct Standing {
 
 pub(super) fn reconcile(controllers: &mut Controllers, server: &mut Server, key: &ObjectKey, set: &Value) {
     let revision = naming::template_hash(&set["spec"]["template"]);
+    controllers.adoption.note_revision(key, &revision);
     move_pods(controllers, server, key, set, &revision);
-    let standing = standing(server, key, &revision);
+    let standing = standing(controllers, server, key, &revision);
     let count = |which: fn(&Standing) -> bool| standing.values().filter(|s| which(s)).count();
     let status = [
         ("replicas", json!(standing.len())),
@@ -43,7 +44,7 @@ fn move_pods(controllers: &mut Controllers, server: &mut Server, key: &ObjectKey
     let wanted = field::integer(set, "/spec/replicas").unwrap_or(1).max(0);
     let start = field::integer(set, "/spec/ordinals/start").unwrap_or(0).max(0);
     let in_order = field::text(set, "/spec/podManagementPolicy") != Some("Parallel");
-    let pods = standing(server, key, revision);
+    let pods = standing(controllers, server, key, revision);
 
     for ordinal in start..start + wanted {
         match pods.get(&ordinal) {
@@ -99,7 +100,7 @@ fn move_pods(controllers: &mut Controllers, server: &mut Server, key: &ObjectKey
 }
 
 /// The set's pods by number.
-fn standing(server: &Server, key: &ObjectKey, revision: &str) -> BTreeMap<i64, Standing> {
+fn standing(controllers: &Controllers, server: &Server, key: &ObjectKey, revision: &str) -> BTreeMap<i64, Standing> {
     let prefix = format!("{}-", key.name);
     server
         .store()
@@ -111,7 +112,7 @@ fn standing(server: &Server, key: &ObjectKey, revision: &str) -> BTreeMap<i64, S
                 ready: is_ready(pod),
                 leaving: is_leaving(pod),
                 over: is_over(pod),
-                current: pod["metadata"]["labels"][REVISION_LABEL] == revision,
+                current: controllers.adoption.is_current(key, revision, &pod["metadata"]["labels"][REVISION_LABEL]),
             };
             Some((ordinal, standing))
         })

@@ -3,6 +3,7 @@
 use quotient_api::{ObjectKey, time};
 use serde_json::{Value, json};
 
+use super::adoption::is_made_here;
 use crate::field;
 use crate::server::{is_leaving, is_over};
 use crate::store::Store;
@@ -19,7 +20,8 @@ pub fn pod(template: &Value, name: &str) -> Value {
     pod
 }
 
-/// The pods of an owner that have not ended and are not leaving, in the order they were made.
+/// The pods of an owner that have not ended and are not leaving, in the order they were made; those that another
+/// cluster made come first.
 pub fn active<'a>(store: &'a Store, owner: &ObjectKey) -> Vec<(&'a ObjectKey, &'a Value)> {
     let mut pods: Vec<(&ObjectKey, &Value)> = store
         .controlled(owner, "Pod")
@@ -27,7 +29,7 @@ pub fn active<'a>(store: &'a Store, owner: &ObjectKey) -> Vec<(&'a ObjectKey, &'
         .map(|(key, pod)| (key, pod.as_ref()))
         .filter(|(_, pod)| !is_over(pod) && !is_leaving(pod))
         .collect();
-    pods.sort_by_cached_key(|(key, pod)| (created(pod), *key));
+    pods.sort_by_cached_key(|(key, pod)| (is_made_here(pod), created(pod), *key));
     pods
 }
 

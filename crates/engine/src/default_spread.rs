@@ -6,14 +6,14 @@ use crate::fact::{Labels, Name, Selector, SelectorFact};
 use crate::select::selects;
 
 #[derive(Debug, Clone, Default)]
-pub(crate) struct Implied {
+pub(crate) struct DefaultSpread {
     /// By namespace, then by `Kind/name`.
     by_namespace: BTreeMap<Name, BTreeMap<Name, Selector>>,
 }
 
 const SERVICE: &str = "Service/";
 
-impl Implied {
+impl DefaultSpread {
     /// Returns whether anything changed.
     pub fn observe(&mut self, fact: SelectorFact) -> bool {
         let objects = self.by_namespace.entry(fact.namespace).or_default();

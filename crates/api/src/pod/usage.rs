@@ -1,0 +1,22 @@
+//! What a pod asks for and may use at most, in sums by resource.
+
+use std::collections::BTreeMap;
+
+use super::requests::{limits, requests};
+use crate::cursor::Cursor;
+use crate::intern::Interner;
+
+/// Amounts as ledgers count them.
+#[derive(Debug, Default)]
+pub(crate) struct Usage {
+    pub requests: BTreeMap<String, i128>,
+    pub limits: BTreeMap<String, i128>,
+}
+
+/// The sums of a pod's `spec`.
+pub(crate) fn of(spec: &Cursor<'_, '_>) -> Usage {
+    let (asked, _) = requests(spec, &mut Interner::default());
+    let asked = asked.iter().map(|(resource, amount)| (resource.to_string(), i128::from(*amount)));
+    let limits = limits(spec).into_iter().map(|(resource, amount)| (resource.to_owned(), amount));
+    Usage { requests: asked.collect(), limits: limits.collect() }
+}

@@ -1,0 +1,132 @@
+//! Policies of the API server that close ways round a quota which a scheduler cannot close: what pods of tenants may say
+//! when they are made, what may change once they run, and what our own account may change.
+//!
+//! They hold in namespaces with the label [`TENANT`], which tenants with ordinary rights cannot take off. The API server
+//! evaluates them itself: they hold while the program is down.
+
+use quotient_api::tree::keys;
+use quotient_host::controllers::MARK;
+use serde_json::{Value, json};
+
+use super::{NAME, metadata};
+
+const REGISTRATION: &str = "admissionregistration.k8s.io/v1";
+
+/// The label of namespaces whose pods are held to the policy.
+pub const TENANT: &str = "quotient.dev/tenant";
+
+/// Labels that say which quota a pod is charged to and whether it may be evicted.
+const LABELS: [&str; 5] = [
+    keys::QUOTA_NAME,
+    "quota.scheduling.koordinator.sh/tree-id",
+    "quota.scheduling.koordinator.sh/preemptible",
+    "volcano.sh/queue-name",
+    "volcano.sh/preemptable",
+];
+
+/// Annotations that do.
+const ANNOTATIONS: [&str; 6] = [
+    "scheduling.volcano.sh/queue-name",
+    "volcano.sh/queue-name",
+    "scheduling.k8s.io/group-name",
+    "scheduling.volcano.sh/group-name",
+    "volcano.sh/preemptable",
+    "volcano.sh/card.name",
+];
+
+/// The policies with their bindings. `scheduler_names` are ours, `namespace` is where we are installed.
+pub fn objects(namespace: &str, scheduler_names: &[String]) -> Vec<Value> {
+    let mut all = policy("quotient-tenants", tenants(scheduler_names), json!({"matchLabels": {TENANT: "true"}}));
+    all.extend(policy("quotient-own-account", own_account(namespace), json!({})));
+    all
+}
+
+fn policy(name: &str, spec: Value, namespaces: Value) -> Vec<Value> {
+    vec![
+        json!({"apiVersion": REGISTRATION, "kind": "ValidatingAdmissionPolicy", "metadata": metadata(name, None),
+            "spec": spec}),
+        json!({"apiVersion": REGISTRATION, "kind": "ValidatingAdmissionPolicyBinding",
+            "metadata": metadata(name, None), "spec": {"policyName": name, "validationActions": ["Deny"],
+                "matchResources": {"namespaceSelector": namespaces}}}),
+    ]
+}
+
+fn rule(operations: &[&str], resources: &[&str], scope: &str) -> Value {
+    json!({"apiGroups": [""], "apiVersions": ["v1"], "operations": operations, "resources": resources, "scope": scope})
+}
+
+fn validation(expression: String, message: &str) -> Value {
+    json!({"expression": expression, "message": message, "reason": "Forbidden"})
+}
+
+/// What pods of tenants may say. Controllers make pods from templates that tenants write, so they are not exempt; only
+/// administrators are, and nodes, which show their static pods.
+fn tenants(scheduler_names: &[String]) -> Value {
+    let names: Vec<String> = scheduler_names.iter().map(|name| format!("{name:?}")).collect();
+    let created = "request.operation != 'CREATE'";
+    let shown = scheduler_names.join(" or ");
+    let unchanged =
+        |map: &str, key: &&str| format!("object.metadata.?{map}[?'{key}'] == oldObject.metadata.?{map}[?'{key}']");
+    let fixed: Vec<String> = LABELS.iter().map(|key| unchanged("labels", key)).collect();
+    let fixed_too: Vec<String> = ANNOTATIONS.iter().map(|key| unchanged("annotations", key)).collect();
+    let fixed = [fixed, fixed_too].concat().join(" && ");
+    let old = "oldObject.spec.containers.filter(o, o.name == c.name)[0].?resources.?requests[?r].orValue('0')";
+    let shrinks = format!(
+        "object.spec.containers.all(c, c.?resources.?requests.orValue({{}}).all(r, \
+         quantity(c.resources.requests[r]).compareTo(quantity({old})) <= 0))"
+    );
+    json!({
+        "failurePolicy": "Fail",
+        "matchConstraints": {"resourceRules": [
+            rule(&["CREATE", "UPDATE"], &["pods"], "Namespaced"),
+            rule(&["UPDATE"], &["pods/resize"], "Namespaced"),
+        ]},
+        "matchConditions": [{"name": "not-an-administrator-or-node", "expression":
+            "!request.userInfo.groups.exists(g, g in ['system:masters', 'system:nodes'])"}],
+        "validations": [
+            validation(
+                format!("{created} || object.spec.?nodeName.orValue('') == ''"),
+                "spec.nodeName: pods of this namespace are placed by the scheduler, under quotas; leave it out",
+            ),
+            validation(
+                format!("{created} || object.spec.schedulerName in [{}]", names.join(", ")),
+                &format!("spec.schedulerName: pods of this namespace are scheduled under quotas; expected {shown}"),
+            ),
+            validation(
+                format!(
+                    "request.operation != 'UPDATE' || request.?subResource.orValue('') != '' || \
+                     oldObject.spec.?nodeName.orValue('') == '' || ({fixed})"
+                ),
+                "a running pod keeps its quota, queue, group, card and whether it may be evicted; make a new pod instead",
+            ),
+            validation(
+                format!("request.?subResource.orValue('') != 'resize' || {shrinks}"),
+                "requests of a running pod may only shrink here; make a new pod, which its quota admits",
+            ),
+        ],
+    })
+}
+
+/// Of namespaces, our own account changes one label and nothing else: it could change pod security otherwise.
+fn own_account(namespace: &str) -> Value {
+    let account = format!("system:serviceaccount:{namespace}:{NAME}");
+    let same = |from: &str, to: &str| {
+        format!(
+            "{from}.metadata.?labels.orValue({{}}).all(k, k == '{MARK}' || \
+             {to}.metadata.?labels[?k] == {from}.metadata.?labels[?k])"
+        )
+    };
+    let labels = format!("{} && {}", same("object", "oldObject"), same("oldObject", "object"));
+    json!({
+        "failurePolicy": "Fail",
+        "matchConstraints": {"resourceRules": [rule(&["UPDATE"], &["namespaces"], "Cluster")]},
+        "matchConditions": [{"name": "own-account", "expression": format!("request.userInfo.username == '{account}'")}],
+        "validations": [validation(
+            format!(
+                "object.?spec == oldObject.?spec && object.metadata.?annotations == oldObject.metadata.?annotations && \
+                 {labels}"
+            ),
+            &format!("the scheduler's account changes the label {MARK} of a namespace and nothing else"),
+        )],
+    })
+}

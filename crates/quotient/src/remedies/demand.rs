@@ -1,0 +1,237 @@
+//! Asking for less or for something else, more priority, and pods that would have to end.
+
+use std::collections::BTreeSet;
+
+use quotient_api::{ObjectKey, volcano};
+use quotient_engine::quantity::{Quantity, canonical};
+use quotient_engine::{Code, Filter, Numbers};
+use quotient_sim::report::PodPhase;
+use serde_json::{Value, json};
+
+use super::trial::{Edit, Trial};
+use super::{FieldChange, Remedy};
+use crate::standing::amount_of;
+
+/// The most nodes whose pods are looked through for those that would have to end.
+const NODES_MAX: usize = 16;
+
+/// The scheduling gates are removed.
+pub(super) fn without_gates(trial: &Trial<'_>) -> Option<Remedy> {
+    let gates =
+        trial.pod.pointer("/spec/schedulingGates").and_then(Value::as_array).filter(|gates| !gates.is_empty())?;
+    let names: Vec<&str> = gates.iter().filter_map(|gate| gate.get("name").and_then(Value::as_str)).collect();
+    let edit = trial.changed(|pod| {
+        if let Some(spec) = pod["spec"].as_object_mut() {
+            spec.shift_remove("schedulingGates");
+        }
+    });
+    let evicts = trial.runs(&[edit])?;
+    let (object, field, from) = (trial.key.to_string(), "spec.schedulingGates".to_owned(), Some(names.join(", ")));
+    let message = format!("remove the scheduling gates {}", names.join(", "));
+    let changes = vec![FieldChange { object, field, from, to: None }];
+    Some(Remedy { kind: "gates", message, changes, evicts, ends: Vec::new() })
+}
+
+/// Another kind of card that the cluster has.
+pub(super) fn another_card(trial: &Trial<'_>) -> Vec<Remedy> {
+    let annotation = trial.pod.pointer("/metadata/annotations").and_then(|all| all.get(volcano::CARD_NAME));
+    let Some(wanted) = annotation.and_then(Value::as_str) else { return Vec::new() };
+    let accepted: Vec<&str> = wanted.split('|').collect();
+    let cards: BTreeSet<String> = trial.state.nodes().into_iter().flat_map(|node| node.cards.into_keys()).collect();
+    let others = cards.into_iter().filter(|card| !accepted.contains(&card.as_str()));
+    let tried = others.filter_map(|card| {
+        let wider = format!("{wanted}|{card}");
+        let edit = trial.changed(|pod| pod["metadata"]["annotations"][volcano::CARD_NAME] = json!(wider));
+        let evicts = trial.runs(&[edit])?;
+        let field = format!("metadata.annotations[{:?}]", volcano::CARD_NAME);
+        let changes =
+            vec![FieldChange { object: trial.key.to_string(), field, from: Some(wanted.to_owned()), to: Some(wider) }];
+        let message = format!("accept the card {card} too");
+        Some(Remedy { kind: "card", message, changes, evicts, ends: Vec::new() })
+    });
+    tried.collect()
+}
+
+/// The resource that alone is missing, and how much of it: at the quota that refuses, or on the node that lacks least.
+fn missing(trial: &Trial<'_>) -> Option<Numbers> {
+    let reason = trial.reason()?;
+    if reason.quota.is_some() {
+        return reason.numbers.clone();
+    }
+    let verdicts = trial.verdicts();
+    let alone = verdicts.iter().filter(|verdict| verdict.closed_by == Some(Filter::NodeResourcesFit));
+    let alone = alone.filter_map(|verdict| match &verdict.short[..] {
+        [numbers] => Some(numbers),
+        _ => None,
+    });
+    alone.min_by_key(|numbers| (numbers.short_by(), numbers.resource.clone())).cloned()
+}
+
+/// The largest request that would do, where one container asks for what is missing.
+pub(super) fn smaller_request(trial: &Trial<'_>) -> Option<Remedy> {
+    let numbers = missing(trial)?;
+    let (resource, most) = (&*numbers.resource, numbers.requested - numbers.short_by());
+    if most <= 0 {
+        return None;
+    }
+    let containers = trial.pod.pointer("/spec/containers").and_then(Value::as_array)?;
+    let asks = |container: &Value| {
+        let value = container.get("resources")?.get("requests")?.get(resource)?;
+        let text = value.as_str().map_or_else(|| value.to_string(), str::to_owned);
+        text.parse::<Quantity>().ok().map(|quantity| quantity.sum(resource))
+    };
+    let of: Vec<(usize, i128)> =
+        containers.iter().enumerate().filter_map(|(at, container)| Some((at, asks(container)?))).collect();
+    let [(at, asked)] = of[..] else { return None };
+    let less = asked - numbers.short_by();
+    if less <= 0 {
+        return None;
+    }
+    let to = canonical(resource, less);
+    let edit = trial.changed(|pod| {
+        let resources = &mut pod["spec"]["containers"][at]["resources"];
+        resources["requests"][resource] = json!(to);
+        if resource.contains('/') || resource.starts_with("hugepages-") {
+            resources["limits"][resource] = json!(to);
+        }
+    });
+    let evicts = trial.runs(&[edit])?;
+    let field = format!("spec.containers[{at}].resources.requests[{resource:?}]");
+    let from = canonical(resource, asked);
+    let message = format!("request {to} {resource} instead of {from}");
+    let changes = vec![FieldChange { object: trial.key.to_string(), field, from: Some(from), to: Some(to) }];
+    Some(Remedy { kind: "smaller-request", message, changes, evicts, ends: Vec::new() })
+}
+
+/// A set of pods that would have to end, none of which could stay.
+pub(super) fn pods_that_end(trial: &Trial<'_>) -> Option<Remedy> {
+    let mut best: Option<Vec<ObjectKey>> = None;
+    for set in candidate_sets(trial) {
+        if best.as_ref().is_some_and(|best| best.len() <= set.len()) {
+            continue;
+        }
+        if ends_help(trial, &set) {
+            best = Some(set);
+        }
+    }
+    let mut ends = best?;
+    // What is not needed of a set is left out of it.
+    let mut at = 0;
+    while at < ends.len() && ends.len() > 1 {
+        let mut fewer = ends.clone();
+        fewer.remove(at);
+        if ends_help(trial, &fewer) {
+            ends = fewer;
+        } else {
+            at += 1;
+        }
+    }
+    let evicts = trial.runs(&edits(&ends))?;
+    let names: Vec<String> =
+        ends.iter().map(|key| format!("{}/{}", key.namespace.as_deref().unwrap_or_default(), key.name)).collect();
+    let verb = if names.len() == 1 { "ends" } else { "end" };
+    let message = format!("wait until {} {verb}", names.join(" and "));
+    Some(Remedy { kind: "pods-end", message, changes: Vec::new(), evicts, ends: names })
+}
+
+fn edits(ends: &[ObjectKey]) -> Vec<Edit> {
+    ends.iter().cloned().map(Edit::End).collect()
+}
+
+fn ends_help(trial: &Trial<'_>, ends: &[ObjectKey]) -> bool {
+    !ends.is_empty() && trial.runs(&edits(ends)).is_some()
+}
+
+/// Sets of pods that hold together what is missing: under the quota that refuses, or on a node.
+fn candidate_sets(trial: &Trial<'_>) -> Vec<Vec<ObjectKey>> {
+    let Some(reason) = trial.reason() else { return Vec::new() };
+    let running = trial.state.pods().iter().filter(|pod| pod.phase == PodPhase::Running);
+    if let (Some(quota), Some(numbers)) = (&reason.quota, &reason.numbers) {
+        let below = trial.state.quotas_below(&quota.to_string());
+        let under = running.filter(|pod| pod.quotas.iter().any(|of| below.contains(of)));
+        let pods: Vec<ObjectKey> = under.map(|pod| ObjectKey::pod(&pod.namespace, &pod.name)).collect();
+        return covering(trial, &pods, std::slice::from_ref(numbers)).into_iter().collect();
+    }
+    let verdicts = trial.verdicts();
+    let short = verdicts.iter().filter(|verdict| verdict.closed_by == Some(Filter::NodeResourcesFit));
+    let short = short.filter(|verdict| verdict.short.iter().all(|numbers| numbers.requested <= numbers.limit));
+    short
+        .take(NODES_MAX)
+        .filter_map(|verdict| {
+            let pods = trial.state.pods_on(&verdict.node).into_iter().map(|(key, _)| key.clone()).collect::<Vec<_>>();
+            covering(trial, &pods, &verdict.short)
+        })
+        .collect()
+}
+
+/// The fewest of some pods that hold what is missing: those that hold most of it first.
+fn covering(trial: &Trial<'_>, pods: &[ObjectKey], missing: &[Numbers]) -> Option<Vec<ObjectKey>> {
+    let holds = |key: &ObjectKey| {
+        let requests = trial.state.requests(key.namespace.as_deref().unwrap_or_default(), &key.name);
+        missing.iter().map(|numbers| amount_of(&requests, &numbers.resource)).collect::<Vec<i128>>()
+    };
+    let mut ranked: Vec<(Vec<i128>, &ObjectKey)> = pods.iter().map(|key| (holds(key), key)).collect();
+    ranked.retain(|(holds, _)| holds.iter().any(|amount| *amount > 0));
+    ranked.sort_by(|(a, x), (b, y)| b.cmp(a).then_with(|| x.cmp(y)));
+    let mut left: Vec<i128> = missing.iter().map(Numbers::short_by).collect();
+    let mut chosen = Vec::new();
+    for (holds, key) in ranked {
+        if left.iter().all(|left| *left <= 0) {
+            break;
+        }
+        left.iter_mut().zip(holds).for_each(|(left, held)| *left -= held);
+        chosen.push(key.clone());
+    }
+    left.iter().all(|left| *left <= 0).then_some(chosen)
+}
+
+/// The lowest priority with which the pod would evict others, and whom.
+pub(super) fn higher_priority(trial: &Trial<'_>) -> Option<Remedy> {
+    let own = trial.pod.pointer("/spec/priority").and_then(Value::as_i64).unwrap_or(0);
+    let never = trial.pod.pointer("/spec/preemptionPolicy").is_some_and(|policy| policy == "Never");
+    if never || trial.reason().is_some_and(|reason| reason.code == Code::SchedulingGated) {
+        return None;
+    }
+    const USER_PRIORITY_MAX: i64 = 1_000_000_000;
+    let running = trial.state.running_pods();
+    let priorities = running.map(|(_, pod)| pod.pointer("/spec/priority").and_then(Value::as_i64).unwrap_or(0));
+    let above: BTreeSet<i64> = priorities.filter(|priority| *priority >= own).map(|priority| priority + 1).collect();
+    let candidates: Vec<i64> = above.into_iter().filter(|priority| *priority <= USER_PRIORITY_MAX).collect();
+    let with = |priority: i64| {
+        trial.changed(|pod| {
+            pod["spec"]["priority"] = json!(priority);
+            if let Some(spec) = pod["spec"].as_object_mut() {
+                spec.shift_remove("priorityClassName");
+            }
+        })
+    };
+    // More priority never takes a right away, so that the lowest that does can be found by halves.
+    let (mut low, mut high) = (0, candidates.len());
+    let mut found = None;
+    while low < high {
+        let middle = low + (high - low) / 2;
+        match trial.runs(&[with(candidates[middle])]) {
+            Some(evicts) => {
+                found = Some((candidates[middle], evicts));
+                high = middle;
+            }
+            None => low = middle + 1,
+        }
+    }
+    let (priority, evicts) = found?;
+    let victims = if evicts.is_empty() { String::new() } else { format!(", which evicts {}", some(&evicts)) };
+    let change = FieldChange {
+        object: trial.key.to_string(),
+        field: "spec.priority".to_owned(),
+        from: Some(own.to_string()),
+        to: Some(priority.to_string()),
+    };
+    let message = format!("raise its priority from {own} to {priority}{victims}");
+    Some(Remedy { kind: "priority", message, changes: vec![change], evicts, ends: Vec::new() })
+}
+
+fn some(names: &[String]) -> String {
+    const NAMES_MAX: usize = 5;
+    let shown = names[..names.len().min(NAMES_MAX)].join(", ");
+    if names.len() > NAMES_MAX { format!("{shown} and {} more", names.len() - NAMES_MAX) } else { shown }
+}

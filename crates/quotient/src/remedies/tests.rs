@@ -1,0 +1,199 @@
+//! Random small clusters: what is listed as a remedy lets the pod run when its changes are really made, and nothing
+//! strictly smaller of the same kind does.
+
+use quotient_api::ObjectKey;
+use quotient_engine::quantity::{Quantity, canonical};
+use quotient_sim::cluster::{Outcome, is_bound};
+use quotient_sim::report::PodPhase;
+use quotient_sim::{Cluster, Input, Setup, Simulation};
+use serde_json::{Value, json};
+
+use super::{FieldChange, Remedy};
+use crate::explanation::Explanation;
+use crate::state::State;
+
+/// Numbers that are the same each time (xorshift).
+struct Dice(u64);
+
+impl Dice {
+    fn roll(&mut self, sides: u64) -> u64 {
+        self.0 ^= self.0 << 13;
+        self.0 ^= self.0 >> 7;
+        self.0 ^= self.0 << 17;
+        self.0 % sides
+    }
+}
+
+/// A cluster with elastic quotas, or with queues below a queue, and pods of several priorities; one node has a taint,
+/// one is cordoned.
+fn cluster(dice: &mut Dice) -> Vec<Value> {
+    let mut objects = Vec::new();
+    for i in 0..3 {
+        let mut node = json!({"apiVersion": "v1", "kind": "Node",
+            "metadata": {"name": format!("n-{i}"), "labels": {"zone": format!("z-{}", i % 2)}}, "spec": {},
+            "status": {"allocatable": {"cpu": (4 + dice.roll(5)).to_string(), "memory": "64Gi", "pods": "20"}}});
+        match (i, dice.roll(3)) {
+            (1, 0) => node["spec"]["taints"] = json!([{"key": "spot", "value": "true", "effect": "NoSchedule"}]),
+            (2, 0) => node["spec"]["unschedulable"] = json!(true),
+            _ => {}
+        }
+        objects.push(node);
+    }
+    let queues = dice.roll(2) == 0;
+    for team in ["a", "b"] {
+        let (min, max) = (1 + dice.roll(5), 4 + dice.roll(6));
+        objects.push(match queues {
+            true => json!({"apiVersion": "scheduling.volcano.sh/v1beta1", "kind": "Queue",
+                "metadata": {"name": team}, "spec": {"parent": "top", "capability": {"cpu": max.to_string()}}}),
+            false => json!({"apiVersion": "scheduling.x-k8s.io/v1alpha1", "kind": "ElasticQuota",
+                "metadata": {"name": "q", "namespace": team},
+                "spec": {"min": {"cpu": min.to_string()}, "max": {"cpu": max.max(min).to_string()}}}),
+        });
+    }
+    if queues {
+        objects.push(json!({"apiVersion": "scheduling.volcano.sh/v1beta1", "kind": "Queue",
+            "metadata": {"name": "top"}, "spec": {"capability": {"cpu": (6 + dice.roll(8)).to_string()}}}));
+    }
+    for i in 0..8 + dice.roll(6) {
+        let team = ["a", "b"][dice.roll(2) as usize];
+        let cpu = [500, 1000, 1500, 2000, 3000][dice.roll(5) as usize];
+        let mut pod = json!({"apiVersion": "v1", "kind": "Pod",
+            "metadata": {"name": format!("p-{i}"), "namespace": team, "annotations": {}},
+            "spec": {"priority": dice.roll(3), "containers": [{"name": "c", "image": "i",
+                "resources": {"requests": {"cpu": canonical("cpu", cpu)}}}]}});
+        if queues {
+            pod["metadata"]["annotations"]["scheduling.volcano.sh/queue-name"] = json!(team);
+        }
+        if dice.roll(6) == 0 {
+            pod["spec"]["nodeSelector"] = json!({"zone": format!("z-{}", dice.roll(3))});
+        }
+        objects.push(pod);
+    }
+    objects
+}
+
+fn state(objects: &[Value]) -> State {
+    let list = json!({"apiVersion": "v1", "kind": "List", "items": objects});
+    let read = quotient_api::read("f", &list.to_string());
+    assert_eq!(read.problems, []);
+    let input = Input { file: "f".to_owned(), read };
+    State::of(Simulation::of(Setup::default(), vec![input], &mut |_| {}).expect("it settles"))
+}
+
+/// Sets a field of an object by its path, such as `spec.max["cpu"]`.
+fn set(object: &mut Value, path: &str, to: Option<&str>) {
+    if path == "spec.tolerations" {
+        let mut all = object["spec"]["tolerations"].as_array().cloned().unwrap_or_default();
+        all.push(serde_json::from_str(to.expect("a toleration")).expect("JSON"));
+        object["spec"]["tolerations"] = json!(all);
+        return;
+    }
+    let parts: Vec<String> = path
+        .replace("[\"", ".\u{0}")
+        .replace("\"]", "")
+        .replace('[', ".")
+        .replace(']', "")
+        .split('.')
+        .map(|part| part.trim_start_matches('\u{0}').to_owned())
+        .collect();
+    let (last, way) = parts.split_last().expect("a path");
+    let mut at = object;
+    for part in way {
+        at = match part.parse::<usize>() {
+            Ok(index) => &mut at[index],
+            Err(_) => &mut at[part.as_str()],
+        };
+    }
+    match to {
+        Some(to) if last == "priority" => at[last.as_str()] = json!(to.parse::<i64>().expect("a number")),
+        Some(to) => at[last.as_str()] = json!(to),
+        None => {
+            at.as_object_mut().expect("a map").shift_remove(last);
+        }
+    }
+}
+
+/// Makes the changes in a copy of the cluster, ends the pods, and says whether the pod runs.
+fn runs(state: &State, pod: &ObjectKey, changes: &[FieldChange], ends: &[String]) -> bool {
+    let mut cluster: Cluster = state.cluster().clone();
+    let mut objects: Vec<&String> = changes.iter().map(|change| &change.object).collect();
+    objects.sort_by_key(|object| (!object.ends_with("/top"), *object));
+    objects.dedup();
+    for object in objects {
+        let key = state.keys().find(|key| key.to_string() == *object).expect("it is there").clone();
+        let mut value = (**cluster.store().get(&key).expect("it is there")).clone();
+        for FieldChange { field, to, .. } in changes.iter().filter(|change| change.object == *object) {
+            set(&mut value, field, to.as_deref());
+        }
+        let done = if key == *pod { cluster.replace_pod(&key, value) } else { cluster.apply(value).map(drop) };
+        if done.is_err() {
+            return false;
+        }
+    }
+    for name in ends {
+        let (namespace, name) = name.split_once('/').expect("a pod");
+        cluster.end(&ObjectKey::pod(namespace, name), Outcome::Succeeded).expect("it is there");
+    }
+    cluster.settle().expect("it settles");
+    cluster.store().get(pod).is_some_and(|pod| is_bound(pod))
+}
+
+/// The same change, a step smaller.
+fn smaller(kind: &str, change: &FieldChange) -> Option<FieldChange> {
+    let to = change.to.as_deref()?;
+    let step = match kind {
+        "raise-quota" => -1,
+        "smaller-request" => 1,
+        "priority" => {
+            let lower = to.parse::<i64>().ok()? - 1;
+            return Some(FieldChange { to: Some(lower.to_string()), ..change.clone() });
+        }
+        _ => return None,
+    };
+    let resource = change.field.rsplit_once("[\"")?.1.trim_end_matches("\"]");
+    let amount = to.parse::<Quantity>().ok()?.sum(resource) + step;
+    Some(FieldChange { to: Some(canonical(resource, amount)), ..change.clone() })
+}
+
+fn check(state: &State, pod: &ObjectKey, remedy: &Remedy, seed: u64) {
+    let Remedy { kind, message, changes, ends, .. } = remedy;
+    assert!(runs(state, pod, changes, ends), "seed {seed}: {pod}: {message} does not help");
+    for (at, change) in changes.iter().enumerate() {
+        let Some(smaller) = smaller(kind, change) else { continue };
+        let mut less = changes.clone();
+        less[at] = smaller;
+        assert!(!runs(state, pod, &less, ends), "seed {seed}: {pod}: {message}: less than {change:?} would do");
+    }
+    for at in 0..ends.len() {
+        let mut fewer = ends.clone();
+        fewer.remove(at);
+        assert!(!runs(state, pod, changes, &fewer), "seed {seed}: {pod}: {message}: {} need not end", ends[at]);
+    }
+}
+
+#[test]
+fn each_remedy_helps_by_itself_and_none_is_larger_than_needed() {
+    let (mut pending, mut kinds) = (0, std::collections::BTreeMap::new());
+    for seed in 1..=60 {
+        let mut dice = Dice(seed * 0x9e37_79b9_7f4a_7c15);
+        let state = state(&cluster(&mut dice));
+        let waiting: Vec<(String, String)> = state
+            .pods()
+            .iter()
+            .filter(|pod| pod.phase == PodPhase::Pending)
+            .map(|pod| (pod.namespace.clone(), pod.name.clone()))
+            .collect();
+        for (namespace, name) in waiting.into_iter().take(3) {
+            pending += 1;
+            let explanation = Explanation::of(&state, &namespace, &name).expect("it is there");
+            for remedy in &explanation.remedies {
+                *kinds.entry(remedy.kind).or_insert(0) += 1;
+                check(&state, &ObjectKey::pod(&namespace, &name), remedy, seed);
+            }
+        }
+    }
+    assert!(pending > 30, "only {pending} pods waited");
+    for kind in ["raise-quota", "priority", "pods-end", "smaller-request", "toleration"] {
+        assert!(kinds.contains_key(kind), "no remedy of kind {kind} was tried: {kinds:?}");
+    }
+}

@@ -1,0 +1,123 @@
+//! A copy of the cluster in which something is changed, to see whether a pod runs then.
+
+use std::cell::Cell;
+use std::sync::Arc;
+
+use quotient_api::ObjectKey;
+use quotient_engine::{NodeVerdict, Reason};
+use quotient_sim::Cluster;
+use quotient_sim::cluster::Outcome as End;
+use serde_json::Value;
+
+use crate::state::State;
+
+/// The most copies that are tried for one pod. Each costs a copy of the cluster and a cycle, so that fewer are tried of
+/// a large cluster: remedies that are cheap to find come first.
+const TRIALS_MAX: usize = 300;
+const TRIALS_MIN: usize = 8;
+
+/// How many objects are copied for one pod in all, about.
+const COPIED_MAX: usize = 600_000;
+
+/// One pod, and the cluster it waits in.
+pub struct Trial<'a> {
+    pub state: &'a State,
+    pub key: ObjectKey,
+    pub pod: Value,
+    left: Cell<usize>,
+}
+
+/// What is changed.
+#[derive(Debug, Clone)]
+pub enum Edit {
+    /// An object is applied in place of the one of its name.
+    Put(Value),
+    /// The pod is made anew, as old as it is.
+    Pod(Value),
+    /// A pod ends.
+    End(ObjectKey),
+}
+
+/// What came of it.
+#[derive(Debug, Clone, Default)]
+pub struct Outcome {
+    pub runs: bool,
+    /// Why it still waits.
+    pub reason: Option<Arc<Reason>>,
+    /// What admission refused, with the object.
+    pub rejected: Vec<(ObjectKey, String)>,
+    /// Pods that were evicted, as `namespace/name`.
+    pub evicted: Vec<String>,
+}
+
+impl<'a> Trial<'a> {
+    pub fn of(state: &'a State, namespace: &str, name: &str) -> Option<Trial<'a>> {
+        let key = ObjectKey::pod(namespace, name);
+        let pod = state.object(&key)?.clone();
+        let trials = (COPIED_MAX / state.cluster().store().len().max(1)).clamp(TRIALS_MIN, TRIALS_MAX);
+        Some(Trial { state, key, pod, left: Cell::new(trials) })
+    }
+
+    /// Why the pod waits as things stand.
+    pub fn reason(&self) -> Option<&'a Reason> {
+        self.state.reason(self.key.namespace.as_deref().unwrap_or_default(), &self.key.name)
+    }
+
+    /// What each node says to the pod, the nearest first.
+    pub fn verdicts(&self) -> Vec<NodeVerdict> {
+        self.state.verdicts(self.key.namespace.as_deref().unwrap_or_default(), &self.key.name)
+    }
+
+    /// Tries edits out. A cluster that does not settle, or one trial too many, is no success.
+    pub fn attempt(&self, edits: &[Edit]) -> Outcome {
+        let left = self.left.get();
+        if left == 0 {
+            return Outcome::default();
+        }
+        self.left.set(left - 1);
+        let mut cluster = self.state.cluster().clone();
+        drop(cluster.take_happened());
+        for edit in edits {
+            let applied = match edit {
+                Edit::Put(object) => cluster.apply(object.clone()).map(|_| ()),
+                Edit::Pod(pod) => cluster.replace_pod(&self.key, pod.clone()),
+                Edit::End(pod) => cluster.end(pod, End::Succeeded),
+            };
+            if applied.is_err() {
+                let rejected = cluster.take_happened().rejected;
+                let rejected = rejected.into_iter().map(|rejected| (rejected.object, rejected.message)).collect();
+                return Outcome { rejected, ..Outcome::default() };
+            }
+        }
+        if cluster.settle().is_err() {
+            return Outcome::default();
+        }
+        self.outcome(&mut cluster)
+    }
+
+    fn outcome(&self, cluster: &mut Cluster) -> Outcome {
+        let happened = cluster.take_happened();
+        let pod = cluster.store().get(&self.key);
+        let evicted =
+            happened.evicted.iter().map(|evicted| format!("{}/{}", evicted.namespace, evicted.name)).collect();
+        Outcome {
+            runs: pod.is_some_and(|pod| quotient_sim::cluster::is_bound(pod)),
+            reason: cluster.reason(&self.key),
+            rejected: Vec::new(),
+            evicted,
+        }
+    }
+
+    /// Whether the pod runs with these edits, and who is evicted then.
+    pub fn runs(&self, edits: &[Edit]) -> Option<Vec<String>> {
+        let outcome = self.attempt(edits);
+        outcome.runs.then_some(outcome.evicted)
+    }
+
+    /// The pod with something changed.
+    pub fn changed(&self, change: impl FnOnce(&mut Value)) -> Edit {
+        let mut pod = self.pod.clone();
+        change(&mut pod);
+        Edit::Pod(pod)
+    }
+}

@@ -1,0 +1,35 @@
+//! Looking again and again.
+
+use std::time::Duration;
+
+use anyhow::Result;
+
+use crate::arguments::{StateArguments, WatchArguments};
+use crate::exit::Exit;
+use crate::printer::Printer;
+use crate::state::State;
+
+/// The least time between two looks at a cluster.
+const PAUSE_MIN: Duration = Duration::from_secs(1);
+
+/// Shows the state once, or again and again until nobody reads any more.
+pub fn show(
+    printer: &mut Printer,
+    arguments: StateArguments,
+    watch: WatchArguments,
+    tell: &mut dyn FnMut(&mut Printer, &State) -> Result<Exit>,
+) -> Result<Exit> {
+    loop {
+        let state = match State::open(printer, arguments.clone()) {
+            Ok(state) => state,
+            Err(exit) => return Ok(exit),
+        };
+        if watch.watch.is_some() {
+            printer.next_screen()?;
+        }
+        let exit = tell(printer, &state)?;
+        printer.finish()?;
+        let Some(pause) = watch.watch.filter(|_| exit == Exit::Fine && !printer.is_closed()) else { return Ok(exit) };
+        std::thread::sleep(pause.max(PAUSE_MIN));
+    }
+}

@@ -1,0 +1,230 @@
+//! Ways round a quota, tried on a real API server with RBAC by a tenant who may edit its own namespace and nothing else.
+//! Each attack has a name, and must fail in the way that `docs/multi-tenancy.md` says.
+
+mod daemon;
+
+use std::path::PathBuf;
+
+use quotient_testenv::{ControlPlane, NodeShape, Options};
+use serde_json::{Value, json};
+
+use daemon::{Daemon, eventually, quotient};
+
+/// The tenant who attacks, and the one who is attacked; each has a namespace of its name.
+const MALLORY: &str = "mallory";
+const ALICE: &str = "alice";
+const QUEUE: &str = "scheduling.volcano.sh/queue-name";
+
+struct Town {
+    plane: ControlPlane,
+    mallory: PathBuf,
+    _daemon: Daemon,
+}
+
+impl Town {
+    fn new() -> Self {
+        let plane = ControlPlane::start(Options::default()).expect("the control plane starts");
+        let install = ["install", "--tenant-policy", "--webhook-url", "https://127.0.0.1:1", "-o", "json"];
+        let printed = quotient(&install).output().expect("the program runs");
+        let printed: Value = serde_json::from_slice(&printed.stdout).expect("it prints JSON");
+        let all = printed["items"].as_array().expect("a list").clone();
+        // The webhooks have tests of their own; what is closed here is closed without them.
+        let of = |kind: &str| all.iter().filter(|o| o["kind"].as_str() == Some(kind)).cloned().collect::<Vec<_>>();
+        plane.install(&of("CustomResourceDefinition")).expect("the kinds are served");
+        for kind in ["Namespace", "ServiceAccount", "ClusterRole", "ClusterRoleBinding"] {
+            plane.apply(&of(kind)).expect("it applies");
+        }
+        plane.apply(&of("ValidatingAdmissionPolicy")).expect("the policies apply");
+        plane.apply(&of("ValidatingAdmissionPolicyBinding")).expect("the bindings apply");
+        let tenant = |name: &str| {
+            vec![
+                json!({"apiVersion": "v1", "kind": "Namespace",
+                    "metadata": {"name": name, "labels": {"quotient.dev/tenant": "true"}}}),
+                json!({"apiVersion": "rbac.authorization.k8s.io/v1", "kind": "RoleBinding",
+                    "metadata": {"name": "edit", "namespace": name},
+                    "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": "edit"},
+                    "subjects": [{"apiGroup": "rbac.authorization.k8s.io", "kind": "User", "name": name}]}),
+                // What `edit` lacks and administrators may well give.
+                json!({"apiVersion": "rbac.authorization.k8s.io/v1", "kind": "Role",
+                    "metadata": {"name": "resize", "namespace": name},
+                    "rules": [{"apiGroups": [""], "resources": ["pods/resize"], "verbs": ["get", "patch", "update"]}]}),
+                json!({"apiVersion": "rbac.authorization.k8s.io/v1", "kind": "RoleBinding",
+                    "metadata": {"name": "resize", "namespace": name},
+                    "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "Role", "name": "resize"},
+                    "subjects": [{"apiGroup": "rbac.authorization.k8s.io", "kind": "User", "name": name}]}),
+                queue(name),
+            ]
+        };
+        plane.apply(&[tenant(MALLORY), tenant(ALICE)].concat()).expect("the tenants apply");
+        plane.make_nodes("node", 2, &NodeShape::default()).expect("the nodes are made");
+        let mallory = plane.kubeconfig_of(MALLORY, &["tenants"]).expect("it has a kubeconfig");
+        let daemon = Daemon::start(&plane.kubeconfig(), &plane.folder().join("quotient.log"), &[]);
+        Town { plane, mallory, _daemon: daemon }
+    }
+
+    /// What kubectl says to the attacker.
+    fn attack(&self, arguments: &[&str], input: &Value) -> Result<String, String> {
+        let kubeconfig = self.mallory.display().to_string();
+        let arguments = [&["--kubeconfig", &kubeconfig], arguments].concat();
+        self.plane.kubectl_with(&arguments, &input.to_string()).map_err(|error| error.to_string())
+    }
+
+    /// The attack is refused with these words.
+    fn refused(&self, arguments: &[&str], input: &Value, words: &str) {
+        let refusal = self.attack(arguments, input).expect_err("the attack is refused");
+        assert!(refusal.contains(words), "expected {words:?}: {refusal}");
+    }
+
+    fn get(&self, arguments: &[&str]) -> Value {
+        let answer = self.plane.kubectl(&[&["get", "-o", "json"], arguments].concat()).unwrap_or_default();
+        serde_json::from_str(&answer).unwrap_or_default()
+    }
+
+    /// Makes a pod as the attacker and waits until it runs.
+    fn run(&self, pod: &Value) {
+        self.attack(&["create", "-f", "-"], pod).expect("the pod is made");
+        let name = pod["metadata"]["name"].as_str().expect("it has a name");
+        eventually(&self.plane, "the attacker's own pod runs", || {
+            (self.get(&["pod", name, "-n", MALLORY])["status"]["phase"] == "Running").then_some(())
+        });
+    }
+}
+
+/// The queue of a tenant, for its namespace alone.
+fn queue(tenant: &str) -> Value {
+    json!({"apiVersion": "scheduling.volcano.sh/v1beta1", "kind": "Queue",
+        "metadata": {"name": tenant, "annotations": {"quotient.dev/allowed-namespaces": tenant}},
+        "spec": {"capability": {"cpu": "8"}, "deserved": {"cpu": "4"}, "reclaimable": true}})
+}
+
+fn pod(name: &str, queue: &str) -> Value {
+    let requests = json!({"cpu": "1"});
+    json!({"apiVersion": "v1", "kind": "Pod",
+        "metadata": {"name": name, "namespace": MALLORY, "annotations": {QUEUE: queue}},
+        "spec": {"schedulerName": "quotient", "terminationGracePeriodSeconds": 0, "containers": [{"name": "c",
+            "image": "i", "resources": {"requests": requests, "limits": requests}}]}})
+}
+
+fn with(mut object: Value, pointer: &[&str], value: Value) -> Value {
+    let (last, path) = pointer.split_last().expect("a field has a name");
+    let at = path.iter().fold(&mut object, |at, key| &mut at[*key]);
+    at[*last] = value;
+    object
+}
+
+/// One attack: what it is called, and what it does.
+type Attack = (&'static str, fn(&Town));
+
+const ATTACKS: [Attack; 10] = [
+    ("a pod that names its node", |town| {
+        let pod = with(pod("placed", MALLORY), &["spec", "nodeName"], json!("node-0"));
+        town.refused(&["create", "-f", "-"], &pod, "spec.nodeName: pods of this namespace are placed");
+    }),
+    ("a Deployment whose pods name their node", |town| {
+        let made = pod("template", MALLORY);
+        let mut spec = with(made["spec"].clone(), &["nodeName"], json!("node-0"));
+        spec["restartPolicy"] = json!("Always");
+        let labels = json!({"app": "placed"});
+        let deployment = json!({"apiVersion": "apps/v1", "kind": "Deployment",
+            "metadata": {"name": "placed", "namespace": MALLORY},
+            "spec": {"replicas": 1, "selector": {"matchLabels": labels},
+                "template": {"metadata": {"labels": labels, "annotations": {QUEUE: MALLORY}}, "spec": spec}}});
+        town.attack(&["create", "-f", "-"], &deployment).expect("a Deployment may be made");
+        eventually(&town.plane, "the ReplicaSet is told", || {
+            let events = town.get(&["events", "-n", MALLORY, "--field-selector", "reason=FailedCreate"]).to_string();
+            events.contains("spec.nodeName: pods of this namespace are placed").then_some(())
+        });
+        let pods = town.get(&["pods", "-n", MALLORY, "-l", "app=placed"]);
+        assert_eq!(pods["items"], json!([]), "no pod came of it");
+    }),
+    ("a pod for another scheduler", |town| {
+        let pod = with(pod("elsewhere", MALLORY), &["spec", "schedulerName"], json!("default-scheduler"));
+        town.refused(&["create", "-f", "-"], &pod, "expected quotient");
+    }),
+    ("a pod in the queue of another tenant", |town| {
+        town.attack(&["create", "-f", "-"], &pod("thief", ALICE)).expect("the pod is made");
+        let condition = eventually(&town.plane, "the thief is told why it waits", || {
+            let conditions = town.get(&["pod", "thief", "-n", MALLORY])["status"]["conditions"].clone();
+            conditions.as_array()?.iter().find(|condition| condition["type"] == "PodScheduled").cloned()
+        });
+        let message = condition["message"].as_str().unwrap_or_default();
+        assert!(message.contains("may not use the queue alice"), "{condition}");
+    }),
+    ("a running pod that moves to another queue", |town| {
+        town.run(&pod("mover", MALLORY));
+        let annotation = format!("{QUEUE}={ALICE}");
+        let arguments = ["annotate", "pod", "mover", "-n", MALLORY, "--overwrite", &annotation];
+        town.refused(&arguments, &Value::Null, "a running pod keeps its quota");
+    }),
+    ("a running pod that declares itself unevictable", |town| {
+        town.run(&pod("stubborn", MALLORY));
+        let arguments = ["annotate", "pod", "stubborn", "-n", MALLORY, "volcano.sh/preemptable=false"];
+        town.refused(&arguments, &Value::Null, "a running pod keeps its quota");
+    }),
+    ("a running pod that grows", |town| {
+        town.run(&pod("grower", MALLORY));
+        // A kubelet says what a container has; the API server resizes no other.
+        let has = json!({"status": {"containerStatuses": [{"name": "c", "resources": {"requests": {"cpu": "1"}}}]}});
+        let status = ["patch", "pod", "grower", "-n", MALLORY, "--subresource=status", "-p", &has.to_string()];
+        town.plane.kubectl(&status).expect("the status is written");
+        let resize = |cpu: &str| {
+            let resources = json!({"requests": {"cpu": cpu}, "limits": {"cpu": cpu}});
+            json!({"spec": {"containers": [{"name": "c", "resources": resources}]}}).to_string()
+        };
+        let patch = |patch: &str| {
+            town.attack(&["patch", "pod", "grower", "-n", MALLORY, "--subresource=resize", "-p", patch], &Value::Null)
+        };
+        let refusal = patch(&resize("9")).expect_err("it may not grow");
+        assert!(refusal.contains("requests of a running pod may only shrink"), "{refusal}");
+        patch(&resize("500m")).expect("it may shrink");
+    }),
+    ("a bind of its own", |town| {
+        let binding = json!({"apiVersion": "v1", "kind": "Binding", "metadata": {"name": "thief"},
+            "target": {"apiVersion": "v1", "kind": "Node", "name": "node-0"}});
+        let path = format!("/api/v1/namespaces/{MALLORY}/pods/thief/binding");
+        town.refused(&["create", "--raw", &path, "-f", "-"], &binding, "orbidden");
+    }),
+    ("a namespace that is no tenant's any more", |town| {
+        town.refused(&["label", "namespace", MALLORY, "quotient.dev/tenant-"], &Value::Null, "orbidden");
+    }),
+    ("a larger queue", |town| {
+        let larger = with(queue(MALLORY), &["spec", "capability", "cpu"], json!("100"));
+        town.refused(&["apply", "-f", "-"], &larger, "orbidden");
+    }),
+];
+
+#[test]
+fn no_attack_of_a_tenant_succeeds() {
+    let town = Town::new();
+    eventually(&town.plane, "the policies hold", || {
+        let pod = with(pod("probe", MALLORY), &["spec", "nodeName"], json!("node-0"));
+        town.attack(&["create", "--dry-run=server", "-f", "-"], &pod).err().filter(|e| e.contains("spec.nodeName"))
+    });
+    for (name, attack) in ATTACKS {
+        attack(&town);
+        println!("closed: {name}");
+    }
+    the_schedulers_account_is_confined(&town);
+    println!("closed: the scheduler's account changes pod security");
+    let queue = town.get(&["queue.scheduling.volcano.sh", ALICE]);
+    assert_eq!(
+        queue["status"]["allocated"]["cpu"].as_str().unwrap_or("0"),
+        "0",
+        "nothing is charged to alice: {queue}"
+    );
+}
+
+/// What our own account may do to namespaces, which RBAC cannot confine: it changes one label and nothing else.
+fn the_schedulers_account_is_confined(town: &Town) {
+    let account = town.plane.kubeconfig_of_account("quotient-system", "quotient").expect("it has a token");
+    let label = |key: &str| {
+        let kubeconfig = account.display().to_string();
+        let arguments = ["--kubeconfig", &kubeconfig, "apply", "--server-side", "--field-manager=quotient", "-f", "-"];
+        let namespace = json!({"apiVersion": "v1", "kind": "Namespace",
+            "metadata": {"name": MALLORY, "labels": {key: "baseline"}}});
+        town.plane.kubectl_with(&arguments, &namespace.to_string()).map_err(|error| error.to_string())
+    };
+    let refusal = label("pod-security.kubernetes.io/enforce").expect_err("it may not change pod security");
+    assert!(refusal.contains("changes the label quotient.dev/quota-tree"), "{refusal}");
+    label("quotient.dev/quota-tree").expect("its own label may change");
+}
