@@ -14,8 +14,9 @@ test: export CARGO_PROFILE_DEV_DEBUG = 0
 test: export CARGO_PROFILE_TEST_DEBUG = 0
 
 help:
-	@echo 'make demo     two small clusters, simulated: who runs where, who is evicted, who waits and why'
+	@echo 'make demo     a simulated cluster with a guided story, in the browser (DEMO=--headless tells it as text)'
 	@echo 'make test     everything that is checked: style, lints, tests, scenarios, licences'
+	@echo 'make test-web the pages in real Chromium: every page, the story, keys, accessibility (part of make test)'
 	@echo 'make cluster  a real Kubernetes control plane with nodes that kwok plays (NODES=3), to run `quotient run` on'
 	@echo 'make testenv  builds that control plane, if it is not there yet: ten minutes, once'
 	@echo 'make bench    the engine'\''s figures beside their goals'
@@ -30,10 +31,9 @@ help:
 	@echo 'make fuzz     one minute of random bytes for each parser (installs cargo-fuzz)'
 
 demo:
+	@echo 'Building Quotient: a minute or two the first time.' >&2
 	@$(CARGO) build --quiet --release --locked --package quotient
-	@$(TARGET)/release/quotient simulate examples/first-steps
-	@printf '\n%s\n\n' '--- two teams share ten GPUs ---'
-	@$(TARGET)/release/quotient simulate examples/two-teams
+	@$(TARGET)/release/quotient demo $(DEMO)
 
 # The tests run on a real API server. Where it is neither there nor can be built, this fails and says so.
 test: testenv helm
@@ -42,7 +42,17 @@ test: testenv helm
 	RUSTDOCFLAGS='-D warnings -A rustdoc::private_intra_doc_links' $(CARGO) doc --quiet --workspace --no-deps --locked
 	$(CARGO) test --workspace --locked
 	$(TARGET)/debug/quotient test $(SCENARIOS)
+	@$(MAKE) --no-print-directory test-web
 	@$(MAKE) --no-print-directory counts
+
+# Chromium is Debian's; where it is missing it is installed, which takes root. Screenshots stay in web/test-results.
+.PHONY: test-web
+test-web:
+	@$(CARGO) build --quiet --locked --package quotient
+	@command -v chromium >/dev/null || { apt-get update -qq && apt-get install -y -qq --no-install-recommends chromium fonts-dejavu-core; } >/dev/null
+	@npm --prefix web ci --silent --no-audit --no-fund
+	@npm --prefix web run --silent check
+	@npm --prefix web test --silent
 
 testenv:
 	@testenv/build.sh >&2

@@ -20,9 +20,11 @@ pub mod lease;
 pub mod limit;
 pub mod live;
 pub mod metrics;
+pub mod onlook;
 pub mod permission;
 mod quota_figures;
 pub mod rehearsal;
+pub mod review;
 pub mod serve;
 pub mod system;
 pub mod thin;
@@ -31,5 +33,5 @@ pub mod webhook;
 
 pub use connect::{Clients, ConnectError, connect};
 pub use lease::{Fence, LeaseSettings};
-pub use live::{LiveSettings, rehearse, run};
+pub use live::{LiveSettings, rehearse, run, run_before};
 pub use metrics::Metrics;

@@ -5,6 +5,7 @@
 //! nothing known: what it decided and did not write is forgotten, and what others wrote is seen.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use quotient_api::Configuration;
@@ -22,6 +23,7 @@ use crate::connect::Clients;
 use crate::dispatch::{Dispatcher, Report, dispatcher};
 use crate::lease::{Election, Elector, Fence, LeaseSettings};
 use crate::metrics::Metrics;
+use crate::onlook::Onlooker;
 use crate::rehearsal::{Asked, Figures, HeldTime, Question, Rehearsal, Standing};
 
 /// Objects that were seen and not taken in yet. When it is full the watches wait, and the API server holds back: it is
@@ -66,12 +68,23 @@ pub struct LiveSettings {
 /// Runs until `stop` says so. Binds and evictions that were decided are still sent then, for [`DRAIN_MAX`] at most, and
 /// the lease is given back.
 pub async fn run(clients: Clients, settings: LiveSettings, metrics: Metrics, stop: impl Future<Output = ()>) {
-    run_with(clients, settings, metrics, None, stop).await;
+    run_with(clients, settings, metrics, None, None, stop).await;
+}
+
+/// The same with somebody who looks on, where there is one.
+pub async fn run_before(
+    onlooker: Option<Arc<dyn Onlooker>>,
+    clients: Clients,
+    settings: LiveSettings,
+    metrics: Metrics,
+    stop: impl Future<Output = ()>,
+) {
+    run_with(clients, settings, metrics, None, onlooker, stop).await;
 }
 
 /// The same in time that stands still, with somebody who asks.
 pub async fn rehearse(clients: Clients, settings: LiveSettings, rehearsal: Rehearsal, stop: impl Future<Output = ()>) {
-    run_with(clients, settings, Metrics::default(), Some(rehearsal), stop).await;
+    run_with(clients, settings, Metrics::default(), Some(rehearsal), None, stop).await;
 }
 
 async fn run_with(
@@ -79,6 +92,7 @@ async fn run_with(
     settings: LiveSettings,
     metrics: Metrics,
     mut rehearsal: Option<Rehearsal>,
+    onlooker: Option<Arc<dyn Onlooker>>,
     stop: impl Future<Output = ()>,
 ) {
     let LiveSettings { lease, shadow, .. } = &settings;
@@ -95,7 +109,11 @@ async fn run_with(
     let sessions = async {
         loop {
             let held = rehearsal.as_ref().map(|rehearsal| rehearsal.time.clone());
-            let session = Session::new(&clients, &settings, &metrics, fence.clone(), held);
+            let mut session = Session::new(&clients, &settings, &metrics, fence.clone(), held);
+            session.onlooker = onlooker.clone();
+            if let Some(onlooker) = &onlooker {
+                onlooker.begins();
+            }
             if session.run(&mut leads, drains.clone(), &mut rehearsal).await == End::Drained {
                 return;
             }
@@ -147,6 +165,8 @@ struct Session<'a> {
     held: Option<Hold>,
     /// What is kept for whoever asks.
     asked: Option<Asked>,
+    /// Somebody who looks on, such as a dashboard.
+    onlooker: Option<Arc<dyn Onlooker>>,
     /// The watches and the dispatcher; they end with the session.
     tasks: JoinSet<()>,
 }
@@ -187,6 +207,7 @@ impl<'a> Session<'a> {
             clients: clients.clone(),
             subjects,
             probing: None,
+            onlooker: None,
             held: None,
             tasks,
         }
@@ -382,6 +403,9 @@ impl<'a> Session<'a> {
         if let Some(asked) = &mut self.asked {
             asked.see(&seen);
         }
+        if let Some(onlooker) = &self.onlooker {
+            onlooker.sees(&seen);
+        }
         let was_complete = self.host.is_complete();
         let also = self.host.see(self.clock.now(), seen);
         if let Some(pods) = also
@@ -426,6 +450,9 @@ impl<'a> Session<'a> {
             self.metrics.set_cards(&scheduler.card_samples(&quotas));
             self.metrics.set_quotas(quotas);
         }
+        if let Some(onlooker) = self.onlooker.as_ref().filter(|_| self.host.is_complete()) {
+            onlooker.looks(self.clock.now(), scheduler.engine());
+        }
         if self.fence.holds() {
             for write in self.host.tell(self.clock.now()) {
                 self.dispatcher.push(write);
@@ -436,6 +463,9 @@ impl<'a> Session<'a> {
     fn note(&mut self, happened: Vec<Happened>) {
         if let Some(asked) = &mut self.asked {
             asked.happened.extend(happened.iter().cloned());
+        }
+        if let Some(onlooker) = &self.onlooker {
+            onlooker.hears(self.clock.now(), &happened);
         }
         let shadow = self.settings.shadow;
         let (mut bound, mut evicted, mut held) = (0, 0, 0);

@@ -118,6 +118,8 @@ pub static PERMISSIONS: &[Permission] = &[
     own(&[LEASE], row("coordination.k8s.io", "leases", &["get", "update"], "keeps the lease")),
     own(&[], row("", "secrets", &["create"], "keeps the webhooks' authority; one that is made has no name yet")),
     own(&[AUTHORITY_SECRET], row("", "secrets", &["get", "update"], "keeps the webhooks' authority")),
+    row("authentication.k8s.io", "tokenreviews", &["create"], "the dashboard asks who signs in"),
+    row("authorization.k8s.io", "subjectaccessreviews", &["create"], "the dashboard asks what a viewer may see"),
     named(
         &[configuration::NAME],
         row(REGISTRATION, "mutatingwebhookconfigurations", &["get", "patch"], "says which certificates to trust"),

@@ -54,8 +54,8 @@ impl World {
         wanted.into_iter().map(|(card, amount)| Some(self.single_look(id, card, amount, false))).collect()
     }
 
-    /// The ways in which a pod can be placed once others made room, in order of preference: one for each card, since what
-    /// it is charged decides what it is entitled to.
+    /// The ways in which a pod can be placed once others made room, in order of preference: one for each card, since
+    /// what it is charged decides what it is entitled to.
     pub fn looks_for_claims(&mut self, id: PodId) -> Vec<Option<Look>> {
         let looks = self.looks(id);
         let pod = self.pods.get(id);

@@ -6,6 +6,7 @@ mod enqueue;
 mod evict;
 mod gang_turn;
 mod observe;
+mod outcome;
 mod overuse;
 mod patience;
 mod report;

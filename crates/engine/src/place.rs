@@ -224,8 +224,8 @@ impl World {
         (!found).then_some(Filter::Devices)
     }
 
-    /// Whether the node that a pod claims takes it. For one for whom pods went an amount must be free now, pods that are
-    /// leaving included, and when all have come and gone, each on its own: it does not wait for others' victims.
+    /// Whether the node that a pod claims takes it. For one for whom pods went an amount must be free now, pods that
+    /// are leaving included, and when all have come and gone, each on its own: it does not wait for others' victims.
     pub fn takes_claimant(&self, id: PodId, question: &Question) -> bool {
         let Some(claim) = self.pods.get(id).claim else { return false };
         let (node, shape) = (claim.node, self.shapes.get(question.shape));

@@ -176,8 +176,8 @@ impl<'a> View<'a> {
         Some(base.min(self.most(queue, resource).unwrap_or(i128::MAX)).max(guarantee))
     }
 
-    /// Whether a pod says that it must not be evicted and is one of the oldest such pods that its queue is entitled to, of
-    /// what the claimant asks for.
+    /// Whether a pod says that it must not be evicted and is one of the oldest such pods that its queue is entitled to,
+    /// of what the claimant asks for.
     fn is_protected(&self, victim: &PodFact, claimant: &PodFact) -> bool {
         let is_kept = |pod: &PodFact| pod.protected || pod.non_preemptible;
         if !is_kept(victim) {

@@ -266,8 +266,8 @@ impl<'a> Forest<'a> {
         })
     }
 
-    /// Whether a pod says that it must not be evicted and is one of the oldest such pods that its quota is entitled to, of
-    /// what the claimant asks for.
+    /// Whether a pod says that it must not be evicted and is one of the oldest such pods that its quota is entitled to,
+    /// of what the claimant asks for.
     fn is_protected(&self, victim: &PodFact, claimant: Option<&PodFact>) -> bool {
         let is_kept = |pod: &PodFact| pod.protected || pod.non_preemptible;
         if !is_kept(victim) {

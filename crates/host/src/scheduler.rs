@@ -1,12 +1,13 @@
 //! What is seen goes in, what is to be written comes out. No network, no clock: time is an argument.
 
+mod reasons;
+
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
-use std::time::Duration;
 
 use quotient_api::device::write::{extended_claim, extended_name};
 use quotient_api::volcano::metrics::{self, Sample, samples};
-use quotient_api::volcano::{GROUP_NAMES, QUEUE, SCHEDULING, events};
+use quotient_api::volcano::{GROUP_NAMES, QUEUE, SCHEDULING};
 use quotient_api::{Configuration, ObjectKey, Problem, Translation, Translator, View, key_of};
 use quotient_engine::device::ClaimKey;
 use quotient_engine::fact::{Name, PodKey};
@@ -22,10 +23,6 @@ use crate::patrol::Patrol;
 use crate::queue::{Failed, Feedback};
 use crate::subject::Subject;
 use crate::write::{ClaimWrite, DeviceWrites, ExtendedWrite, PodRef, Write};
-
-/// Why a pod waits is written at once when the code changes; the numbers of a reason change with every pod that comes
-/// and goes, and are written no more often than this.
-const NUMBERS_EVERY: Duration = Duration::from_secs(30);
 
 /// Something that a watch saw.
 #[derive(Debug, Clone)]
@@ -481,69 +478,6 @@ impl Scheduler {
         DeviceWrites { claims, extended }
     }
 
-    /// Says why a pod waits: at once where the code is new, else when nothing was said for a while.
-    fn hold(&mut self, now: Now, pod: PodKey, uid: Name, reason: Arc<Reason>, round: &mut Round) {
-        if let Some(waiting) = self.waiting.get_mut(&pod).filter(|waiting| waiting.uid == uid)
-            && waiting.held == Some(reason.code)
-            && now.tick < waiting.quiet_until
-        {
-            if waiting.unsaid.replace(reason).is_none() {
-                self.unsaid.insert((waiting.quiet_until, pod));
-            }
-            return;
-        }
-        self.say(now, pod, uid, &reason, round);
-    }
-
-    /// Says what is due of pods whose numbers changed, and when the next is.
-    fn say_numbers(&mut self, now: Now, round: &mut Round) {
-        while let Some((due, _)) = self.unsaid.first()
-            && *due <= now.tick
-        {
-            let Some((_, pod)) = self.unsaid.pop_first() else { break };
-            let unsaid =
-                self.waiting.get_mut(&pod).and_then(|waiting| Some((waiting.uid.clone(), waiting.unsaid.take()?)));
-            if let Some((uid, reason)) = unsaid {
-                self.say(now, pod, uid, &reason, round);
-            }
-        }
-        let next = self.unsaid.first().map(|(due, _)| *due);
-        round.wake_at = round.wake_at.into_iter().chain(next).min();
-    }
-
-    fn say(&mut self, now: Now, pod: PodKey, uid: Name, reason: &Reason, round: &mut Round) {
-        let Reason { code, message, .. } = reason;
-        round.happened.push(Happened::Held { pod: pod.clone(), code: *code, message: message.clone() });
-        let short = if *code == Code::SchedulingGated { "SchedulingGated" } else { "Unschedulable" };
-        let mut since = Some(whole_seconds(now.wall_us));
-        if let Some(waiting) = self.waiting.get_mut(&pod).filter(|waiting| waiting.uid == uid) {
-            let is_first = waiting.held.replace(*code).is_none();
-            waiting.quiet_until = Tick(now.tick.0 + NUMBERS_EVERY.as_millis() as u64);
-            waiting.unsaid = None;
-            if let Some((shown_reason, shown_message)) = &waiting.shown {
-                // Whoever was here before said the same. What we said ourselves may not have arrived yet.
-                if is_first && shown_reason == short && shown_message == message {
-                    return;
-                }
-                since = None;
-            } else if !is_first {
-                since = None;
-            }
-        }
-        if *code != Code::SchedulingGated {
-            let remark = Remark { is_warning: true, reason: "FailedScheduling", message: message.clone() };
-            round.writes.extend(self.event(now, &pod, &uid, remark));
-            let key = ObjectKey::pod(&pod.namespace, &pod.name);
-            let further = self.objects.read().get(&key).and_then(|object| events::of_pod(object, reason));
-            if let Some(further) = further {
-                let remark = Remark { is_warning: true, reason: further, message: message.clone() };
-                round.writes.extend(self.event(now, &pod, &uid, remark));
-            }
-        }
-        let message = message.clone();
-        round.writes.push(Write::Condition { pod: PodRef { key: pod, uid }, reason: short, message, since });
-    }
-
     fn event(&mut self, now: Now, pod: &PodKey, uid: &Name, remark: Remark) -> Option<Write> {
         let about = ObjectKey::pod(&pod.namespace, &pod.name);
         self.events.note(about, uid, remark, now.wall_us).map(Write::Event)
@@ -575,75 +509,4 @@ fn note_problems(
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use quotient_api::kinds;
-
-    const NOW: Now = Now { tick: Tick(1_000), wall_us: 1_767_225_600_000_000 };
-
-    fn pod(name: &str, cpu: &str) -> Value {
-        json!({
-            "metadata": {"name": name, "namespace": "a", "uid": name},
-            "spec": {"schedulerName": "quotient", "containers": [
-                {"name": "c", "image": "i", "resources": {"requests": {"cpu": cpu}}}]},
-        })
-    }
-
-    fn seeing(objects: &[(&str, Value)]) -> Scheduler {
-        let mut scheduler = Scheduler::new(&Configuration::default(), None, SharedObjects::default());
-        for (kind, object) in objects {
-            let kind = kinds::find("", kind).expect("it is known");
-            scheduler.see(NOW, Seen::Object(Subject::Kind(kind), object.clone()));
-        }
-        scheduler
-    }
-
-    fn node() -> (&'static str, Value) {
-        ("Node", json!({"metadata": {"name": "n"}, "status": {"allocatable": {"cpu": "1", "pods": "10"}}}))
-    }
-
-    #[test]
-    fn objects_of_a_list_are_read_though_they_do_not_say_what_they_are() {
-        let round = seeing(&[node(), ("Pod", pod("p", "1"))]).decide(NOW, Budget::default());
-        let [Write::Bind { pod, node, .. }] = &round.writes[..] else { panic!("{:?}", round.writes) };
-        assert_eq!((pod.key.to_string().as_str(), &**node), ("a/p", "n"));
-    }
-
-    #[test]
-    fn why_a_pod_waits_is_not_written_again_by_the_next_scheduler() {
-        let written = seeing(&[node(), ("Pod", pod("p", "2"))]).decide(NOW, Budget::default()).writes;
-        let [Write::Event(_), Write::Condition { reason, message, since, .. }] = &written[..] else {
-            panic!("{written:?}")
-        };
-        assert_eq!(since.as_deref(), Some("2026-01-01T00:00:00Z"));
-        let mut told = pod("p", "2");
-        let condition = json!({"type": "PodScheduled", "status": "False", "reason": reason, "message": message});
-        told["status"] = json!({"conditions": [condition]});
-        assert_eq!(seeing(&[node(), ("Pod", told.clone())]).decide(NOW, Budget::default()).writes, []);
-        told["status"]["conditions"][0]["message"] = json!("something else");
-        let written = seeing(&[node(), ("Pod", told)]).decide(NOW, Budget::default()).writes;
-        let [Write::Event(_), Write::Condition { since, .. }] = &written[..] else { panic!("{written:?}") };
-        assert_eq!(*since, None, "it waits since it said so");
-    }
-
-    #[test]
-    fn an_object_that_cannot_be_read_is_said_once() {
-        let mut scheduler = seeing(&[]);
-        let broken = json!({"metadata": {"name": "n"}, "status": {"allocatable": {"cpu": "lots"}}});
-        let kind = kinds::find("", "Node").expect("it is known");
-        for _ in 0..3 {
-            scheduler.see(NOW, Seen::Object(Subject::Kind(kind), broken.clone()));
-        }
-        scheduler.see(NOW, Seen::Object(Subject::Kind(kind), json!({"metadata": {"name": 3}})));
-        let problems: Vec<String> = scheduler
-            .take_happened()
-            .into_iter()
-            .map(|happened| match happened {
-                Happened::Problem(problem) => problem.to_string(),
-                other => panic!("{other:?}"),
-            })
-            .collect();
-        assert_eq!(problems.len(), 2, "{problems:?}");
-        assert!(problems[0].starts_with("Node/n: status.allocatable.cpu: \"lots\": "), "{problems:?}");
-    }
-}
+mod tests;

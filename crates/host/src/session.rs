@@ -335,3 +335,87 @@ fn is_decisive(subject: Subject) -> bool {
         Subject::JobPods | Subject::EndedPods => false,
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use quotient_api::kinds;
+    use serde_json::{Value, json};
+
+    fn kind(name: &str) -> Subject {
+        Subject::Kind(kinds::find("", name).expect("it is known"))
+    }
+
+    fn at(tick: u64) -> Now {
+        Now { tick: Tick(tick), wall_us: 0 }
+    }
+
+    fn pod(version: &str) -> Value {
+        json!({"metadata": {"name": "p", "namespace": "a", "uid": "1", "resourceVersion": version},
+            "spec": {"schedulerName": "quotient", "containers": [
+                {"name": "c", "image": "i", "resources": {"requests": {"cpu": "1"}}}]}})
+    }
+
+    /// A session that has listed a node and a pod.
+    fn session() -> Session {
+        let names = Some(vec!["quotient".to_string()]);
+        let mut session = Session::new(&Configuration::default(), names, Parts::default(), SharedObjects::default());
+        let node = json!({"metadata": {"name": "n"}, "status": {"allocatable": {"cpu": "1", "pods": "9"}}});
+        session.see(at(0), Seen::Object(kind("Node"), node));
+        session.see(at(0), Seen::Object(kind("Pod"), pod("5")));
+        for subject in session.first_subjects().collect::<Vec<_>>() {
+            assert_ne!(held(&mut session, 0), None, "{} was not listed", subject.name());
+            let also = session.see(at(0), Seen::Listed(subject));
+            also.into_iter().for_each(|subject| assert_eq!(session.see(at(0), Seen::Listed(subject)), None));
+        }
+        assert!(session.is_complete());
+        session
+    }
+
+    fn held(session: &mut Session, tick: u64) -> Option<Hold> {
+        session.turn(at(tick), false, Budget::default()).held
+    }
+
+    #[test]
+    fn nothing_is_decided_while_a_kind_that_decisions_depend_on_is_stale() {
+        let mut session = session();
+        session.leads = true;
+        session.see(at(1), Seen::Stale(kind("Node"), "forbidden".to_string()));
+        let turn = session.turn(at(1), false, Budget::default());
+        assert_eq!(turn.held, Some(Hold::Stale(kind("Node"), "forbidden".to_string())));
+        assert_eq!(turn.writes, []);
+        session.see(at(2), Seen::Listed(kind("Node")));
+        let turn = session.turn(at(2), false, Budget::default());
+        assert!(matches!(turn.writes[..], [Write::Bind { .. }]), "{turn:?}");
+        // Only what makes pods is stale: decisions go on.
+        let jobs = Subject::Kind(kinds::find("batch", "Job").expect("it is known"));
+        session.see(at(3), Seen::Stale(jobs, "listed again".to_string()));
+        assert_eq!(held(&mut session, 3), None);
+        assert!(session.tell(at(3)).is_empty(), "controllers wait");
+    }
+
+    #[test]
+    fn a_standby_that_takes_over_waits_until_it_has_seen_a_pod_that_it_touched() {
+        let mut session = session();
+        assert_eq!(held(&mut session, 0), Some(Hold::NotOurs));
+        session.lead(at(0));
+        assert_eq!(held(&mut session, 60_000), Some(Hold::TakingOver), "a pod waits, and was not touched");
+        let probe = session.probe().expect("there is one to touch");
+        assert_eq!(probe.key.to_string(), "a/p");
+        session.probed(probe, 9);
+        assert_eq!((session.probe(), held(&mut session, 1)), (None, Some(Hold::TakingOver)));
+        session.see(at(2), Seen::Object(kind("Pod"), pod("8")));
+        assert_eq!(held(&mut session, 2), Some(Hold::TakingOver), "this was before");
+        session.see(at(3), Seen::Object(kind("Pod"), pod("9")));
+        assert_eq!(held(&mut session, 3), None);
+    }
+
+    #[test]
+    fn a_standby_that_takes_over_where_no_pod_waits_decides_after_a_while() {
+        let mut session = session();
+        session.see(at(0), Seen::Gone(kind("Pod"), quotient_api::ObjectKey::pod("a", "p")));
+        session.lead(at(0));
+        assert_eq!((session.probe(), held(&mut session, 9_999)), (None, Some(Hold::TakingOver)));
+        assert_eq!(held(&mut session, 10_000), None);
+    }
+}

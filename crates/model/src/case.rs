@@ -339,7 +339,10 @@ impl Maker {
         if self.random.chance(3) {
             spec.insert("preemptionPolicy".to_string(), json!("Never"));
         }
-        let labels = if self.budgets && self.random.chance(40) { json!({"x": "b"}) } else { json!({}) };
+        let mut labels = if self.budgets && self.random.chance(40) { json!({"x": "b"}) } else { json!({}) };
+        if self.has("tree") && self.random.chance(6) {
+            labels["quota.scheduling.koordinator.sh/preemptible"] = json!("false");
+        }
         if self.random.chance(18) && self.pods + 2 <= PODS_MAX && !placed {
             let members = self.random.within(2, 3);
             let minimum = self.random.within(2, members);

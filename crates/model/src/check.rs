@@ -12,7 +12,7 @@ use crate::fit::{Claimant, Placed};
 use crate::order::surely_before;
 use crate::quota::{Policy, Sure};
 use crate::rights::{Base, Rights};
-use crate::search::{better_set, leaving, may_take, room_now, room_then, ways_by_request};
+use crate::search::{better_set, leaving, may_take_claim, real_claim, relies_on, room_now, room_then, ways_by_request};
 use crate::world::World;
 
 /// A kind of difference.
@@ -476,27 +476,4 @@ pub fn pending_claimants(world: &World) -> Vec<Claimant> {
         }
     }
     seen.into_values().collect()
-}
-
-/// Pods that leave already, where the claimant cannot run until they too are gone.
-fn relies_on(world: &World, claimant: &Claimant, victims: &[usize]) -> Vec<usize> {
-    let gone = leaving(world);
-    let mut after = world.held_now();
-    after.retain(|pod, _| !victims.contains(pod));
-    let runs = world.ways(claimant).iter().any(|placed| world.admits(&after, &gone, placed, Sure::Perhaps));
-    if runs { Vec::new() } else { gone }
-}
-
-/// "Who is kept out by its own ceiling, a closed or missing queue or quota gets none": a claim that will be admitted.
-fn real_claim(world: &World, holder: usize) -> bool {
-    let (Some(node), false) = (world.pods[holder].claim, world.pods[holder].unmodelled) else { return false };
-    let then = world.held_then(&[holder]);
-    world.passed_ceiling(&then, &leaving(world), &[(holder, node)], Sure::Perhaps).is_none()
-}
-
-/// "Only one who may evict its holder once it runs takes it over."
-fn may_take_claim(world: &World, pod: usize, holder: usize) -> bool {
-    let mut then = world.clone();
-    then.pods[holder].node = then.pods[holder].claim.or(Some(0));
-    may_take(&then, pod, holder)
 }

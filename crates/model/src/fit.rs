@@ -86,12 +86,12 @@ impl World {
     /// admission).
     fn passed_non_preemptible(&self, then: &Held, pod: usize, quota: usize) -> Option<String> {
         let of = &self.quotas[quota];
-        if of.policy != Policy::Tree || !self.pods[pod].not_preemptable {
+        if of.policy != Policy::Tree || !self.pods[pod].held_to_min {
             return None;
         }
         for resource in self.pods[pod].requests.keys() {
             let such =
-                then.keys().filter(|pod| self.pods[**pod].not_preemptable && self.pods[**pod].quotas.contains(&quota));
+                then.keys().filter(|pod| self.pods[**pod].held_to_min && self.pods[**pod].quotas.contains(&quota));
             let used: i128 = such.filter_map(|pod| self.pods[*pod].requests.get(resource)).sum();
             if let Some(min) = of.min.get(resource).filter(|min| used > **min) {
                 return Some(format!(

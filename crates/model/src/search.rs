@@ -197,3 +197,26 @@ pub fn may_take(world: &World, claimant: usize, victim: usize) -> bool {
         })
     })
 }
+
+/// Pods that leave already, where the claimant cannot run until they too are gone.
+pub fn relies_on(world: &World, claimant: &Claimant, victims: &[usize]) -> Vec<usize> {
+    let gone = leaving(world);
+    let mut after = world.held_now();
+    after.retain(|pod, _| !victims.contains(pod));
+    let runs = world.ways(claimant).iter().any(|placed| world.admits(&after, &gone, placed, Sure::Perhaps));
+    if runs { Vec::new() } else { gone }
+}
+
+/// "Who is kept out by its own ceiling, a closed or missing queue or quota gets none": a claim that will be admitted.
+pub fn real_claim(world: &World, holder: usize) -> bool {
+    let (Some(node), false) = (world.pods[holder].claim, world.pods[holder].unmodelled) else { return false };
+    let then = world.held_then(&[holder]);
+    world.passed_ceiling(&then, &leaving(world), &[(holder, node)], Sure::Perhaps).is_none()
+}
+
+/// "Only one who may evict its holder once it runs takes it over."
+pub fn may_take_claim(world: &World, pod: usize, holder: usize) -> bool {
+    let mut then = world.clone();
+    then.pods[holder].node = then.pods[holder].claim.or(Some(0));
+    may_take(&then, pod, holder)
+}

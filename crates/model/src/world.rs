@@ -54,6 +54,8 @@ pub struct Pod {
     pub never_preempts: bool,
     /// It says that it must not be evicted.
     pub not_preemptable: bool,
+    /// It says so by Koordinator's label, which a tree holds to its min.
+    pub held_to_min: bool,
     /// Whether something makes it anew.
     pub owned: bool,
     pub unmodelled: bool,
@@ -146,7 +148,7 @@ impl World {
         let queue = group_queue.or(annotation(queue_name)).or(namespace_queue).unwrap_or("default");
         let tree = object["metadata"]["labels"][format!("{TREE}/name")].as_str();
         let node_index = |name: &str| self.nodes.iter().position(|node| node.name == name);
-        let preemptable = [annotation("volcano.sh/preemptable"), text_of(object, &format!("{TREE}/preemptible"))];
+        let held_to_min = text_of(object, &format!("{TREE}/preemptible")) == Some("false");
         let named = text(object, "/spec/nodeName");
         Pod {
             name: text(object, "/metadata/name").to_string(),
@@ -164,7 +166,8 @@ impl World {
                 .map_or_else(Vec::new, |names| names.split('|').map(|name| name.trim().to_string()).collect()),
             quotas: self.quotas_of(&namespace, tree, queue),
             never_preempts: text(object, "/spec/preemptionPolicy") == "Never",
-            not_preemptable: preemptable.contains(&Some("false")),
+            not_preemptable: held_to_min || annotation("volcano.sh/preemptable") == Some("false"),
+            held_to_min,
             owned: object["metadata"]["ownerReferences"].as_array().is_some_and(|owners| !owners.is_empty()),
             unmodelled: self.unmodelled(object, tree, queue, group.is_some() && gang.is_none()),
             gang: gang.filter(|gang| self.gangs[*gang].minimum > 1),

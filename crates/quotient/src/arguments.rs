@@ -47,6 +47,11 @@ pub enum Colour {
 /// The commands.
 #[derive(Debug, Subcommand)]
 pub enum Command {
+    /// Watch a simulated cluster of mixed cards in the browser: no Kubernetes needed
+    ///
+    /// Teams under different quotas share some hundreds of nodes in accelerated time, and a guided story shows borrowing,
+    /// reclaiming, gangs, cards, caps and a quota change. Submit a job or change a quota, and see what happens.
+    Demo(DemoArguments),
     /// Apply manifests to a virtual cluster and see what the scheduler does
     ///
     /// Files are applied in the order given; the cluster settles after each. Nothing outside the files is touched.
@@ -65,6 +70,11 @@ pub enum Command {
     /// The change is applied to a copy of the cluster, and the two are compared: over-used quotas, evicted, started and
     /// pending pods. Nothing outside the files is touched.
     Plan(PlanArguments),
+    /// Replay a workload trace in virtual time: waits, use, fairness, evictions
+    ///
+    /// Submits the pods of a trace to the scheduler, with the quotas that you give, and reports what came of it. Two
+    /// sets of quotas can be compared side by side.
+    Replay(ReplayArguments),
     /// Save the state of a live cluster to a file that every other command reads
     ///
     /// What bears on scheduling is read with your own rights and kept; secrets, environment and commands are not.
@@ -155,6 +165,9 @@ pub struct SimulateArguments {
     /// YAML or JSON files, many documents each, or snapshots; folders in order of names; `-` is standard input
     #[arg(required_unless_present_any = ["from", "from_cluster"], value_name = "FILE")]
     pub files: Vec<PathBuf>,
+    /// Also write the report as a page: one HTML file that needs nothing else
+    #[arg(long, value_name = "FILE")]
+    pub report: Option<PathBuf>,
     /// Start from the live cluster as it is; nothing is written to it
     #[arg(long)]
     pub from_cluster: bool,
@@ -359,6 +372,70 @@ pub struct PlanArguments {
     pub output: OutputArguments,
 }
 
+/// What `demo` is told.
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  quotient demo                                      prints an address to open in a browser
+  quotient demo --headless                           the story as text, and its end
+  quotient demo --nodes 1000 --seed 7
+  quotient demo --record trace.jsonl                 everything that is submitted, for `quotient replay`
+
+The same seed gives the same story. The dashboard is served on a loopback address only.")]
+pub struct DemoArguments {
+    /// What the load is drawn from
+    #[arg(long, value_name = "N", default_value_t = 1)]
+    pub seed: u64,
+    /// How many nodes are simulated
+    #[arg(long, value_name = "N", default_value_t = 240, value_parser = clap::value_parser!(u32).range(60..=5000))]
+    pub nodes: u32,
+    /// Serve the dashboard here [default: 127.0.0.1, the first free port from 8080 on]
+    #[arg(long, value_name = "ADDRESS:PORT")]
+    pub listen: Option<SocketAddr>,
+    /// Write everything that is submitted to this file, as JSON lines
+    #[arg(long, value_name = "FILE")]
+    pub record: Option<PathBuf>,
+    /// Tell the story as text, without a dashboard, and end
+    #[arg(long)]
+    pub headless: bool,
+}
+
+/// What `replay` is told.
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  quotient replay trace.jsonl                              a trace of `quotient demo --record`
+  quotient replay openb/openb_pod_list_default.csv         the openb format; nodes from the same folder
+  quotient replay pods.csv -f quotas.yaml --report out.html
+  quotient replay pods.csv -f today.yaml --against tomorrow.yaml --faster 200
+
+Pods that are evicted wait again and run from the beginning. Exit code 2 means that a file cannot be
+read, or that an object of the configuration is rejected.")]
+pub struct ReplayArguments {
+    /// A pod list of the openb format (CSV), or JSON lines
+    #[arg(value_name = "TRACE")]
+    pub trace: PathBuf,
+    /// The node list of an openb trace [default: openb_node_list_all_node.csv beside it]
+    #[arg(long, value_name = "FILE")]
+    pub nodes: Option<PathBuf>,
+    /// Quotas and other objects that exist before the trace begins
+    #[arg(short = 'f', long = "filename", num_args = 1.., value_name = "FILE")]
+    pub files: Vec<PathBuf>,
+    /// Replay the trace a second time with these objects instead, and compare
+    #[arg(long, num_args = 1.., value_name = "FILE")]
+    pub against: Vec<PathBuf>,
+    /// Submit pods this many times as fast; they run as long as before
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
+    pub faster: u32,
+    /// Also write a page with plots: one HTML file that needs nothing else
+    #[arg(long, value_name = "FILE")]
+    pub report: Option<PathBuf>,
+    #[command(flatten)]
+    pub setup: SetupArguments,
+    #[command(flatten)]
+    pub output: OutputArguments,
+}
+
 /// What `test` is told.
 #[derive(Debug, Args)]
 #[command(after_help = "\
@@ -433,6 +510,9 @@ pub struct RunArguments {
     /// Serve /metrics, /livez and /readyz here
     #[arg(long, value_name = "ADDRESS:PORT")]
     pub metrics: Option<SocketAddr>,
+    /// Serve the dashboard here; people sign in with a token of the cluster and see what their rights let them see
+    #[arg(long, value_name = "ADDRESS:PORT")]
+    pub dashboard: Option<SocketAddr>,
     /// The Lease for leader election
     #[arg(long, value_name = "NAMESPACE/NAME", default_value = "kube-system/quotient")]
     pub lease: String,

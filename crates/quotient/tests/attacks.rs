@@ -1,5 +1,5 @@
-//! Ways round a quota, tried on a real API server with RBAC by a tenant who may edit its own namespace and nothing else.
-//! Each attack has a name, and must fail in the way that `docs/multi-tenancy.md` says.
+//! Ways round a quota, tried on a real API server with RBAC by a tenant who may edit its own namespace and nothing
+//! else. Each attack has a name, and must fail in the way that `docs/multi-tenancy.md` says.
 
 mod daemon;
 

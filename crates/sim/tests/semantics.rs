@@ -24,10 +24,11 @@ fn named(text: &str) -> BTreeSet<String> {
     quoted.filter(is_name).collect()
 }
 
-/// All that the pages may name: elastic quotas and trees by the names of their files, cards with a word before.
+/// All that the pages may name: decisions, elastic quotas and trees by the names of their files, cards with a word before.
 fn there() -> BTreeSet<String> {
     let cards = scenarios("cards").into_iter().map(|name| format!("cards-{name}"));
-    scenarios("elastic").into_iter().chain(scenarios("tree")).chain(cards).collect()
+    let plain = ["decisions", "elastic", "tree"].into_iter().flat_map(scenarios);
+    plain.chain(cards).collect()
 }
 
 fn page(name: &str) -> String {

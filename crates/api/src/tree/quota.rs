@@ -11,8 +11,8 @@ use crate::object::ObjectKey;
 use crate::users;
 
 /// Reads a quota, whatever other quotas there are. What cannot be read is noted and counts as not given, and the rest
-/// counts. Of what the engine itself has written about the quota (its runtime and the like) nothing is read but since when
-/// it is overused, so that a scheduler that starts anew knows it.
+/// counts. Of what the engine itself has written about the quota (its runtime and the like) nothing is read but since
+/// when it is overused, so that a scheduler that starts anew knows it.
 pub(crate) fn fact(root: &Cursor<'_, '_>, key: &ObjectKey, interner: &mut Interner) -> TreeFact {
     let (metadata, spec) = (root.field("metadata"), root.field("spec"));
     let (labels, annotations) = (metadata.field("labels"), metadata.field("annotations"));

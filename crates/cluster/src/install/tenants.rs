@@ -1,8 +1,8 @@
-//! Policies of the API server that close ways round a quota which a scheduler cannot close: what pods of tenants may say
-//! when they are made, what may change once they run, and what our own account may change.
+//! Policies of the API server that close ways round a quota which a scheduler cannot close: what pods of tenants may
+//! say when they are made, what may change once they run, and what our own account may change.
 //!
-//! They hold in namespaces with the label [`TENANT`], which tenants with ordinary rights cannot take off. The API server
-//! evaluates them itself: they hold while the program is down.
+//! They hold in namespaces with the label [`TENANT`], which tenants with ordinary rights cannot take off. The API
+//! server evaluates them itself: they hold while the program is down.
 
 use quotient_api::tree::keys;
 use quotient_host::controllers::MARK;

@@ -382,7 +382,8 @@ impl Engine {
         self.world.statics.get(question.rule).closed_by(node).is_none() && self.world.would_do_empty(question, node)
     }
 
-    /// Notes whether a pod's own victims are still there: until they are gone it takes no room that others' victims left.
+    /// Notes whether a pod's own victims are still there: until they are gone it takes no room that others' victims
+    /// left.
     pub(super) fn note_awaited(&mut self, id: PodId) {
         let awaits = self.world.pods.get(id).claim.is_some()
             && !self.victims_still_leaving(&self.world.pods.get(id).clone()).is_empty();

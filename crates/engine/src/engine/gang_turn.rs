@@ -412,7 +412,8 @@ impl Engine {
         }
     }
 
-    /// There is room for a gang, now or when those who leave are gone, if its pods are placed with regard to each other.
+    /// There is room for a gang, now or when those who leave are gone, if its pods are placed with regard to each
+    /// other.
     fn wait_together(
         &mut self,
         members: &[PodId],

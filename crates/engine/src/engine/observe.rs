@@ -425,7 +425,7 @@ impl Engine {
 
     /// Gives a pod that counts nowhere its shape anew: services and namespaces may have changed while it was not
     /// queued.
-    fn reshape(&mut self, id: PodId) {
+    pub(super) fn reshape(&mut self, id: PodId) {
         let pod = self.world.pods.get(id);
         let spec = self.world.shapes.get(pod.shape).spec().clone();
         let (namespace, labels, owner) = (pod.namespace.clone(), pod.labels.clone(), pod.owner.clone());
@@ -501,7 +501,7 @@ impl Engine {
         self.release_shape(pod.shape);
     }
 
-    fn undecide_claims(&mut self, id: PodId) {
+    pub(super) fn undecide_claims(&mut self, id: PodId) {
         let pod = self.world.pods.get(id);
         let shape = self.world.shapes.get(pod.shape);
         let claims: Vec<Name> = shape.claims().cloned().collect();
@@ -511,44 +511,5 @@ impl Engine {
             let users = self.world.volumes.users(&key).to_vec();
             self.world.change_volumes(users, |volumes| volumes.undecide_for(&key, &uid));
         }
-    }
-
-    fn bind_failed(&mut self, key: &PodKey, uid: &Name) {
-        let Some(id) = self.world.pods.find(key) else { return };
-        let pod = self.world.pods.get(id);
-        if pod.uid != *uid || !matches!(pod.place, Place::Assumed(_)) {
-            return;
-        }
-        let mut effects = Effects::default();
-        self.world.leave(id, Place::Waiting, &mut effects);
-        self.wake(effects);
-        self.undecide_claims(id);
-        self.settle_devices(id);
-        self.reshape(id);
-        if let Some(claim) = self.world.pods.get_mut(id).asleep.take()
-            && !self.world.pods.get(id).is_leaving()
-        {
-            let node = self.world.nodes.number(&claim.node);
-            self.take_claim(id, Claim { node, kind: claim.kind });
-        }
-        self.enqueue(id);
-        // It may have been asked to go meanwhile, and then it asks for nothing more.
-        self.world.settle_request(id);
-        self.note(Change::BindFailed);
-    }
-
-    fn evict_failed(&mut self, key: &PodKey, uid: &Name) {
-        let Some(id) = self.world.pods.find(key) else { return };
-        let pod = self.world.pods.get(id);
-        if pod.uid != *uid || pod.evicted_for.is_none() {
-            return;
-        }
-        self.note_leaving_for(id, false);
-        self.world.budgets.unseen.retain(|unseen| *unseen != id);
-        let mut effects = Effects::default();
-        self.world.change_leaving(id, &mut effects, |pod| pod.evicted_for = None);
-        self.wake(effects);
-        self.note_leaving_for(id, true);
-        self.note(Change::EvictFailed);
     }
 }

@@ -7,8 +7,8 @@ use crate::resources::ResourceId;
 use crate::shape::Shapes;
 
 impl Quotas {
-    /// The first pod, by seniority, with which the pods of a quota pass what it is entitled to of what is compared, among
-    /// those that count.
+    /// The first pod, by seniority, with which the pods of a quota pass what it is entitled to of what is compared,
+    /// among those that count.
     pub fn first_over(
         &self,
         id: QuotaId,

@@ -3,8 +3,8 @@
 //! As long as nothing changes from outside, who took from whom is kept as a graph of classes: pods of the same quotas,
 //! priority and size. A set of victims that would close a circle in it is not taken; the next is tried. So there is
 //! always an order of the classes in which each takes from later ones only. Every eviction lets one more pod of a class
-//! run and takes room from later classes alone: written in that order, the numbers of running pods grow, and they cannot
-//! grow for ever, since as many pods exist as before (one that was evicted may come back, and is nothing new).
+//! run and takes room from later classes alone: written in that order, the numbers of running pods grow, and they
+//! cannot grow for ever, since as many pods exist as before (one that was evicted may come back, and is nothing new).
 //!
 //! What comes from outside (a pod that is new, or ends; a node; a quota) begins anew with an empty graph.
 

@@ -122,8 +122,8 @@ impl World {
             && self.would_do_empty(question, node)
     }
 
-    /// What is missing on a node beside amounts, for a claimant that depends on other pods, with all who leave lifted: one
-    /// list for each way to mend it, none where nobody's going helps.
+    /// What is missing on a node beside amounts, for a claimant that depends on other pods, with all who leave lifted:
+    /// one list for each way to mend it, none where nobody's going helps.
     pub fn missing_company(&self, claimant: PodId, question: &Question, node: NodeId) -> Vec<Missing> {
         let shape = self.shapes.get(question.shape);
         let mut must: BTreeSet<PodId> = self.port_holders(question, node);

@@ -1,9 +1,10 @@
 //! Who may evict whom, by what each claimant and victim is entitled to.
 //!
 //! A claimant has a right to a victim by one of its quotas: one that both answer to lets it evict lower-priority pods;
-//! one within whose entitlement it stays lets it take from quotas of the pool that hold more than they keep. Every other
-//! quota of the victim protects it for as long as that quota holds no more than it is entitled to. Whether several
-//! victims may go together is asked of the set (`permits`), since each one that goes leaves its quotas with less.
+//! one within whose entitlement it stays lets it take from quotas of the pool that hold more than they keep. Every
+//! other quota of the victim protects it for as long as that quota holds no more than it is entitled to. Whether
+//! several victims may go together is asked of the set (`permits`), since each one that goes leaves its quotas with
+//! less.
 
 use std::cell::RefCell;
 use std::collections::BTreeMap;
@@ -39,8 +40,8 @@ pub(crate) struct Rights {
     /// The claimant's quotas and those above them.
     levels: Vec<QuotaId>,
     /// For quotas that were asked about: the first pod by seniority that is beyond what the quota is entitled to, among
-    /// pods that stay; and the same among those that say they must not be evicted. Worked out when first needed, since a
-    /// search looks at pods of few quotas.
+    /// pods that stay; and the same among those that say they must not be evicted. Worked out when first needed, since
+    /// a search looks at pods of few quotas.
     first_over: RefCell<LookupMap<QuotaId, Option<Seniority>>>,
     first_unprotected: RefCell<LookupMap<QuotaId, Option<Seniority>>>,
     /// The same over all that the quota governs, as pods are marked.

@@ -110,8 +110,8 @@ fn a_claim_attaches_the_volume_that_it_names() {
     assert_eq!(decided(cluster, vec![]), ["bind p1"]);
 }
 
-/// A pod that comes with a nomination takes room that a claimant at rest counted on: that one is looked at first. The one
-/// whose own victim is gone does not wait for the other's.
+/// A pod that comes with a nomination takes room that a claimant at rest counted on: that one is looked at first. The
+/// one whose own victim is gone does not wait for the other's.
 #[test]
 fn a_claim_that_is_told_is_noticed_by_those_who_rest() {
     let node = Step::Node(NodeFact {

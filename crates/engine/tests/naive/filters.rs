@@ -35,8 +35,8 @@ fn closing(view: &View<'_>, node: &NodeFact) -> impl Iterator<Item = Filter> {
     filters.into_iter().filter(|(_, closes)| closes(view, node)).map(|(filter, _)| filter)
 }
 
-/// Whether the node that a pod claims takes it. For one for whom pods went an amount must be free now, and when all have
-/// come and gone: each on its own.
+/// Whether the node that a pod claims takes it. For one for whom pods went an amount must be free now, and when all
+/// have come and gone: each on its own.
 pub fn takes_claimant(world: &World, pod: &PodFact, node: &NodeFact, has_victims: bool) -> bool {
     let none = BTreeSet::new();
     let view = world.view(pod, &none);

@@ -15,8 +15,8 @@ pub enum Outcome {
     Hopeless,
     /// When those who leave anyway are gone, the node takes it.
     Wait { node: Name },
-    /// It claims the node, and these have to go, each with whether a disruption budget is passed over; and the claims of
-    /// these are taken over.
+    /// It claims the node, and these have to go, each with whether a disruption budget is passed over; and the claims
+    /// of these are taken over.
     Evict { node: Name, victims: Vec<(PodKey, bool)>, holders: Vec<PodKey> },
 }
 

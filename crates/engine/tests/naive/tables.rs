@@ -624,8 +624,8 @@ fn a_claim_lasts_until_the_claimant_binds() {
     let mut fresh = world(vec![Fact::Pod(nominated), Fact::Pod(leaving), Fact::Node(node("n", 10))]);
     assert_eq!(pairs(&fresh.decide(Tick(0))), ["hold p AwaitingVictims"]);
 
-    // The victim goes; a pod of higher priority, which could evict the claimant as soon as it runs, takes the claim over,
-    // and a small one can take the rest.
+    // The victim goes; a pod of higher priority, which could evict the claimant as soon as it runs, takes the claim
+    // over, and a small one can take the rest.
     let high = PodFact { priority: 20, ..pod("high", spec(5)) };
     let small = PodFact { priority: 0, ..pod("small", spec(4)) };
     for w in [&mut w, &mut fresh] {

@@ -3,6 +3,7 @@
 mod bench;
 mod check;
 mod configuration_file;
+mod demo;
 mod describe;
 pub mod explain;
 mod install;
@@ -11,6 +12,7 @@ mod log;
 pub mod manifests;
 mod mcp;
 mod plan;
+mod replay;
 mod run;
 mod simulate;
 mod snapshot;
@@ -46,12 +48,14 @@ fn dispatch(command: Command) -> Result<Exit> {
         Command::Bench(arguments) => bench::run(arguments),
         Command::Check(arguments) => check::run(arguments),
         Command::Completion { shell } => describe::completion(shell),
+        Command::Demo(arguments) => demo::run(arguments),
         Command::Explain(arguments) => explain::run(arguments),
         Command::Install(arguments) => install::run(arguments),
         Command::Lint(arguments) => lint::run(arguments),
         Command::Man { folder } => describe::manual(&folder),
         Command::Mcp(arguments) => mcp::run(arguments),
         Command::Plan(arguments) => plan::run(arguments),
+        Command::Replay(arguments) => replay::run(arguments),
         Command::Run(arguments) => run::run(arguments),
         Command::Simulate(arguments) => simulate::run(arguments),
         Command::Snapshot(arguments) => snapshot::run(arguments),

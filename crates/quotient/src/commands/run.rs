@@ -1,15 +1,19 @@
 //! `quotient run`: the scheduler of a live cluster.
 
+use std::net::SocketAddr;
 use std::process;
+use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
 use quotient_api::Configuration;
+use quotient_cluster::onlook::Onlooker;
 use quotient_cluster::serve::serve;
 use quotient_cluster::webhook::certificates::Source;
 use quotient_cluster::webhook::configuration::Target;
 use quotient_cluster::webhook::{WebhookSettings, webhooks};
-use quotient_cluster::{LeaseSettings, LiveSettings, Metrics, connect};
+use quotient_cluster::{Clients, LeaseSettings, LiveSettings, Metrics, connect};
+use quotient_dashboard::server::Server;
 use quotient_host::SharedObjects;
 use tokio::signal::unix::{SignalKind, signal};
 
@@ -17,6 +21,7 @@ use super::configuration_file::ConfigurationFile;
 use super::log::Log;
 use crate::arguments::{Format, Part, RunArguments};
 use crate::exit::Exit;
+use crate::live_dashboard::{TokenGate, Watcher};
 use crate::printer::Printer;
 
 /// Runs until it is told to stop.
@@ -37,7 +42,8 @@ pub fn run(arguments: RunArguments) -> Result<Exit> {
 
 async fn serve_cluster(arguments: RunArguments, configuration: Configuration, log: Log) -> Result<Exit> {
     let webhook_settings = webhook_settings(&arguments)?;
-    let RunArguments { kubeconfig, config, only, shadow, metrics: address, lease, lease_duration, .. } = arguments;
+    let RunArguments { kubeconfig, config, only, shadow, metrics: address, dashboard, lease, lease_duration, .. } =
+        arguments;
     let clients = connect(kubeconfig.as_deref()).await?;
     if let Some(refused) = quotient_cluster::permission::first_missing(&clients.status).await? {
         bail!("{}: {refused}; grant it, or see `kubectl auth can-i --list`", clients.url);
@@ -75,6 +81,10 @@ async fn serve_cluster(arguments: RunArguments, configuration: Configuration, lo
         shadow,
         "starts"
     );
+    let onlooker = match dashboard {
+        Some(address) => Some(serve_dashboard(address, &clients).await?),
+        None => None,
+    };
     let mut watched = ConfigurationFile::new(config, log, metrics.clone());
     let mut terminate = signal(SignalKind::terminate()).context("signals cannot be received")?;
     loop {
@@ -86,7 +96,8 @@ async fn serve_cluster(arguments: RunArguments, configuration: Configuration, lo
                 changed = watched.changed(&before) => next = Some(changed),
             }
         };
-        quotient_cluster::run(clients.clone(), settings.clone(), metrics.clone(), stop).await;
+        let onlooker = onlooker.clone().map(|watcher| watcher as Arc<dyn Onlooker>);
+        quotient_cluster::run_before(onlooker, clients.clone(), settings.clone(), metrics.clone(), stop).await;
         match next {
             // What the engine knows follows from the configuration: it is rebuilt from the cluster.
             Some(configuration) => settings.configuration = configuration,
@@ -98,6 +109,16 @@ async fn serve_cluster(arguments: RunArguments, configuration: Configuration, lo
         tokio::time::sleep(lingers).await;
     }
     Ok(Exit::Fine)
+}
+
+/// Serves the dashboard; what it shows comes from the watcher, which is to look on.
+async fn serve_dashboard(address: SocketAddr, clients: &Clients) -> Result<Arc<Watcher>> {
+    let watcher = Watcher::new(clients.url.clone());
+    let gate = TokenGate::new(clients.webhook.clone());
+    let (address, answer) = Server::new(watcher.hub(), watcher.clone(), Arc::new(gate)).serve(address).await?;
+    tracing::info!(%address, "serves the dashboard");
+    tokio::spawn(answer);
+    Ok(watcher)
 }
 
 /// How the webhooks are served, if they are.

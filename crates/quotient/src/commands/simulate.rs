@@ -5,18 +5,23 @@ use anyhow::Result;
 use crate::arguments::{OutputArguments, SimulateArguments};
 use crate::exit::Exit;
 use crate::printer::Printer;
+use crate::report_page;
 use crate::state::State;
 use crate::story;
 
 /// Applies the files and reports. Problems are part of the report, unless there is nothing else to report.
 pub fn run(arguments: SimulateArguments) -> Result<Exit> {
-    let SimulateArguments { files, from_cluster, cluster, setup, output: OutputArguments { output } } = arguments;
+    let SimulateArguments { files, report: page, from_cluster, cluster, setup, output } = arguments;
+    let OutputArguments { output } = output;
     let mut printer = Printer::new(output);
     let cluster = from_cluster.then(|| cluster.which(None));
     let report = match State::simulate(&mut printer, &files, cluster, setup) {
         Ok(simulation) => simulation.into_report(),
         Err(exit) => return Ok(exit),
     };
+    if let Some(path) = page {
+        report_page::write(&path, &report_page::simulation(&report))?;
+    }
     if printer.is_for_people() {
         story::tell(&mut printer, &report)?;
     } else {

@@ -1,0 +1,49 @@
+//! What came of decisions: binds and evictions that did not happen.
+
+use crate::claims::Claim;
+use crate::engine::Engine;
+use crate::engine::wake::Change;
+use crate::fact::{Name, PodKey};
+use crate::pods::Place;
+use crate::relations::Effects;
+
+impl Engine {
+    pub(super) fn bind_failed(&mut self, key: &PodKey, uid: &Name) {
+        let Some(id) = self.world.pods.find(key) else { return };
+        let pod = self.world.pods.get(id);
+        if pod.uid != *uid || !matches!(pod.place, Place::Assumed(_)) {
+            return;
+        }
+        let mut effects = Effects::default();
+        self.world.leave(id, Place::Waiting, &mut effects);
+        self.wake(effects);
+        self.undecide_claims(id);
+        self.settle_devices(id);
+        self.reshape(id);
+        if let Some(claim) = self.world.pods.get_mut(id).asleep.take()
+            && !self.world.pods.get(id).is_leaving()
+        {
+            let node = self.world.nodes.number(&claim.node);
+            self.take_claim(id, Claim { node, kind: claim.kind });
+        }
+        self.enqueue(id);
+        // It may have been asked to go meanwhile, and then it asks for nothing more.
+        self.world.settle_request(id);
+        self.note(Change::BindFailed);
+    }
+
+    pub(super) fn evict_failed(&mut self, key: &PodKey, uid: &Name) {
+        let Some(id) = self.world.pods.find(key) else { return };
+        let pod = self.world.pods.get(id);
+        if pod.uid != *uid || pod.evicted_for.is_none() {
+            return;
+        }
+        self.note_leaving_for(id, false);
+        self.world.budgets.unseen.retain(|unseen| *unseen != id);
+        let mut effects = Effects::default();
+        self.world.change_leaving(id, &mut effects, |pod| pod.evicted_for = None);
+        self.wake(effects);
+        self.note_leaving_for(id, true);
+        self.note(Change::EvictFailed);
+    }
+}

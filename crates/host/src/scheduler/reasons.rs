@@ -1,0 +1,82 @@
+//! Why pods wait, as it is written on them: at once when the code changes, and now and then when its numbers do.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use quotient_api::volcano::events;
+use quotient_api::{ObjectKey, View};
+use quotient_engine::fact::{Name, PodKey};
+use quotient_engine::{Code, Reason, Tick};
+
+use super::{Happened, Now, Round, Scheduler};
+use crate::event::{Remark, whole_seconds};
+use crate::write::{PodRef, Write};
+
+/// Why a pod waits is written at once when the code changes; the numbers of a reason change with every pod that comes
+/// and goes, and are written no more often than this.
+const NUMBERS_EVERY: Duration = Duration::from_secs(30);
+
+impl Scheduler {
+    /// Says why a pod waits: at once where the code is new, else when nothing was said for a while.
+    pub(super) fn hold(&mut self, now: Now, pod: PodKey, uid: Name, reason: Arc<Reason>, round: &mut Round) {
+        if let Some(waiting) = self.waiting.get_mut(&pod).filter(|waiting| waiting.uid == uid)
+            && waiting.held == Some(reason.code)
+            && now.tick < waiting.quiet_until
+        {
+            if waiting.unsaid.replace(reason).is_none() {
+                self.unsaid.insert((waiting.quiet_until, pod));
+            }
+            return;
+        }
+        self.say(now, pod, uid, &reason, round);
+    }
+
+    /// Says what is due of pods whose numbers changed, and when the next is.
+    pub(super) fn say_numbers(&mut self, now: Now, round: &mut Round) {
+        while let Some((due, _)) = self.unsaid.first()
+            && *due <= now.tick
+        {
+            let Some((_, pod)) = self.unsaid.pop_first() else { break };
+            let unsaid =
+                self.waiting.get_mut(&pod).and_then(|waiting| Some((waiting.uid.clone(), waiting.unsaid.take()?)));
+            if let Some((uid, reason)) = unsaid {
+                self.say(now, pod, uid, &reason, round);
+            }
+        }
+        let next = self.unsaid.first().map(|(due, _)| *due);
+        round.wake_at = round.wake_at.into_iter().chain(next).min();
+    }
+
+    fn say(&mut self, now: Now, pod: PodKey, uid: Name, reason: &Reason, round: &mut Round) {
+        let Reason { code, message, .. } = reason;
+        round.happened.push(Happened::Held { pod: pod.clone(), code: *code, message: message.clone() });
+        let short = if *code == Code::SchedulingGated { "SchedulingGated" } else { "Unschedulable" };
+        let mut since = Some(whole_seconds(now.wall_us));
+        if let Some(waiting) = self.waiting.get_mut(&pod).filter(|waiting| waiting.uid == uid) {
+            let is_first = waiting.held.replace(*code).is_none();
+            waiting.quiet_until = Tick(now.tick.0 + NUMBERS_EVERY.as_millis() as u64);
+            waiting.unsaid = None;
+            if let Some((shown_reason, shown_message)) = &waiting.shown {
+                // Whoever was here before said the same. What we said ourselves may not have arrived yet.
+                if is_first && shown_reason == short && shown_message == message {
+                    return;
+                }
+                since = None;
+            } else if !is_first {
+                since = None;
+            }
+        }
+        if *code != Code::SchedulingGated {
+            let remark = Remark { is_warning: true, reason: "FailedScheduling", message: message.clone() };
+            round.writes.extend(self.event(now, &pod, &uid, remark));
+            let key = ObjectKey::pod(&pod.namespace, &pod.name);
+            let further = self.objects.read().get(&key).and_then(|object| events::of_pod(object, reason));
+            if let Some(further) = further {
+                let remark = Remark { is_warning: true, reason: further, message: message.clone() };
+                round.writes.extend(self.event(now, &pod, &uid, remark));
+            }
+        }
+        let message = message.clone();
+        round.writes.push(Write::Condition { pod: PodRef { key: pod, uid }, reason: short, message, since });
+    }
+}

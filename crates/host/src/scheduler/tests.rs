@@ -1,0 +1,95 @@
+//! What is written because of what was seen.
+
+use super::*;
+use quotient_api::kinds;
+
+const NOW: Now = Now { tick: Tick(1_000), wall_us: 1_767_225_600_000_000 };
+
+fn pod(name: &str, cpu: &str) -> Value {
+    json!({
+        "metadata": {"name": name, "namespace": "a", "uid": name},
+        "spec": {"schedulerName": "quotient", "containers": [
+            {"name": "c", "image": "i", "resources": {"requests": {"cpu": cpu}}}]},
+    })
+}
+
+fn seeing(objects: &[(&str, Value)]) -> Scheduler {
+    let mut scheduler = Scheduler::new(&Configuration::default(), None, SharedObjects::default());
+    for (kind, object) in objects {
+        let kind = kinds::find("", kind).expect("it is known");
+        scheduler.see(NOW, Seen::Object(Subject::Kind(kind), object.clone()));
+    }
+    scheduler
+}
+
+fn node() -> (&'static str, Value) {
+    ("Node", json!({"metadata": {"name": "n"}, "status": {"allocatable": {"cpu": "1", "pods": "10"}}}))
+}
+
+#[test]
+fn objects_of_a_list_are_read_though_they_do_not_say_what_they_are() {
+    let round = seeing(&[node(), ("Pod", pod("p", "1"))]).decide(NOW, Budget::default());
+    let [Write::Bind { pod, node, .. }] = &round.writes[..] else { panic!("{:?}", round.writes) };
+    assert_eq!((pod.key.to_string().as_str(), &**node), ("a/p", "n"));
+}
+
+#[test]
+fn why_a_pod_waits_is_not_written_again_by_the_next_scheduler() {
+    let written = seeing(&[node(), ("Pod", pod("p", "2"))]).decide(NOW, Budget::default()).writes;
+    let [Write::Event(_), Write::Condition { reason, message, since, .. }] = &written[..] else {
+        panic!("{written:?}")
+    };
+    assert_eq!(since.as_deref(), Some("2026-01-01T00:00:00Z"));
+    let mut told = pod("p", "2");
+    let condition = json!({"type": "PodScheduled", "status": "False", "reason": reason, "message": message});
+    told["status"] = json!({"conditions": [condition]});
+    assert_eq!(seeing(&[node(), ("Pod", told.clone())]).decide(NOW, Budget::default()).writes, []);
+    told["status"]["conditions"][0]["message"] = json!("something else");
+    let written = seeing(&[node(), ("Pod", told)]).decide(NOW, Budget::default()).writes;
+    let [Write::Event(_), Write::Condition { since, .. }] = &written[..] else { panic!("{written:?}") };
+    assert_eq!(*since, None, "it waits since it said so");
+}
+
+#[test]
+fn numbers_that_change_are_written_every_half_a_minute_and_a_new_code_at_once() {
+    let at = |ms: u64| Now { tick: Tick(NOW.tick.0 + ms), ..NOW };
+    let mut scheduler = seeing(&[node(), ("Pod", pod("p", "2"))]);
+    let mut change = |ms: u64, capacity: &str, unschedulable: bool| {
+        let kind = kinds::find("", "Node").expect("it is known");
+        let node = json!({"metadata": {"name": "n"}, "spec": {"unschedulable": unschedulable},
+            "status": {"allocatable": {"cpu": capacity, "pods": "10"}}});
+        scheduler.see(at(ms), Seen::Object(Subject::Kind(kind), node));
+        let round = scheduler.decide(at(ms), Budget::default());
+        let condition = |write: &Write| matches!(write, Write::Condition { .. });
+        (round.writes.iter().filter(|write| condition(write)).count(), round.wake_at)
+    };
+    assert_eq!(change(0, "1", false).0, 1);
+    for step in 1..20 {
+        let (written, wake_at) = change(step * 100, &format!("{}m", 1000 + step), false);
+        assert_eq!(written, 0, "the code is the same");
+        assert_eq!(wake_at, Some(at(30_000).tick));
+    }
+    assert_eq!(change(30_000, "1900m", false).0, 1, "what changed meanwhile, once");
+    assert_eq!(change(30_001, "1800m", false).0, 0);
+}
+
+#[test]
+fn an_object_that_cannot_be_read_is_said_once() {
+    let mut scheduler = seeing(&[]);
+    let broken = json!({"metadata": {"name": "n"}, "status": {"allocatable": {"cpu": "lots"}}});
+    let kind = kinds::find("", "Node").expect("it is known");
+    for _ in 0..3 {
+        scheduler.see(NOW, Seen::Object(Subject::Kind(kind), broken.clone()));
+    }
+    scheduler.see(NOW, Seen::Object(Subject::Kind(kind), json!({"metadata": {"name": 3}})));
+    let problems: Vec<String> = scheduler
+        .take_happened()
+        .into_iter()
+        .map(|happened| match happened {
+            Happened::Problem(problem) => problem.to_string(),
+            other => panic!("{other:?}"),
+        })
+        .collect();
+    assert_eq!(problems.len(), 2, "{problems:?}");
+    assert!(problems[0].starts_with("Node/n: status.allocatable.cpu: \"lots\": "), "{problems:?}");
+}

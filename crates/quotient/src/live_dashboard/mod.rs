@@ -1,0 +1,7 @@
+//! The dashboard of a live cluster: views of what the scheduler sees, for whoever signs in with a token.
+
+mod gate;
+mod onlooker;
+
+pub use gate::TokenGate;
+pub use onlooker::Watcher;
