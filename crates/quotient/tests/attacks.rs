@@ -148,7 +148,7 @@ const ATTACKS: [Attack; 10] = [
             conditions.as_array()?.iter().find(|condition| condition["type"] == "PodScheduled").cloned()
         });
         let message = condition["message"].as_str().unwrap_or_default();
-        assert!(message.contains("may not use the queue alice"), "{condition}");
+        assert!(message.contains("may not use queue alice"), "{condition}");
     }),
     ("a running pod that moves to another queue", |town| {
         town.run(&pod("mover", MALLORY));

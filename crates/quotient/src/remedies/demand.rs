@@ -70,8 +70,8 @@ fn missing(trial: &Trial<'_>) -> Option<Numbers> {
 /// The largest request that would do, where one container asks for what is missing.
 pub(super) fn smaller_request(trial: &Trial<'_>) -> Option<Remedy> {
     let numbers = missing(trial)?;
-    let (resource, most) = (&*numbers.resource, numbers.requested - numbers.short_by());
-    if most <= 0 {
+    let (resource, free) = (&*numbers.resource, numbers.requested - numbers.short_by());
+    if free <= 0 {
         return None;
     }
     let containers = trial.pod.pointer("/spec/containers").and_then(Value::as_array)?;
@@ -87,15 +87,30 @@ pub(super) fn smaller_request(trial: &Trial<'_>) -> Option<Remedy> {
     if less <= 0 {
         return None;
     }
-    let to = canonical(resource, less);
-    let edit = trial.changed(|pod| {
-        let resources = &mut pod["spec"]["containers"][at]["resources"];
-        resources["requests"][resource] = json!(to);
-        if resource.contains('/') || resource.starts_with("hugepages-") {
-            resources["limits"][resource] = json!(to);
+    let with = |amount: i128| {
+        trial.changed(|pod| {
+            let (resources, amount) = (&mut pod["spec"]["containers"][at]["resources"], canonical(resource, amount));
+            resources["requests"][resource] = json!(amount);
+            if resource.contains('/') || resource.starts_with("hugepages-") {
+                resources["limits"][resource] = json!(amount);
+            }
+        })
+    };
+    // What is free now is enough. A pod that is entitled to evict may get more than that: then it is found by halves.
+    let (mut most, mut evicts, mut too_much) = (less, trial.runs(&[with(less)])?, less + 1);
+    if too_much < asked
+        && let Some(more) = trial.runs(&[with(too_much)])
+    {
+        (most, evicts, too_much) = (too_much, more, asked);
+        while too_much - most > 1 {
+            let middle = most + (too_much - most) / 2;
+            match trial.runs(&[with(middle)]) {
+                Some(more) => (most, evicts) = (middle, more),
+                None => too_much = middle,
+            }
         }
-    });
-    let evicts = trial.runs(&[edit])?;
+    }
+    let to = canonical(resource, most);
     let field = format!("spec.containers[{at}].resources.requests[{resource:?}]");
     let from = canonical(resource, asked);
     let message = format!("request {to} {resource} instead of {from}");
