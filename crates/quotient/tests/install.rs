@@ -470,7 +470,13 @@ type Verbs = BTreeMap<(String, String, Place), BTreeSet<String>>;
 
 /// What a run of these tests does not use, each with its reason.
 const NOT_USED_HERE: &[(&str, &str, &str, &str)] = &[
-    ("", "events", "create", "an event that is applied and not there is created, which the log calls a patch"),
+    ("resource.k8s.io", "resourceclaims", "get", "device claims have tests of their own"),
+    ("resource.k8s.io", "resourceclaims", "patch", "device claims have tests of their own"),
+    ("resource.k8s.io", "resourceclaims", "create", "device claims have tests of their own"),
+    ("resource.k8s.io", "resourceclaims", "delete", "device claims have tests of their own"),
+    ("resource.k8s.io", "resourceclaims/status", "patch", "device claims have tests of their own"),
+    ("resource.k8s.io", "resourceclaims/binding", "patch", "the API server asks whether it is granted"),
+    ("resource.k8s.io", "resourceclaims/binding", "update", "the API server asks whether it is granted"),
     ("", "pods", "get", "looked at when a bind was not answered and is tried again"),
     ("authentication.k8s.io", "tokenreviews", "create", "asked when somebody signs in to the dashboard"),
     ("authorization.k8s.io", "subjectaccessreviews", "create", "asked when somebody signs in to the dashboard"),

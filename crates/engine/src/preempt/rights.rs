@@ -360,8 +360,13 @@ impl World {
             let ledger = &self.quotas.get(*level).ledger;
             let mut guarantees = self.quotas.guarantees(*level).iter().filter(|(r, _)| rights.requests(*r));
             guarantees.all(|(resource, amount)| {
-                let lost: i128 = set.iter().map(|going| going.charged(*resource)).sum();
-                lost == 0 || ledger.to_be_used(*resource) - lost >= i128::from(*amount)
+                let (amount, lost) = (i128::from(*amount), |of: &dyn Fn(&Going) -> bool| -> i128 {
+                    set.iter().filter(|going| of(going)).map(|going| going.charged(*resource)).sum()
+                });
+                // Both now, when what is only claimed is not held yet, and once all have come and gone.
+                let (pods, all) = (lost(&|going| !going.is_claim), lost(&|_| true));
+                (pods == 0 || ledger.stays(*resource) - pods >= amount)
+                    && (all == 0 || ledger.to_be_used(*resource) - all >= amount)
             })
         })
     }
