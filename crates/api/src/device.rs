@@ -78,7 +78,8 @@ pub(crate) struct Book {
 }
 
 impl Book {
-    /// What there is to tell about an object that was seen. What is wrong with others than the object itself is with it.
+    /// What there is to tell about an object that was seen. What is wrong with others than the object itself is with
+    /// it.
     pub fn seen(
         &mut self,
         key: &ObjectKey,

@@ -11,7 +11,8 @@ pub trait Onlooker: Send + Sync {
     fn sees(&self, seen: &Seen);
     /// Something was decided, or is wrong with an object.
     fn hears(&self, now: Now, happened: &[Happened]);
-    /// A moment to look at the engine; it comes about once a second, once everything was seen. Whoever wants to look for
+    /// A moment to look at the engine; it comes about once a second, once everything was seen. Whoever wants to look
+    /// for
     /// longer takes a copy.
     fn looks(&self, now: Now, engine: &Engine);
 }

@@ -126,7 +126,7 @@ fn assert_asked(plane: &ControlPlane, when: &str) {
 
 #[test]
 fn certificates_are_made_agreed_on_renewed_and_reloaded() {
-    let options = Options { controller_manager: false, kwok: false, audit: false };
+    let options = Options { controller_manager: false, kwok: false, ..Options::default() };
     let plane = ControlPlane::start(options).expect("the control plane starts");
     plane.install(&quotient_api::crd::definitions()).expect("the kinds are installed");
     let runtime = tokio::runtime::Runtime::new().expect("a runtime");

@@ -1,6 +1,7 @@
 //! What a viewer may see, and a view without the rest.
 //!
-//! Everything that is shown to a viewer is computed from what is left: totals are sums of what the viewer may see. Texts
+//! Everything that is shown to a viewer is computed from what is left: totals are sums of what the viewer may see.
+//! Texts
 //! that the engine wrote may name pods, quotas and nodes of others, so that a restricted viewer gets sentences that are
 //! made from the fields that are left.
 

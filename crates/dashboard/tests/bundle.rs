@@ -1,4 +1,5 @@
-//! The committed bundle was built from the committed sources: `web/dist/sources.txt` holds the fingerprint of what it was
+//! The committed bundle was built from the committed sources: `web/dist/sources.txt` holds the fingerprint of what it
+//! was
 //! built from. After a change of `web/`: `npm --prefix web ci && npm --prefix web run build`.
 
 use std::fs;

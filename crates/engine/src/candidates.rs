@@ -128,7 +128,8 @@ impl World {
     pub fn answer(&mut self, question: &Question) -> Answer {
         let shape = self.shapes.get_mut(question.shape);
         shape.asked = shape.asked.saturating_add(1);
-        // Volumes bind by what all claims are at the moment, devices are anybody's, and inclinations differ by pod: these
+        // Volumes bind by what all claims are at the moment, devices are anybody's, and inclinations differ by pod:
+        // these
         // are looked at anew.
         let keeps = shape.spec().volumes.is_empty() && question.devices.is_none() && !question.has_inclinations();
         if !keeps || !(self.candidates.has(question.shape) || (shape.asked >= 2 && self.candidates.has_room())) {

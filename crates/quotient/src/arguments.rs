@@ -49,7 +49,8 @@ pub enum Colour {
 pub enum Command {
     /// Watch a simulated cluster of mixed cards in the browser: no Kubernetes needed
     ///
-    /// Teams under different quotas share some hundreds of nodes in accelerated time, and a guided story shows borrowing,
+    /// Teams under different quotas share some hundreds of nodes in accelerated time, and a guided story shows
+    /// borrowing,
     /// reclaiming, gangs, cards, caps and a quota change. Submit a job or change a quota, and see what happens.
     Demo(DemoArguments),
     /// Apply manifests to a virtual cluster and see what the scheduler does

@@ -23,7 +23,8 @@ struct Town {
 
 impl Town {
     fn new() -> Self {
-        let plane = ControlPlane::start(Options::default()).expect("the control plane starts");
+        let plane = ControlPlane::start(Options { controller_accounts: true, ..Options::default() })
+            .expect("the control plane starts");
         let install = ["install", "--tenant-policy", "--webhook-url", "https://127.0.0.1:1", "-o", "json"];
         let printed = quotient(&install).output().expect("the program runs");
         let printed: Value = serde_json::from_slice(&printed.stdout).expect("it prints JSON");

@@ -49,7 +49,7 @@ fn mistakes_are_one_line() {
 
 #[test]
 fn a_user_who_may_not_is_told_what() {
-    let options = Options { controller_manager: false, kwok: false, audit: false };
+    let options = Options { controller_manager: false, kwok: false, ..Options::default() };
     let plane = ControlPlane::start(options).expect("the control plane starts");
     let nobody = plane.kubeconfig_of("nobody", &[]).expect("a user can be made");
     let said = refusal(&["run", "--kubeconfig", &nobody.display().to_string()]);

@@ -7,7 +7,8 @@
 //! {"at": 95, "delete": "Pod/vision/wait-0"}
 //! ```
 //!
-//! `at` is seconds since the trace began. `runs` is how long a pod runs once it is bound; where it is not known when the
+//! `at` is seconds since the trace began. `runs` is how long a pod runs once it is bound; where it is not known when
+//! the
 //! pod is submitted, an `ended` line says later how long it ran. A pod with neither runs until it is deleted. What is
 //! applied at 0 exists before the trace begins.
 

@@ -2,7 +2,8 @@
 //!
 //! | nodes | pods |
 //! |---|---|
-//! | `sn`, `cpu_milli`, `memory_mib`, `gpu`, `model` | `name`, `cpu_milli`, `memory_mib`, `num_gpu`, `gpu_milli`, `gpu_spec`, `qos`, `pod_phase`, `creation_time`, `deletion_time`, `scheduled_time` |
+//! | `sn`, `cpu_milli`, `memory_mib`, `gpu`, `model` | `name`, `cpu_milli`, `memory_mib`, `num_gpu`, `gpu_milli`,
+//! `gpu_spec`, `qos`, `pod_phase`, `creation_time`, `deletion_time`, `scheduled_time` |
 //!
 //! Times are whole seconds. A pod's team is its QoS class: `LS` becomes the namespace `ls`. `gpu_spec` lists the models
 //! that a pod accepts (`P100|T4`), and becomes the annotation `volcano.sh/card.name`.

@@ -24,7 +24,8 @@ fn named(text: &str) -> BTreeSet<String> {
     quoted.filter(is_name).collect()
 }
 
-/// All that the pages may name: decisions, elastic quotas and trees by the names of their files, cards with a word before.
+/// All that the pages may name: decisions, elastic quotas and trees by the names of their files, cards with a word
+/// before.
 fn there() -> BTreeSet<String> {
     let cards = scenarios("cards").into_iter().map(|name| format!("cards-{name}"));
     let plain = ["decisions", "elastic", "tree"].into_iter().flat_map(scenarios);

@@ -24,6 +24,8 @@ const READY_SECONDS: u64 = 180;
 pub struct Options {
     /// Makes pods for Deployments and Jobs, keeps disruption budgets, gives namespaces their service account.
     pub controller_manager: bool,
+    /// Each controller has an account of its own, as in a cluster, and none may do everything.
+    pub controller_accounts: bool,
     /// Plays the nodes and lets bound pods run.
     pub kwok: bool,
     /// Every request goes to a log, see [`ControlPlane::audit_log`].
@@ -32,7 +34,7 @@ pub struct Options {
 
 impl Default for Options {
     fn default() -> Self {
-        Options { controller_manager: true, kwok: true, audit: false }
+        Options { controller_manager: true, controller_accounts: false, kwok: true, audit: false }
     }
 }
 
@@ -293,11 +295,8 @@ impl ControlPlane {
         self.start_api_server()?;
         let kubeconfig = self.kubeconfig().display().to_string();
         if self.options.controller_manager {
-            // As in a cluster: each controller has an account of its own, and none may do everything.
-            let own = self.kubeconfig_of("system:kube-controller-manager", &[])?;
-            let arguments = [
-                format!("--kubeconfig={}", own.display()),
-                "--use-service-account-credentials=true".to_string(),
+            let mut arguments = vec![
+                format!("--kubeconfig={kubeconfig}"),
                 format!("--service-account-private-key-file={}", self.folder.join("service-accounts.key").display()),
                 format!("--root-ca-file={}", self.folder.join("ca.crt").display()),
                 "--leader-elect=false".to_string(),
@@ -308,6 +307,11 @@ impl ControlPlane {
                 "--pvclaimbinder-sync-period=1s".to_string(),
                 "--secure-port=0".to_string(),
             ];
+            if self.options.controller_accounts {
+                let own = self.kubeconfig_of("system:kube-controller-manager", &[])?;
+                arguments[0] = format!("--kubeconfig={}", own.display());
+                arguments.push("--use-service-account-credentials=true".to_string());
+            }
             let program = Program::start(&self.programs, "kube-controller-manager", &arguments, &self.folder)?;
             self.controller_manager = Some(program);
         }

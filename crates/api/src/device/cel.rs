@@ -1,7 +1,8 @@
 //! Selectors of devices, in CEL: compiled with a bound on what they may cost, evaluated for one device at a time.
 //!
 //! The variable `device` is as Kubernetes has it: `driver`, `attributes` and `capacity` by domain and name, and
-//! `allowMultipleAllocations`. A domain that a device does not have is an empty map, so that `has` can ask for a name in
+//! `allowMultipleAllocations`. A domain that a device does not have is an empty map, so that `has` can ask for a name
+//! in
 //! it; a name that is missing is an error. Quantities and versions are types of their own.
 
 mod cost;

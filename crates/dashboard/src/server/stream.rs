@@ -36,7 +36,8 @@ const QUIET_MAX: Duration = Duration::from_secs(15);
 /// Entries that one event tells of; the page reads the rest where it needs it.
 const ENTRIES_MAX: usize = 100;
 
-/// Overviews of the newest version, so that viewers who see the same share one. A viewer of every kind that looks now is
+/// Overviews of the newest version, so that viewers who see the same share one. A viewer of every kind that looks now
+/// is
 /// at most as many as there are streams.
 #[derive(Default)]
 pub struct Overviews(Mutex<Vec<(u64, Viewer, Bytes)>>);

@@ -46,7 +46,8 @@ pub(crate) struct State {
     pub taken: Vec<Mark>,
 }
 
-/// A device that was taken, as far as it bears on what comes: its kind or itself, what is consumed of it, the constraints
+/// A device that was taken, as far as it bears on what comes: its kind or itself, what is consumed of it, the
+/// constraints
 /// of the current claim that it is under, and what it costs.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub(crate) struct Mark {

@@ -5,7 +5,8 @@
 //! their orders.
 //!
 //! Three shortcuts leave out what cannot change the answer. Of devices that are alike only the first is tried where it
-//! led nowhere: the others would too. A request that later finds too few devices is seen at once. What was found to lead
+//! led nowhere: the others would too. A request that later finds too few devices is seen at once. What was found to
+//! lead
 //! nowhere is remembered by what it leaves for the requests to come. The last two are off where a selector cannot be
 //! evaluated for some device: whether the search comes by that device is part of the answer.
 
@@ -20,7 +21,8 @@ use crate::fact::Name;
 use crate::lookup::LookupMap;
 
 /// The most devices that are tried for a pod on one node. What needs more counts as not to be had there, and the pod's
-/// reason says so. It takes a claim for a dozen devices among dozens that all differ, and rules that none of them meets.
+/// reason says so. It takes a claim for a dozen devices among dozens that all differ, and rules that none of them
+/// meets.
 pub const STEPS_MAX: u32 = 200_000;
 
 /// Chooses devices for claims among those that a node reaches.

@@ -1,4 +1,5 @@
-//! Who may look at a live cluster: the owner of a token that the API server knows, at what the API server lets them see.
+//! Who may look at a live cluster: the owner of a token that the API server knows, at what the API server lets them
+//! see.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, PoisonError};

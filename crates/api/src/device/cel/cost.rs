@@ -1,6 +1,7 @@
 //! A bound on what an expression costs, found before it is evaluated, and what it may name.
 //!
-//! The estimate walks the expression once with an upper bound for the size of every value: a literal has its own size, what
+//! The estimate walks the expression once with an upper bound for the size of every value: a literal has its own size,
+//! what
 //! a device has is at most [`UNKNOWN`], a sum is as large as its parts. A fold costs its step as often as its range is
 //! long. So neither nested loops nor values that are doubled over and over get past it.
 

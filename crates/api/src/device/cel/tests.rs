@@ -1,3 +1,5 @@
+//! Expressions as drivers and users write them, against what the API server makes of them.
+
 use super::super::slice::{Capacity, Device};
 use super::*;
 
