@@ -174,8 +174,9 @@ pub struct Engine {
     leaving_for: BTreeMap<PodKey, BTreeSet<PodId>>,
     /// Waiting pods that hold a claim.
     claimants: BTreeSet<PodId>,
-    /// How often pods came to hold room in this cycle.
+    /// How often pods came to hold room since something last changed from outside, and when that was.
     claims_made: BTreeMap<PodId, u32>,
+    claims_epoch: u64,
     /// Waiting pods that cannot be placed for what they are (gates, an unreadable request) and were not told so yet.
     unsaid: BTreeSet<PodId>,
     /// When waiting pods will have waited long enough to hold a node.

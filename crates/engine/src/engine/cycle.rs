@@ -63,7 +63,10 @@ impl Engine {
     pub fn decide(&mut self, now: Tick, budget: Budget) -> Decisions {
         let mut decisions = Decisions::default();
         self.world.renew_device_totals();
-        self.claims_made.clear();
+        if self.claims_epoch != self.world.takings.epoch() {
+            self.claims_epoch = self.world.takings.epoch();
+            self.claims_made.clear();
+        }
         self.regroup();
         self.drop_claims_on_absent_nodes(&mut decisions);
         self.world.nodes.forget_idle();

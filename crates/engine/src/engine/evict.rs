@@ -74,8 +74,8 @@ impl Engine {
         }
     }
 
-    /// Whether a pod held room so often in this cycle, and lost it again, that it waits for the next one. No pod should
-    /// come to this; it keeps a cycle short whatever happens.
+    /// Whether a pod held room so often, and lost it again, that it waits until something changes from outside. No pod
+    /// should come to this; it makes claims that drive each other away come to rest, whatever happens.
     pub(super) fn has_claimed_enough(&self, pod: PodId) -> bool {
         const CLAIMS_MAX: u32 = 16;
         self.claims_made.get(&pod).is_some_and(|made| *made >= CLAIMS_MAX)
