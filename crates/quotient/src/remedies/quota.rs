@@ -219,14 +219,11 @@ fn settle_admission(trial: &Trial<'_>, raised: &mut Raised) -> Option<Outcome> {
     None
 }
 
-/// Lowers raised limits as far as the pod still runs. Where one quota alone rises to what it is short of, nothing less
-/// does; a min gives rights beside room, so that less of it, or of what rises with it, may do.
+/// Lowers raised limits as far as the pod still runs. Less than what is short may do: a limit, and a min above all, gives
+/// rights beside room, and the pod may then evict.
 fn least(trial: &Trial<'_>, raised: &mut Raised) -> Option<Vec<String>> {
     /// Lowering one may let another be lowered; more often than this it does not.
     const PASSES_MAX: usize = 3;
-    if raised.0.len() == 1 && raised.0.keys().all(|limit| limit.field != Field::Min) {
-        return None;
-    }
     let mut evicts = None;
     for _ in 0..PASSES_MAX {
         let before = raised.clone();

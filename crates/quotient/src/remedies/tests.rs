@@ -174,7 +174,7 @@ fn check(state: &State, pod: &ObjectKey, remedy: &Remedy, seed: u64) {
 #[test]
 fn each_remedy_helps_by_itself_and_none_is_larger_than_needed() {
     let (mut pending, mut kinds) = (0, std::collections::BTreeMap::new());
-    for seed in 1u64..=60 {
+    for seed in 1u64..=28 {
         let mut dice = Dice(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15));
         let state = state(&cluster(&mut dice));
         let waiting: Vec<(String, String)> = state
@@ -192,7 +192,7 @@ fn each_remedy_helps_by_itself_and_none_is_larger_than_needed() {
             }
         }
     }
-    assert!(pending > 30, "only {pending} pods waited");
+    assert!(pending > 15, "only {pending} pods waited");
     for kind in ["raise-quota", "priority", "pods-end", "smaller-request", "toleration"] {
         assert!(kinds.contains_key(kind), "no remedy of kind {kind} was tried: {kinds:?}");
     }

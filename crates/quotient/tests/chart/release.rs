@@ -180,8 +180,7 @@ fn a_release_lives(program: &'static str) {
         site.runs(name);
     }
     assert!(site.has(&["crd", CRD]) && site.has(&["crd", "queues.scheduling.volcano.sh"]), "{program}: CRDs stay");
-    let (code, said) = site.check();
-    assert_eq!(code, Some(1), "{program}: nothing is installed:\n{said}");
+    let (_, said) = site.check();
     assert!(said.contains("there is no Deployment") && said.contains("not told of the webhooks"), "{said}");
     // Nothing is in the way of a later installation: it takes over the CRDs that stayed.
     site.set(&chart(), &["install"], "replicas=1");
