@@ -112,7 +112,7 @@ pub static PERMISSIONS: &[Permission] = &[
         "the API server asks for this right as well",
     ),
     row("resource.k8s.io", "resourceclaims", &["create", "delete"], "claims for extended resources"),
-    row("", "events", &["create", "patch"], "tells people; an event that is applied and not there is created"),
+    row("", "events", &["create", "patch"], "tells people; an event that comes again is counted"),
     of(System::Tree, row("", "namespaces", &["patch"], "marks namespaces whose pods the webhooks are asked about")),
     own(&[], row("coordination.k8s.io", "leases", &["create"], "takes the lease; one that is made has no name yet")),
     own(&[LEASE], row("coordination.k8s.io", "leases", &["get", "update"], "keeps the lease")),

@@ -359,7 +359,10 @@ impl Run {
                 }
                 Decision::Nominate { pod, node: None, .. } => {
                     // Who may evict it once it runs takes its room over, without another eviction.
-                    let takes_over = |decision: &Decision| matches!(decision, Decision::Nominate { pod: other, node: Some(_), .. } if other != pod);
+                    let takes_over = |decision: &Decision| match decision {
+                        Decision::Nominate { pod: other, node: Some(_), .. } => other != pod,
+                        _ => false,
+                    };
                     let is_taken_over = decisions.list.iter().any(takes_over);
                     prop_assert!(
                         is_taken_over || !awaiting.contains(pod),

@@ -521,6 +521,9 @@ fn every_permission_is_used_and_no_other(plane: &ControlPlane) {
         let key = (group.to_string(), resource.to_string(), Place::Everywhere);
         assert!(used.entry(key).or_default().insert(verb.to_string()), "{verb} {group}/{resource} is used after all");
     }
+    // An event that comes again is counted by a patch; whether one does depends on how fast things go.
+    let events = (String::new(), "events".to_string(), Place::Everywhere);
+    used.entry(events).or_default().insert("patch".to_string());
     assert_eq!(beyond(&granted, &used), [""; 0], "in the table and not used");
     // The log is that of a run in which much happened.
     assert!(items(plane, "leases").iter().any(|lease| lease["metadata"]["namespace"] == NAMESPACE));
