@@ -9,7 +9,7 @@
 //!   Server: filters by what the Viewer may see, answers JSON and server-sent events
 //! ```
 //!
-//! A [`View`](view::View) is plain data about one moment. What a viewer may not see is taken out of it before anything
+//! A [`View`] is plain data about one moment. What a viewer may not see is taken out of it before anything
 //! is summed up, so that no total tells of what is hidden. Nothing here decides anything: what-if answers come from a
 //! copy of the cluster.
 
