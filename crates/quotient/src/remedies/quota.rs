@@ -219,8 +219,8 @@ fn settle_admission(trial: &Trial<'_>, raised: &mut Raised) -> Option<Outcome> {
     None
 }
 
-/// Lowers raised limits as far as the pod still runs. Less than what is short may do: a limit, and a min above all, gives
-/// rights beside room, and the pod may then evict.
+/// Lowers raised limits as far as the pod still runs. Less than what is short may do: a limit, and a min above all,
+/// gives rights beside room, and the pod may then evict.
 fn least(trial: &Trial<'_>, raised: &mut Raised) -> Option<Vec<String>> {
     /// Lowering one may let another be lowered; more often than this it does not.
     const PASSES_MAX: usize = 3;
