@@ -145,7 +145,7 @@ impl World {
         let surroundings = (self.nodes.epoch, self.relations.namespace_epoch(), self.topologies.grain_epoch);
         Basis {
             ranks: self.nodes.rank_epoch,
-            rules: self.statics.generation,
+            rules: self.node_rules.generation,
             surroundings: shape.is_related().then_some(surroundings),
             images: (!shape.spec().images.is_empty()).then_some(self.nodes.image_epoch),
         }
@@ -198,7 +198,7 @@ impl World {
         let listed = (kept.verdict[at], kept.bucket[at], kept.points[at], kept.ranks[at]);
         let (old_verdict, old_bucket, ..) = listed;
         let closing = if self.nodes.is_present(node) {
-            let rule = self.statics.get(question.rule).closed_by(node);
+            let rule = self.node_rules.get(question.rule).closed_by(node);
             rule.or_else(|| self.closed_locally(question, shape, node)).map_or(OPEN, |filter| filter as u8)
         } else {
             ABSENT
@@ -212,7 +212,7 @@ impl World {
         match closing {
             ABSENT => {}
             OPEN => {
-                let class = self.statics.get(question.rule).class(node);
+                let class = self.node_rules.get(question.rule).class(node);
                 let bucket = kept.bucket_of(class, self.places(question, shape, node));
                 let (points, rank) = (self.points(shape, node), self.nodes.rank(node));
                 kept.bucket[at] = bucket;
@@ -276,7 +276,7 @@ impl World {
         }
         // Counts move on and leave empty buckets behind; when these are by far the most, all is sorted anew next time.
         kept.outgrown = kept.buckets.len() > 64 + 4 * inhabited;
-        match self.best(self.statics.get(question.rule), shape, &takers) {
+        match self.best(self.node_rules.get(question.rule), shape, &takers) {
             Some(node) => Answer::Node(node),
             None => Answer::Nowhere(closed),
         }

@@ -12,7 +12,7 @@ pub(crate) struct Cap {
     limits: Option<Vec<(ResourceId, Amount)>>,
     /// Amounts held and claimed by pods that are subject to caps, exactly, by resource number.
     held: Vec<i128>,
-    claimed: Vec<i128>,
+    reserved: Vec<i128>,
     /// Of what is held, by pods that are leaving.
     leaving: Vec<i128>,
 }
@@ -32,22 +32,22 @@ impl Cap {
         self.held.get(resource.0 as usize).copied().unwrap_or(0)
     }
 
-    /// What claims hold of a resource.
-    pub fn claimed(&self, resource: ResourceId) -> i128 {
-        self.claimed.get(resource.0 as usize).copied().unwrap_or(0)
+    /// What reservations hold of a resource.
+    pub fn reserved(&self, resource: ResourceId) -> i128 {
+        self.reserved.get(resource.0 as usize).copied().unwrap_or(0)
     }
 
-    /// What pods and claims hold of a resource.
+    /// What pods and reservations hold of a resource.
     pub fn used(&self, resource: ResourceId) -> i128 {
-        self.held(resource) + self.claimed(resource)
+        self.held(resource) + self.reserved(resource)
     }
 
-    /// What will be held of a resource when all who leave are gone and all who claim have come.
+    /// What will be held of a resource when all who leave are gone and all who hold a reservation have come.
     pub fn to_be_held(&self, resource: ResourceId) -> i128 {
         self.used(resource) - self.leaving.get(resource.0 as usize).copied().unwrap_or(0)
     }
 
-    /// Adds what a pod or its claim holds (or takes it off), if it is subject to caps.
+    /// Adds what a pod or its reservation holds (or takes it off), if it is subject to caps.
     pub fn count(&mut self, demand: &Demand, add: bool, which: Column) {
         if !demand.capped {
             return;
@@ -55,7 +55,7 @@ impl Cap {
         let sign: i128 = if add { 1 } else { -1 };
         let column = match which {
             Column::Held => &mut self.held,
-            Column::Claimed => &mut self.claimed,
+            Column::Reserved => &mut self.reserved,
             Column::Leaving => &mut self.leaving,
         };
         for (resource, amount) in &demand.amounts {
@@ -64,7 +64,7 @@ impl Cap {
                 column.resize(at + 1, 0);
             }
             column[at] += sign * i128::from(*amount);
-            debug_assert!(column[at] >= 0, "no amount held or claimed is ever negative");
+            debug_assert!(column[at] >= 0, "no amount held or reserved is ever negative");
         }
     }
 }

@@ -1,7 +1,7 @@
 //! Cards: which kinds a pod may take now, by what it accepts and by what its quotas have left.
 //!
-//! A pod is looked at under one assumption at a time: that it takes this card, or any of these. Each *look* has a shape
-//! of its own, so that what is kept of the nodes for one look is not mixed up with another's.
+//! A pod is looked at under one assumption at a time: that it takes this card, or any of these. Each *choice* has a
+//! shape of its own, so that what is kept of the nodes for one choice is not mixed up with another's.
 
 use crate::fact::{Amount, Name, PodSpec};
 use crate::nodes::NodeId;
@@ -13,9 +13,9 @@ use crate::world::World;
 
 /// What a waiting pod is taken to be for the moment.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Look {
+pub(crate) struct CardChoice {
     pub shape: ShapeId,
-    /// What it will be charged for cards, where the look decides it.
+    /// What it will be charged for cards, where the choice decides it.
     pub cards: Vec<(ResourceId, Amount)>,
 }
 
@@ -29,12 +29,12 @@ pub(crate) struct Variant {
 
 impl World {
     /// The ways in which a pod can be placed, in order of preference; `None` is the pod as it is.
-    pub fn looks(&mut self, id: PodId) -> Vec<Option<Look>> {
+    pub fn card_choices(&mut self, id: PodId) -> Vec<Option<CardChoice>> {
         let pod = self.pods.get(id);
         let shape = self.shapes.get(pod.shape);
         let spec = shape.spec().clone();
         if spec.cards.is_empty() {
-            return self.looks_at_any(id);
+            return self.choices_of_any(id);
         }
         let (held, mixed) = self.gangs.card_of(pod.gang, &self.pods);
         let demand = shape.demand.clone();
@@ -42,22 +42,22 @@ impl World {
         let cards: Vec<ResourceId> = names.iter().map(|name| self.names.intern(name)).collect();
         let amounts = cards.iter().map(|card| (*card, self.card_amount(*card, &demand))).collect::<Vec<_>>();
         if mixed && cards.len() > 1 {
-            return self.looks_at_several(id, &amounts, false);
+            return self.choices_of_several(id, &amounts, false);
         }
         if let [one] = amounts[..] {
             self.quotas.note_card(one.0);
-            return vec![Some(Look { shape: self.pods.get(id).shape, cards: vec![one] })];
+            return vec![Some(CardChoice { shape: self.pods.get(id).shape, cards: vec![one] })];
         }
         let same = held.filter(|held| cards.contains(held));
         let wanted = amounts.into_iter().filter(|(card, _)| same.is_none_or(|same| same == *card));
         let wanted: Vec<(ResourceId, Amount)> = wanted.collect();
-        wanted.into_iter().map(|(card, amount)| Some(self.single_look(id, card, amount, false))).collect()
+        wanted.into_iter().map(|(card, amount)| Some(self.single_choice(id, card, amount, false))).collect()
     }
 
     /// The ways in which a pod can be placed once others made room, in order of preference: one for each card, since
     /// what it is charged decides what it is entitled to.
-    pub fn looks_for_claims(&mut self, id: PodId) -> Vec<Option<Look>> {
-        let looks = self.looks(id);
+    pub fn card_choices_for_reservations(&mut self, id: PodId) -> Vec<Option<CardChoice>> {
+        let card_choices = self.card_choices(id);
         let pod = self.pods.get(id);
         let shape = self.shapes.get(pod.shape);
         let (demand, names) = (shape.demand.clone(), shape.spec().cards.clone());
@@ -69,9 +69,11 @@ impl World {
                 cards.into_iter().map(|card| (card, self.card_amount(card, &demand))).collect()
             }
         };
-        let is_open = |look: &Option<Look>| look.as_ref().is_none_or(|look| look.cards.is_empty());
-        if cards.is_empty() || self.pods.get(id).quotas.is_empty() || !looks.iter().any(is_open) {
-            return looks;
+        let is_open = |card_choice: &Option<CardChoice>| {
+            card_choice.as_ref().is_none_or(|card_choice| card_choice.cards.is_empty())
+        };
+        if cards.is_empty() || self.pods.get(id).quotas.is_empty() || !card_choices.iter().any(is_open) {
+            return card_choices;
         }
         // A node may have what it asks for without saying which card that is.
         let resources: Vec<ResourceId> = demand.amounts.iter().map(|(resource, _)| *resource).collect();
@@ -81,8 +83,8 @@ impl World {
             resources.iter().filter(has_kinds).any(|r| !named(r))
         };
         let unnamed = (any && self.nodes.by_name().any(is_unnamed)).then_some(None);
-        let single = cards.into_iter().map(|(card, amount)| Some(self.single_look(id, card, amount, any)));
-        let mut all: Vec<Option<Look>> = single.collect();
+        let single = cards.into_iter().map(|(card, amount)| Some(self.single_choice(id, card, amount, any)));
+        let mut all: Vec<Option<CardChoice>> = single.collect();
         all.extend(unnamed);
         all
     }
@@ -97,7 +99,7 @@ impl World {
     }
 
     /// The looks of a pod that accepts any card: where its quotas count cards, those that they have left.
-    fn looks_at_any(&mut self, id: PodId) -> Vec<Option<Look>> {
+    fn choices_of_any(&mut self, id: PodId) -> Vec<Option<CardChoice>> {
         let pod = self.pods.get(id);
         let demand = &self.shapes.get(pod.shape).demand;
         if self.card_kinds.is_empty() || pod.quotas.is_empty() {
@@ -108,12 +110,12 @@ impl World {
         if !kinds.iter().any(counted) {
             return vec![None];
         }
-        self.looks_at_several(id, &kinds, true)
+        self.choices_of_several(id, &kinds, true)
     }
 
-    /// One look at all the cards that the quotas have left, and one at each of the others, which are refused as things
-    /// are.
-    fn looks_at_several(&mut self, id: PodId, cards: &[(ResourceId, Amount)], any: bool) -> Vec<Option<Look>> {
+    /// One choice of all the cards that the quotas have left, and one of each of the others, which are refused as
+    /// things are.
+    fn choices_of_several(&mut self, id: PodId, cards: &[(ResourceId, Amount)], any: bool) -> Vec<Option<CardChoice>> {
         let pod = self.pods.get(id);
         let charge = &self.shapes.get(pod.shape).charge;
         let admits = |card: &&(ResourceId, Amount)| {
@@ -125,20 +127,20 @@ impl World {
         let (open, full): (Vec<&(ResourceId, Amount)>, Vec<_>) = cards.iter().partition(admits);
         let open: Vec<ResourceId> = open.into_iter().map(|(card, _)| *card).collect();
         let full: Vec<(ResourceId, Amount)> = full.into_iter().copied().collect();
-        let mut looks = Vec::new();
+        let mut card_choices = Vec::new();
         if !open.is_empty() {
             let shape = if full.is_empty() && any { self.pods.get(id).shape } else { self.variant(id, &open, any) };
-            looks.push(Some(Look { shape, cards: Vec::new() }));
+            card_choices.push(Some(CardChoice { shape, cards: Vec::new() }));
         }
         for (card, amount) in full {
-            looks.push(Some(self.single_look(id, card, amount, any)));
+            card_choices.push(Some(self.single_choice(id, card, amount, any)));
         }
-        looks
+        card_choices
     }
 
-    fn single_look(&mut self, id: PodId, card: ResourceId, amount: Amount, any: bool) -> Look {
+    fn single_choice(&mut self, id: PodId, card: ResourceId, amount: Amount, any: bool) -> CardChoice {
         self.quotas.note_card(card);
-        Look { shape: self.variant(id, &[card], any), cards: vec![(card, amount)] }
+        CardChoice { shape: self.variant(id, &[card], any), cards: vec![(card, amount)] }
     }
 
     /// How many of a card a pod of this size takes: as many as it asks for of the resource by which it is had.
@@ -170,7 +172,7 @@ impl World {
     /// What the claimant is charged if it is placed as it is looked at now.
     pub fn asked_charge(&self, id: PodId) -> Vec<(ResourceId, Amount)> {
         let pod = self.pods.get(id);
-        let cards = pod.look.iter().flat_map(|look| &look.cards);
+        let cards = pod.card_choice.iter().flat_map(|card_choice| &card_choice.cards);
         let devices = self.asked_devices(id);
         self.shapes.get(pod.shape).charge.iter().chain(cards).chain(&devices).copied().collect()
     }

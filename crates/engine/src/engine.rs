@@ -2,20 +2,19 @@
 
 mod cycle;
 mod devices;
-mod enqueue;
 mod evict;
+mod gang_admission;
 mod gang_turn;
+mod membership;
 mod observe;
 mod outcome;
 mod overuse;
 mod patience;
 mod report;
-mod ruling;
 mod wake;
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use crate::claims::Claim;
 use crate::engine::wake::Change;
 use crate::fact::{Amount, Name, PodKey, QuotaKey, Tick};
 use crate::gangs::GangId;
@@ -24,6 +23,7 @@ use crate::lookup::LookupMap;
 use crate::pods::{Place, PodId};
 use crate::policy::{PolicyKind, QuotaId, Quotas};
 use crate::queue::{Queue, group_key};
+use crate::reservations::Reservation;
 use crate::score::node_cap::CapWeights;
 use crate::shape::ShapeId;
 use crate::world::World;
@@ -172,11 +172,11 @@ pub struct Engine {
     pub(crate) queue: Queue,
     /// Pods that leave for a claimant, by claimant.
     leaving_for: BTreeMap<PodKey, BTreeSet<PodId>>,
-    /// Waiting pods that hold a claim.
+    /// Waiting pods that hold a reservation.
     claimants: BTreeSet<PodId>,
     /// How often pods came to hold room since something last changed from outside, and when that was.
-    claims_made: BTreeMap<PodId, u32>,
-    claims_epoch: u64,
+    reservations_made: BTreeMap<PodId, u32>,
+    reservations_epoch: u64,
     /// Waiting pods that cannot be placed for what they are (gates, an unreadable request) and were not told so yet.
     unsaid: BTreeSet<PodId>,
     /// When waiting pods will have waited long enough to hold a node.
@@ -222,22 +222,22 @@ impl Engine {
         self.clone()
     }
 
-    pub(super) fn count_claim(&mut self, id: PodId, add: bool) {
-        self.world.count_claim(id, add);
+    pub(super) fn count_reservation(&mut self, id: PodId, add: bool) {
+        self.world.count_reservation(id, add);
     }
 
-    pub(super) fn take_claim(&mut self, id: PodId, claim: Claim) {
-        self.world.pods.get_mut(id).claim = Some(claim);
-        self.count_claim(id, true);
+    pub(super) fn take_reservation(&mut self, id: PodId, reservation: Reservation) {
+        self.world.pods.get_mut(id).reservation = Some(reservation);
+        self.count_reservation(id, true);
         self.claimants.insert(id);
     }
 
-    /// Gives up a waiting pod's claim, if it has one.
-    pub(super) fn drop_claim(&mut self, id: PodId) {
+    /// Gives up a waiting pod's reservation, if it has one.
+    pub(super) fn drop_reservation(&mut self, id: PodId) {
         if self.claimants.remove(&id) {
-            self.count_claim(id, false);
+            self.count_reservation(id, false);
             let pod = self.world.pods.get_mut(id);
-            pod.claim = None;
+            pod.reservation = None;
             pod.granted.clear();
             self.note(Change::ReservationDropped);
         }

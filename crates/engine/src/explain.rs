@@ -93,7 +93,7 @@ struct Nearest {
 }
 
 /// What rules the pod is not there, or takes no pods.
-pub(crate) fn unruled(code: Code, message: String) -> Reason {
+pub(crate) fn membership_error(code: Code, message: String) -> Reason {
     let remedy = match code {
         Code::QueueClosed => "open the queue, or use another one",
         Code::QueueNotFound => "create the queue, or name an existing one",
@@ -255,7 +255,7 @@ impl World {
             let (resource, _) = nearest.missing[0];
             Numbers {
                 resource: self.names.name(resource).clone(),
-                used: self.nodes.held(resource, nearest.node) + self.nodes.claimed(resource, nearest.node),
+                used: self.nodes.held(resource, nearest.node) + self.nodes.reserved(resource, nearest.node),
                 requested: i128::from(demand.get(resource)),
                 limit: i128::from(self.nodes.allocatable(resource, nearest.node)),
             }
@@ -296,7 +296,7 @@ impl World {
         let mut nearest: Option<(bool, i128, u64, NodeId)> = None;
         for i in 0..self.nodes.limit() {
             let node = NodeId(i as u32);
-            if !self.nodes.is_present(node) || self.statics.get(question.rule).closed_by(node).is_some() {
+            if !self.nodes.is_present(node) || self.node_rules.get(question.rule).closed_by(node).is_some() {
                 continue;
             }
             let Some((too_small, lack)) = self.lack_of(node, demand) else { continue };

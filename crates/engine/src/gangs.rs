@@ -34,18 +34,18 @@ pub(crate) struct Gang {
     /// The cards that it was let in with, by name.
     pub cards: Vec<(ResourceId, Amount)>,
     /// Its members that count as running, as they come and go.
-    pub muster: Muster,
+    pub tally: GangTally,
 }
 
 /// Pods of a gang, counted: how many of each task, and what they hold.
 #[derive(Debug, Clone, Default)]
-pub(crate) struct Muster {
+pub(crate) struct GangTally {
     count: u32,
     by_task: BTreeMap<Option<Name>, u32>,
     held: Sums,
 }
 
-impl Muster {
+impl GangTally {
     /// Counts a pod that holds this much (or no longer).
     pub fn count(&mut self, pod: &Pod, charge: &[(ResourceId, Amount)], add: bool) {
         let of_task = self.by_task.entry(pod.task.clone()).or_default();
@@ -66,7 +66,7 @@ impl Muster {
     }
 
     /// Whether these are the same as those.
-    pub fn is_same(&self, other: &Muster) -> bool {
+    pub fn is_same(&self, other: &GangTally) -> bool {
         self.count == other.count && self.by_task == other.by_task && self.held.nonzero().eq(other.held.nonzero())
     }
 
@@ -103,28 +103,28 @@ impl Gang {
 
     /// Whether enough of these would do.
     pub fn is_enough<'a>(&self, pods: impl Iterator<Item = &'a Pod>) -> bool {
-        let mut muster = Muster::default();
-        pods.for_each(|pod| muster.count(pod, &[], true));
-        self.is_enough_of(&muster)
+        let mut tally = GangTally::default();
+        pods.for_each(|pod| tally.count(pod, &[], true));
+        self.is_enough_of(&tally)
     }
 
     /// The same of pods that are counted.
-    pub fn is_enough_of(&self, muster: &Muster) -> bool {
-        muster.count >= self.min_member() && self.minima().all(|(task, min)| muster.of_task(Some(task)) >= *min)
+    pub fn is_enough_of(&self, tally: &GangTally) -> bool {
+        tally.count >= self.min_member() && self.minima().all(|(task, min)| tally.of_task(Some(task)) >= *min)
     }
 
     /// Whether one more pod of a task would bring these nearer to the minimum: of the task, or of any.
-    pub fn needs(&self, task: Option<&Name>, muster: &Muster) -> bool {
-        if muster.of_task(task) < self.min_of_task(task) {
+    pub fn needs(&self, task: Option<&Name>, tally: &GangTally) -> bool {
+        if tally.of_task(task) < self.min_of_task(task) {
             return true;
         }
-        let owed = self.minima().map(|(task, min)| u64::from(min.saturating_sub(muster.of_task(Some(task)))));
-        u64::from(muster.count) + owed.sum::<u64>() < u64::from(self.min_member())
+        let owed = self.minima().map(|(task, min)| u64::from(min.saturating_sub(tally.of_task(Some(task)))));
+        u64::from(tally.count) + owed.sum::<u64>() < u64::from(self.min_member())
     }
 
     /// Whether its minimum runs.
     pub fn is_started(&self) -> bool {
-        self.is_enough_of(&self.muster)
+        self.is_enough_of(&self.tally)
     }
 
     /// Whether its pods depend on each other. A group of which any one pod is enough is not a gang; where one pod of a
@@ -132,7 +132,7 @@ impl Gang {
     pub fn is_gang(&self) -> bool {
         let owed: u64 = self.minima().map(|(_, min)| u64::from(*min)).sum();
         let has_dependants =
-            || self.minima().any(|(task, min)| *min > 0 && self.muster.of_task(Some(task)) < self.muster.count);
+            || self.minima().any(|(task, min)| *min > 0 && self.tally.of_task(Some(task)) < self.tally.count);
         self.min_member() > 1 || owed > 1 || has_dependants()
     }
 }
@@ -176,7 +176,7 @@ impl Gangs {
         let Some(id) = pod.gang else { return };
         self.changed.insert(id);
         if pod.node().is_some() && !pod.is_leaving() {
-            self.get_mut(id).muster.count(pod, charge, add);
+            self.get_mut(id).tally.count(pod, charge, add);
         }
     }
 

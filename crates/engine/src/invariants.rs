@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use crate::engine::Engine;
-use crate::gangs::Muster;
+use crate::gangs::GangTally;
 use crate::ledger::Ledger;
 use crate::ledger::pool::PoolId;
 use crate::ledger::sums::Sums;
@@ -25,23 +25,24 @@ impl Engine {
         self.check_gangs()
     }
 
-    /// What nodes hold equals a recount over pods, and what is claimed a recount over claims.
+    /// What nodes hold equals a recount over pods, and what is reserved a recount over reservations.
     fn check_amounts(&self) -> Result<(), String> {
         let world = &self.world;
         let mut held: BTreeMap<(NodeId, u16), i128> = BTreeMap::new();
-        let mut claimed: BTreeMap<(NodeId, u16), i128> = BTreeMap::new();
-        let (mut cap_held, mut cap_claimed) = (held.clone(), claimed.clone());
+        let mut reserved: BTreeMap<(NodeId, u16), i128> = BTreeMap::new();
+        let (mut cap_held, mut cap_reserved) = (held.clone(), reserved.clone());
         for (_, pod) in world.pods.iter() {
             let demand = &world.demand_of(pod);
-            let waiting_claim = pod.claim.filter(|_| pod.place == Place::Waiting).map(|claim| claim.node);
+            let waiting_reservation =
+                pod.reservation.filter(|_| pod.place == Place::Waiting).map(|reservation| reservation.node);
             for (resource, amount) in &demand.amounts {
                 if let Some(node) = pod.node() {
                     *held.entry((node, resource.0)).or_default() += i128::from(*amount);
                     *cap_held.entry((node, resource.0)).or_default() += i128::from(*amount) * i128::from(demand.capped);
                 }
-                if let Some(node) = waiting_claim {
-                    *claimed.entry((node, resource.0)).or_default() += i128::from(*amount);
-                    *cap_claimed.entry((node, resource.0)).or_default() +=
+                if let Some(node) = waiting_reservation {
+                    *reserved.entry((node, resource.0)).or_default() += i128::from(*amount);
+                    *cap_reserved.entry((node, resource.0)).or_default() +=
                         i128::from(*amount) * i128::from(demand.capped);
                 }
             }
@@ -59,10 +60,10 @@ impl Engine {
                     Err(format!("node {name}: {kept} {resource} {what}, but a recount gives {counted}"))
                 };
                 compare("held", world.nodes.held(resource, node), &held)?;
-                compare("claimed", world.nodes.claimed(resource, node), &claimed)?;
+                compare("reserved", world.nodes.reserved(resource, node), &reserved)?;
                 let cap = &world.nodes.get(node).cap;
                 compare("held under its cap", cap.held(resource), &cap_held)?;
-                compare("claimed under its cap", cap.claimed(resource), &cap_claimed)?;
+                compare("reserved under its cap", cap.reserved(resource), &cap_reserved)?;
             }
         }
         Ok(())
@@ -123,10 +124,10 @@ impl Engine {
                     return Err(format!("{} is listed in a gang that is not its own", member.key()));
                 }
             }
-            let mut counted = Muster::default();
+            let mut counted = GangTally::default();
             gang.settled(&self.world.pods).for_each(|(id, pod)| counted.count(pod, &self.world.charge_of(id), true));
-            if !gang.muster.is_same(&counted) {
-                let (name, kept) = (&gang.name, &gang.muster);
+            if !gang.tally.is_same(&counted) {
+                let (name, kept) = (&gang.name, &gang.tally);
                 return Err(format!("of the gang {name} {kept:?} count as running, but a recount gives {counted:?}"));
             }
         }
@@ -157,7 +158,7 @@ impl Engine {
                     count(placed && pod.running, |ledger| &mut ledger.running, &charge);
                     count(placed && pod.is_leaving(), |ledger| &mut ledger.leaving, &charge);
                     count(placed && pod.non_preemptible, |ledger| &mut ledger.non_preemptible, &charge);
-                    count(!placed && pod.claim.is_some(), |ledger| &mut ledger.claimed, &charge);
+                    count(!placed && pod.reservation.is_some(), |ledger| &mut ledger.reserved, &charge);
                     count(asks, |ledger| &mut ledger.requested, asked);
                     let stays = asks && pod.non_preemptible;
                     count(stays, |ledger| &mut ledger.non_preemptible_requested, asked);
@@ -167,7 +168,7 @@ impl Engine {
         for (_, gang) in world.gangs.iter() {
             for level in gang.queue.into_iter().flat_map(|queue| world.quotas.path(queue)) {
                 let counted = ledgers.entry(level).or_default();
-                counted.reserved.charge(&gang.reserved, true);
+                counted.reserved_for_groups.charge(&gang.reserved, true);
                 counted.gang_surplus.charge(&gang.elastic, true);
             }
         }

@@ -1,4 +1,4 @@
-//! Ledgers: what is held, claimed and requested, in exact sums. No ledger knows a policy.
+//! Ledgers: what is held, reserved and requested, in exact sums. No ledger knows a policy.
 
 pub(crate) mod fraction;
 pub(crate) mod links;
@@ -19,8 +19,8 @@ pub(crate) struct Ledger {
     pub running: Sums,
     /// Of that, by pods that are leaving.
     pub leaving: Sums,
-    /// By pending pods that hold a claim.
-    pub claimed: Sums,
+    /// By pending pods that hold a reservation.
+    pub reserved: Sums,
     /// Of what is used, by pods that are never evicted.
     pub non_preemptible: Sums,
     /// What all its pods request, pending or not.
@@ -28,20 +28,20 @@ pub(crate) struct Ledger {
     /// Of that, by pods that are never evicted.
     pub non_preemptible_requested: Sums,
     /// What is reserved for groups that were admitted and have not started.
-    pub reserved: Sums,
+    pub reserved_for_groups: Sums,
     /// What groups hold beyond what it takes them to start.
     pub gang_surplus: Sums,
 }
 
 impl Ledger {
-    /// What will be held when those who leave are gone and those who claim have come.
+    /// What will be held when those who leave are gone and those who reserve have come.
     pub fn to_be_used(&self, resource: ResourceId) -> i128 {
-        self.used.get(resource) - self.leaving.get(resource) + self.claimed.get(resource)
+        self.used.get(resource) - self.leaving.get(resource) + self.reserved.get(resource)
     }
 
-    /// What is held and claimed now.
+    /// What is held and reserved now.
     pub fn taken(&self, resource: ResourceId) -> i128 {
-        self.used.get(resource) + self.claimed.get(resource)
+        self.used.get(resource) + self.reserved.get(resource)
     }
 
     /// What is held and stays.
@@ -49,10 +49,10 @@ impl Ledger {
         self.used.get(resource) - self.leaving.get(resource)
     }
 
-    /// What counts when a group asks to be admitted: what is held, claimed and reserved, less what groups could give
+    /// What counts when a group asks to be admitted: what is held, reserved and reserved, less what groups could give
     /// up.
     pub fn admitted(&self, resource: ResourceId) -> i128 {
-        self.taken(resource) + self.reserved.get(resource) - self.gang_surplus.get(resource)
+        self.taken(resource) + self.reserved_for_groups.get(resource) - self.gang_surplus.get(resource)
     }
 
     /// All its sums, by name.
@@ -61,22 +61,22 @@ impl Ledger {
             used,
             running,
             leaving,
-            claimed,
+            reserved,
             non_preemptible,
             requested,
             non_preemptible_requested,
-            reserved,
+            reserved_for_groups,
             gang_surplus,
         } = self;
         [
             ("used", used),
             ("running", running),
             ("leaving", leaving),
-            ("claimed", claimed),
+            ("reserved", reserved),
             ("held by non-preemptible pods", non_preemptible),
             ("requested", requested),
             ("requested by non-preemptible pods", non_preemptible_requested),
-            ("reserved for groups", reserved),
+            ("reserved for groups", reserved_for_groups),
             ("held by groups beyond their need", gang_surplus),
         ]
     }
@@ -86,14 +86,24 @@ impl Ledger {
             used,
             running,
             leaving,
-            claimed,
+            reserved,
             non_preemptible,
             requested,
             non_preemptible_requested,
-            reserved,
+            reserved_for_groups,
             gang_surplus,
         } = self;
-        [used, running, leaving, claimed, non_preemptible, requested, non_preemptible_requested, reserved, gang_surplus]
+        [
+            used,
+            running,
+            leaving,
+            reserved,
+            non_preemptible,
+            requested,
+            non_preemptible_requested,
+            reserved_for_groups,
+            gang_surplus,
+        ]
     }
 
     /// Adds what another holds (or takes it off).

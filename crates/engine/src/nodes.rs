@@ -44,9 +44,9 @@ pub(crate) struct Node {
     pub cap: Cap,
     /// Its kinds of card: the resource by which they are asked for, and the name by which they are counted.
     pub cards: Vec<(ResourceId, ResourceId)>,
-    /// Amounts held by pods and claims, exactly, by resource number.
+    /// Amounts held by pods and reservations, exactly, by resource number.
     held: Vec<i128>,
-    claimed: Vec<i128>,
+    reserved: Vec<i128>,
     /// Of what is held, by pods that are leaving.
     leaving: Vec<i128>,
     assumed: [i128; 2],
@@ -56,7 +56,7 @@ pub(crate) struct Node {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Column {
     Held,
-    Claimed,
+    Reserved,
     Leaving,
 }
 
@@ -158,15 +158,15 @@ impl Nodes {
         self.list[id.at()].held.get(resource.0 as usize).copied().unwrap_or(0)
     }
 
-    /// What claims hold of a resource.
-    pub fn claimed(&self, resource: ResourceId, id: NodeId) -> i128 {
-        self.list[id.at()].claimed.get(resource.0 as usize).copied().unwrap_or(0)
+    /// What reservations hold of a resource.
+    pub fn reserved(&self, resource: ResourceId, id: NodeId) -> i128 {
+        self.list[id.at()].reserved.get(resource.0 as usize).copied().unwrap_or(0)
     }
 
-    /// What will be held of a resource when all who leave are gone and all who claim have come.
+    /// What will be held of a resource when all who leave are gone and all who hold a reservation have come.
     pub fn to_be_held(&self, resource: ResourceId, id: NodeId) -> i128 {
         let leaving = self.list[id.at()].leaving.get(resource.0 as usize).copied().unwrap_or(0);
-        self.held(resource, id) - leaving + self.claimed(resource, id)
+        self.held(resource, id) - leaving + self.reserved(resource, id)
     }
 
     pub fn image_nodes(&self, image: &Name) -> u32 {
@@ -217,7 +217,7 @@ impl Nodes {
             cards: Vec::new(),
             held: Vec::new(),
             leaving: Vec::new(),
-            claimed: Vec::new(),
+            reserved: Vec::new(),
             assumed: [0; 2],
         };
         let id = match self.vacant.pop() {
@@ -400,13 +400,13 @@ impl Nodes {
 
     fn refresh_free(&mut self, resource: ResourceId, id: NodeId) {
         let at = resource.0 as usize;
-        let free = self.allocatable[at][id.at()] as i128 - self.held(resource, id) - self.claimed(resource, id);
+        let free = self.allocatable[at][id.at()] as i128 - self.held(resource, id) - self.reserved(resource, id);
         self.free[at][id.at()] = clamp(free);
     }
 
     fn refresh_load(&mut self, id: NodeId) {
         let allocatable = [CPU_ID, MEMORY_ID].map(|r| self.allocatable(r, id));
-        let used = [CPU_ID, MEMORY_ID].map(|r| self.held(r, id) + self.claimed(r, id));
+        let used = [CPU_ID, MEMORY_ID].map(|r| self.held(r, id) + self.reserved(r, id));
         self.load[id.at()].set(allocatable, used, self.list[id.at()].assumed);
     }
 
@@ -439,7 +439,7 @@ impl Nodes {
             if node.present {
                 continue;
             }
-            if !node.attach_limits.is_empty() || node.held.iter().chain(&node.claimed).any(|amount| *amount != 0) {
+            if !node.attach_limits.is_empty() || node.held.iter().chain(&node.reserved).any(|amount| *amount != 0) {
                 self.absent.insert(id);
                 continue;
             }
@@ -467,9 +467,9 @@ impl Nodes {
         self.change(id, demand, add, Column::Held);
     }
 
-    /// Adds what a claim holds (or takes it off).
-    pub fn claim(&mut self, id: NodeId, demand: &Demand, add: bool) {
-        self.change(id, demand, add, Column::Claimed);
+    /// Adds what a reservation holds (or takes it off).
+    pub fn reservation(&mut self, id: NodeId, demand: &Demand, add: bool) {
+        self.change(id, demand, add, Column::Reserved);
     }
 
     /// Notes that what a pod holds will be free (or no longer).
@@ -484,7 +484,7 @@ impl Nodes {
             let node = &mut self.list[id.at()];
             let column = match which {
                 Column::Held => &mut node.held,
-                Column::Claimed => &mut node.claimed,
+                Column::Reserved => &mut node.reserved,
                 Column::Leaving => &mut node.leaving,
             };
             if column.len() <= resource.0 as usize {
@@ -492,7 +492,7 @@ impl Nodes {
             }
             let entry = &mut column[resource.0 as usize];
             *entry += sign * *amount as i128;
-            debug_assert!(*entry >= 0, "no amount held or claimed is ever negative");
+            debug_assert!(*entry >= 0, "no amount held or reserved is ever negative");
             self.refresh_free(*resource, id);
         }
         self.list[id.at()].cap.count(demand, add, which);

@@ -8,13 +8,13 @@ use crate::filter::{
     Filter, node_cap, pod_affinity, ports, resources_fit, spread, volume_binding, volume_limits, volume_restrictions,
     volume_zone,
 };
+use crate::node_rules::StaticId;
 use crate::nodes::NodeId;
 use crate::pods::PodId;
 use crate::relations::{Bearing, CounterId, CounterKey, CountingTables, Eligible, Matched};
 use crate::resources::ResourceId;
 use crate::score;
 use crate::shape::{Shape, ShapeId, Spread};
-use crate::statics::StaticId;
 use crate::topology::{DomainId, NO_DOMAIN, TopoId};
 use crate::world::World;
 
@@ -91,15 +91,15 @@ impl Question {
 impl World {
     /// Makes ready what it takes to say where the pod can go.
     pub fn question(&mut self, id: PodId) -> Question {
-        let World { nodes, pods, shapes, topologies, statics, relations, names, .. } = self;
+        let World { nodes, pods, shapes, topologies, node_rules, relations, names, .. } = self;
         let pod = pods.get(id);
         let shape = shapes.get(pod.asked_shape());
-        let generation = statics.generation;
-        let rule = statics.intern(shape.spec());
-        if statics.generation != generation {
+        let generation = node_rules.generation;
+        let rule = node_rules.intern(shape.spec());
+        if node_rules.generation != generation {
             relations.drop_counters();
         }
-        statics.refresh(rule, nodes, names);
+        node_rules.refresh(rule, nodes, names);
         let mut question = Question {
             shape: pod.asked_shape(),
             rule,
@@ -116,7 +116,7 @@ impl World {
             devices: None,
         };
         if shape.is_related() {
-            let around = CountingTables { pods, nodes, topologies, statics };
+            let around = CountingTables { pods, nodes, topologies, node_rules };
             let counted = relations.counted;
             let mut spread_counter = |s: &Spread, keys: &[TopoId]| {
                 let mask = (s.mask != 0).then_some((rule, s.mask));
@@ -144,7 +144,7 @@ impl World {
         }
         let matched = relations.matched(&pod.namespace, &pod.labels);
         self.mark(&mut question, matched);
-        self.mark_claims(&mut question, id);
+        self.mark_reservations(&mut question, id);
         question.devices = self.device_ask(id);
         question
     }
@@ -172,17 +172,17 @@ impl World {
         }
     }
 
-    /// Marks the domains that claims close: those whose claimants object to the pod, or that the pod objects to, and
-    /// those that would be too full with them. A claim opens nothing: who must be near another waits until that one
-    /// runs.
-    fn mark_claims(&self, question: &mut Question, id: PodId) {
-        if self.claims.is_empty() {
+    /// Marks the domains that reservations close: those whose claimants object to the pod, or that the pod objects to,
+    /// and those that would be too full with them. A reservation opens nothing: a pod that must be near another waits
+    /// until that one runs.
+    fn mark_reservations(&self, question: &mut Question, id: PodId) {
+        if self.reservations.is_empty() {
             return;
         }
         let (pod, shape) = (self.pods.get(id), self.shapes.get(question.shape));
         let mut closed: Vec<(TopoId, DomainId)> = Vec::new();
         let mut crowd: BTreeMap<(usize, DomainId), i64> = BTreeMap::new();
-        for claimant in self.claims.iter().filter(|claimant| **claimant != id) {
+        for claimant in self.reservations.iter().filter(|claimant| **claimant != id) {
             let (other, theirs) = (self.pods.get(*claimant), self.shapes.get(self.pods.get(*claimant).shape));
             let Some(node) = self.stands_on(*claimant).filter(|node| self.nodes.is_present(*node)) else { continue };
             let domain = |topology: TopoId| self.topologies.domain(topology, node);
@@ -209,7 +209,7 @@ impl World {
     /// The first filter that closes the node to the pod, if any does.
     pub fn closed_by(&self, question: &Question, node: NodeId) -> Option<Filter> {
         let shape = self.shapes.get(question.shape);
-        self.statics
+        self.node_rules
             .get(question.rule)
             .closed_by(node)
             .or_else(|| self.closed_locally(question, shape, node))
@@ -224,11 +224,12 @@ impl World {
         (!found).then_some(Filter::Devices)
     }
 
-    /// Whether the node that a pod claims takes it. For one for whom pods went an amount must be free now, pods that
-    /// are leaving included, and when all have come and gone, each on its own: it does not wait for others' victims.
+    /// Whether the node that is reserved for a pod takes it. For one for whom pods went an amount must be free now, pods
+    /// that are leaving included, and when all have come and gone, each on its own: it does not wait for others'
+    /// victims.
     pub fn takes_claimant(&self, id: PodId, question: &Question) -> bool {
-        let Some(claim) = self.pods.get(id).claim else { return false };
-        let (node, shape) = (claim.node, self.shapes.get(question.shape));
+        let Some(reservation) = self.pods.get(id).reservation else { return false };
+        let (node, shape) = (reservation.node, self.shapes.get(question.shape));
         match self.closed_by(question, node) {
             None => true,
             Some(Filter::NodeResourcesFit | Filter::NodeCap) if self.pods.get(id).has_victims() => {

@@ -3,8 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use crate::cards::Look;
-use crate::claims::{Claim, ClaimKind, SleepingClaim};
+use crate::cards::CardChoice;
 use crate::decision::Capacity;
 use crate::device::PodClaim;
 use crate::fact::{Amount, Created, Labels, Name, PodKey, RequestProblem, Tick};
@@ -14,6 +13,7 @@ use crate::nodes::NodeId;
 use crate::policy::QuotaId;
 use crate::queue::GroupId;
 use crate::reason::{Code, Reason};
+use crate::reservations::{Reservation, ReservationIfBindFails, ReservationKind};
 use crate::resources::ResourceId;
 use crate::shape::ShapeId;
 
@@ -70,13 +70,13 @@ pub(crate) struct Pod {
     /// Its eviction was decided, for whom: name and uid, since another pod may come by that name.
     pub evicted_for: Option<(PodKey, Name)>,
     /// The room that is kept for it.
-    pub claim: Option<Claim>,
+    pub reservation: Option<Reservation>,
     /// Pods that leave for it were still there at its last turn.
     pub awaits_victims: bool,
     /// What ceilings that move with others' requests allowed when pods went for it.
     pub granted: Vec<Granted>,
     /// The room that will be kept for it again if its bind fails.
-    pub asleep: Option<SleepingClaim>,
+    pub reservation_if_bind_fails: Option<ReservationIfBindFails>,
     /// The claimant that its condition says it leaves for.
     pub victim_of: Option<PodKey>,
     /// The node that its status says is kept for it.
@@ -86,7 +86,7 @@ pub(crate) struct Pod {
     /// The same, without those that say nothing.
     pub quota: QuotaOf,
     /// Why it has no place under a quota: what it names is not there, or takes no pods.
-    pub unruled: Option<(Code, Name)>,
+    pub membership_error: Option<(Code, Name)>,
     /// The quota of a tree that it names, the queue, the group, and its task in it.
     pub tree_quota: Option<Name>,
     pub queue: Option<Name>,
@@ -101,7 +101,7 @@ pub(crate) struct Pod {
     /// What it asks for is counted.
     pub counted: bool,
     /// What it is taken to be while it is looked at.
-    pub look: Option<Look>,
+    pub card_choice: Option<CardChoice>,
     /// The gang that it belongs to.
     pub gang: Option<GangId>,
     /// Whether it runs, as its phase says.
@@ -129,7 +129,7 @@ impl Pod {
 
     /// The shape under which it is looked at.
     pub fn asked_shape(&self) -> ShapeId {
-        self.look.as_ref().map_or(self.shape, |look| look.shape)
+        self.card_choice.as_ref().map_or(self.shape, |card_choice| card_choice.shape)
     }
 
     /// Whether it is on its way out: its deletion was seen, or its eviction decided.
@@ -139,11 +139,12 @@ impl Pod {
 
     /// Whether pods went for it, and are gone.
     pub fn has_victims(&self) -> bool {
-        !self.awaits_victims && self.claim.is_some_and(|claim| claim.kind == ClaimKind::Preemption)
+        !self.awaits_victims
+            && self.reservation.is_some_and(|reservation| reservation.kind == ReservationKind::Preemption)
     }
 
     /// Whether it says that it must not be evicted.
-    pub fn is_kept(&self) -> bool {
+    pub fn is_never_evicted(&self) -> bool {
         self.protected || self.non_preemptible
     }
 

@@ -33,10 +33,10 @@ pub(crate) struct GroupKey {
     pub never_preempts: bool,
     pub non_preemptible: bool,
     pub quotas: Vec<QuotaId>,
-    pub unruled: Option<(Code, Name)>,
+    pub membership_error: Option<(Code, Name)>,
     /// Pods of a gang are alike to no others: they wait for each other.
     pub gang: Option<GangId>,
-    /// A pod that holds a claim is a group of its own.
+    /// A pod that holds a reservation is a group of its own.
     pub claimant: Option<PodId>,
 }
 
@@ -64,7 +64,7 @@ struct PodClass {
 enum State {
     Awake,
     Rests,
-    /// It rests because pods leave for it; what others claim does not matter to it.
+    /// It rests because pods leave for it; what others reserve does not matter to it.
     AwaitsVictims,
 }
 
@@ -417,9 +417,9 @@ pub(crate) fn group_key(id: PodId, pod: &Pod, seen_keys: &[Name]) -> GroupKey {
         priority: pod.priority,
         never_preempts: pod.never_preempts,
         non_preemptible: pod.non_preemptible,
-        unruled: pod.unruled.clone(),
+        membership_error: pod.membership_error.clone(),
         quotas: pod.quotas.clone(),
         gang: pod.gang,
-        claimant: pod.claim.is_some().then_some(id),
+        claimant: pod.reservation.is_some().then_some(id),
     }
 }

@@ -12,6 +12,7 @@ use std::collections::BTreeMap;
 
 use crate::fact::{Labels, Name, Operator, Requirement, Selector};
 use crate::lookup::LookupMap;
+use crate::node_rules::NodeRules;
 use crate::nodes::{NodeId, Nodes};
 use crate::pods::{PodId, Pods};
 use crate::queue::GroupId;
@@ -19,7 +20,6 @@ use crate::relations::counters::EligibleNodes;
 pub(crate) use crate::relations::counters::{Counter, CounterId, CounterKey, Eligible};
 use crate::relations::postings::Posting;
 use crate::select::selects;
-use crate::statics::Statics;
 use crate::topology::{DomainId, NO_DOMAIN, TopoId, Topologies};
 
 /// A distinct set of pods that a rule speaks of.
@@ -50,7 +50,7 @@ pub(crate) struct CountingTables<'a> {
     pub pods: &'a Pods,
     pub nodes: &'a Nodes,
     pub topologies: &'a Topologies,
-    pub statics: &'a Statics,
+    pub node_rules: &'a NodeRules,
 }
 
 /// What a change of the counts has for others.

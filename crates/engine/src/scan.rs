@@ -9,12 +9,12 @@ use std::collections::BTreeMap;
 use crate::devices::world::DeviceAsk;
 use crate::fact::Amount;
 use crate::filter::{Filter, node_cap, ports};
+use crate::node_rules::{NodeRule, StaticClass};
 use crate::nodes::NodeId;
 use crate::place::{Answer, ClosedCounts, Question};
 use crate::resources::ResourceId;
 use crate::score::{self, weight};
 use crate::shape::Shape;
-use crate::statics::{Static, StaticClass};
 use crate::topology::{NO_DOMAIN, TopoId};
 use crate::world::World;
 
@@ -88,7 +88,7 @@ impl World {
         let last = columns.len() - 1;
         let [(first, least), (second, less), (third, little)] =
             [columns[0], columns[last.min(1)], columns[last.min(2)]];
-        let flags = self.statics.get(question.rule).all_flags();
+        let flags = self.node_rules.get(question.rule).all_flags();
         let amounts = first.iter().zip(second).zip(third);
         open.resize(flags.len(), NodeId(0));
         let mut count = 0;
@@ -156,7 +156,7 @@ impl World {
     /// The best of the nodes that take the pod.
     fn best_of(&self, question: &Question, open: &[NodeId], devices: &BTreeMap<NodeId, i64>) -> Option<NodeId> {
         let shape = self.shapes.get(question.shape);
-        let rule = self.statics.get(question.rule);
+        let rule = self.node_rules.get(question.rule);
         let is_plain = rule.classes().len() <= 1
             && shape.soft_spread.is_empty()
             && shape.preferred.is_empty()
@@ -219,7 +219,7 @@ impl World {
     }
 
     /// The taker with the highest total, the first by name among equals.
-    pub fn best(&self, rule: &Static, shape: &Shape, takers: &[Taker]) -> Option<NodeId> {
+    pub fn best(&self, rule: &NodeRule, shape: &Shape, takers: &[Taker]) -> Option<NodeId> {
         let classes = rule.classes();
         let class = |taker: &Taker| &classes[taker.class as usize];
         let most_spared = takers.iter().map(|t| class(t).spared).max().unwrap_or(0);

@@ -11,6 +11,7 @@ use crate::devices::Devices;
 use crate::devices::claims::Claims;
 use crate::fact::{Amount, ClaimFact, Name, PodVolume, StorageClassFact, VolumeFact};
 use crate::gangs::Gangs;
+use crate::node_rules::NodeRules;
 use crate::nodes::{NodeId, Nodes};
 use crate::pods::{Granted, Place, Pod, PodId, Pods};
 use crate::policy::{Ask, Quotas, Refusal};
@@ -20,7 +21,6 @@ use crate::relations::{CountingTables, Effects, Relations};
 use crate::resources::{ResourceId, ResourceNames};
 use crate::score::node_cap::CapWeights;
 use crate::shape::{Compiling, ShapeId, Shapes};
-use crate::statics::Statics;
 use crate::topology::Topologies;
 use crate::volumes::{ClaimKey, Volumes};
 
@@ -31,7 +31,7 @@ pub(crate) struct World {
     pub pods: Pods,
     pub shapes: Shapes,
     pub topologies: Topologies,
-    pub statics: Statics,
+    pub node_rules: NodeRules,
     pub relations: Relations,
     pub volumes: Volumes,
     pub devices: Devices,
@@ -42,7 +42,7 @@ pub(crate) struct World {
     pub quotas: Quotas,
     pub gangs: Gangs,
     /// The waiting pods whose claims count.
-    pub claims: BTreeSet<PodId>,
+    pub reservations: BTreeSet<PodId>,
     /// Who took from whom since something last changed from outside.
     pub takings: Takings,
     /// The kinds of card that nodes have, by the resource by which they are asked for, with how many nodes have them.
@@ -193,7 +193,7 @@ impl World {
             pods: &self.pods,
             nodes: &self.nodes,
             topologies: &self.topologies,
-            statics: &self.statics,
+            node_rules: &self.node_rules,
         };
         self.relations.count_pod(id, node, add, &around, effects);
         for touched in effects.touched.drain(..) {
@@ -411,7 +411,7 @@ impl World {
             pods: &self.pods,
             nodes: &self.nodes,
             topologies: &self.topologies,
-            statics: &self.statics,
+            node_rules: &self.node_rules,
         };
         self.relations.count_leaving(id, node, after, &around, effects);
         for touched in effects.touched.drain(..) {
@@ -473,7 +473,9 @@ impl World {
 
     /// Charges the pods on a node, and those that claim it, for the cards that it has now.
     fn recount_cards(&mut self, node: NodeId) {
-        let claims = |pod: &Pod| pod.place == Place::Waiting && pod.claim.is_some_and(|claim| claim.node == node);
+        let claims = |pod: &Pod| {
+            pod.place == Place::Waiting && pod.reservation.is_some_and(|reservation| reservation.node == node)
+        };
         let concerned = self.pods.iter().filter(|(_, pod)| pod.node() == Some(node) || claims(pod));
         let concerned: Vec<PodId> = concerned.map(|(id, _)| id).collect();
         for id in concerned {
@@ -489,7 +491,7 @@ impl World {
                 let charge = charge_of(&self.shapes, pod);
                 match is_placed {
                     true => self.quotas.charge(id, pod, &charge, add, &self.names),
-                    false => self.quotas.count_claim(pod, &charge, add),
+                    false => self.quotas.count_reservation(pod, &charge, add),
                 }
                 self.gangs.count(pod, &charge, add);
             }

@@ -1,7 +1,6 @@
 //! The cycle: each waiting pod in turn, until nothing more can be decided.
 
-use crate::cards::Look;
-use crate::claims::{Claim, ClaimKind, SleepingClaim};
+use crate::cards::CardChoice;
 use crate::decision::{Budget, Capacity, Decision, Decisions};
 use crate::engine::Engine;
 use crate::engine::wake::Change;
@@ -17,12 +16,13 @@ use crate::preempt::{Outcome, Plan};
 use crate::queue::GroupId;
 use crate::reason::Reason;
 use crate::relations::Effects;
+use crate::reservations::{Reservation, ReservationIfBindFails, ReservationKind};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 /// A way to place a pod that was tried, and what was in the way: quotas that refuse it, or else nodes that are closed.
 struct Tried {
-    look: Option<Look>,
+    card_choice: Option<CardChoice>,
     question: Question,
     refusals: Vec<Refusal>,
     closed: Option<ClosedCounts>,
@@ -31,8 +31,8 @@ struct Tried {
 /// What became of a pod's turn, or a gang's.
 pub(super) enum Turn {
     Placed,
-    Claimed,
-    /// Its claim is dropped; it is an ordinary candidate again.
+    Reserved,
+    /// Its reservation is dropped; it is an ordinary candidate again.
     Dropped,
     /// Until something changes in its favour, as when one of these quotas may hold more.
     Rests(Reason, Vec<QuotaId>),
@@ -63,12 +63,12 @@ impl Engine {
     pub fn decide(&mut self, now: Tick, budget: Budget) -> Decisions {
         let mut decisions = Decisions::default();
         self.world.renew_device_totals();
-        if self.claims_epoch != self.world.takings.epoch() {
-            self.claims_epoch = self.world.takings.epoch();
-            self.claims_made.clear();
+        if self.reservations_epoch != self.world.takings.epoch() {
+            self.reservations_epoch = self.world.takings.epoch();
+            self.reservations_made.clear();
         }
         self.regroup();
-        self.drop_claims_on_absent_nodes(&mut decisions);
+        self.drop_reservations_on_absent_nodes(&mut decisions);
         self.world.nodes.forget_idle();
         let mut looked_at = 0;
         if self.queue.has_gated() {
@@ -84,7 +84,7 @@ impl Engine {
                     break;
                 }
                 self.take_in_all_quotas();
-                if self.look_at_debtors_again()
+                if self.wake_claimants()
                     || self.revoke_overuse(now, &mut decisions)
                     || self.reserve(now, &mut decisions)
                 {
@@ -111,7 +111,7 @@ impl Engine {
                 None => BTreeSet::from([group]),
             };
             match turn {
-                Turn::Placed | Turn::Claimed | Turn::Dropped => {}
+                Turn::Placed | Turn::Reserved | Turn::Dropped => {}
                 Turn::Rests(reason, gates) => {
                     let reason = Arc::new(reason);
                     groups.into_iter().for_each(|group| self.queue.rest(group, reason.clone(), gates.clone()));
@@ -179,7 +179,7 @@ impl Engine {
     /// else can be decided, so that a cycle that fills a pool looks at each of its pods a few times and not once for
     /// each placement. In a tree nobody is given more than its due; there it matters whose due has changed. Returns
     /// whether there is anybody to look at.
-    fn look_at_debtors_again(&mut self) -> bool {
+    fn wake_claimants(&mut self) -> bool {
         let quotas = &self.world.quotas;
         let pools = std::mem::take(&mut self.moved_pools);
         let mut is_any_woken = false;
@@ -213,10 +213,10 @@ impl Engine {
         }
     }
 
-    fn drop_claims_on_absent_nodes(&mut self, decisions: &mut Decisions) {
+    fn drop_reservations_on_absent_nodes(&mut self, decisions: &mut Decisions) {
         let absent = |id: &PodId| {
-            let claim = self.world.pods.get(*id).claim;
-            claim.is_some_and(|claim| !self.world.nodes.is_present(claim.node))
+            let reservation = self.world.pods.get(*id).reservation;
+            reservation.is_some_and(|reservation| !self.world.nodes.is_present(reservation.node))
         };
         let mut lost: Vec<PodId> = self.claimants.iter().copied().filter(absent).collect();
         lost.sort_by_cached_key(|id| {
@@ -224,70 +224,70 @@ impl Engine {
             (std::cmp::Reverse(pod.priority), pod.created, pod.key())
         });
         for id in lost {
-            self.give_up_claim(id, decisions);
+            self.give_up_reservation(id, decisions);
         }
     }
 
-    /// Drops a claim and says so.
-    pub(super) fn give_up_claim(&mut self, id: PodId, decisions: &mut Decisions) {
+    /// Drops a reservation and says so.
+    pub(super) fn give_up_reservation(&mut self, id: PodId, decisions: &mut Decisions) {
         self.dequeue(id);
-        self.drop_claim(id);
+        self.drop_reservation(id);
         self.enqueue(id);
         let pod = self.world.pods.get(id);
         decisions.list.push(Decision::Nominate { pod: pod.key(), uid: pod.uid.clone(), node: None });
     }
 
-    /// One pod's turn: bind it, claim room for it, or say why not.
+    /// One pod's turn: bind it, reserve room for it, or say why not.
     fn take_turn(&mut self, id: PodId, decisions: &mut Decisions) -> Turn {
-        let claim = self.world.pods.get(id).claim;
+        let reservation = self.world.pods.get(id).reservation;
         self.note_awaited(id);
-        self.count_claim(id, false);
-        let turn = self.take_turn_unclaimed(id, claim, decisions);
+        self.count_reservation(id, false);
+        let turn = self.take_turn_unreserved(id, reservation, decisions);
         if matches!(turn, Turn::Rests(..) | Turn::AwaitsVictims(..)) {
-            self.count_claim(id, true);
+            self.count_reservation(id, true);
         }
         turn
     }
 
-    /// The turn of a pod whose own claim does not count at the moment.
-    fn take_turn_unclaimed(&mut self, id: PodId, claim: Option<Claim>, decisions: &mut Decisions) -> Turn {
-        if let Some((code, message)) = self.world.unruled(id) {
-            return Turn::Rests(explain::unruled(code, message), Vec::new());
+    /// The turn of a pod whose own reservation does not count at the moment.
+    fn take_turn_unreserved(&mut self, id: PodId, reservation: Option<Reservation>, decisions: &mut Decisions) -> Turn {
+        if let Some((code, message)) = self.world.membership_error(id) {
+            return Turn::Rests(explain::membership_error(code, message), Vec::new());
         }
         let mut tried: Vec<Tried> = Vec::new();
-        for look in self.world.looks(id) {
-            self.look_at(id, &look);
+        for card_choice in self.world.card_choices(id) {
+            self.choose_cards(id, &card_choice);
             let question = self.world.question(id);
             let refusals = self.world.refusals(id);
             let mut closed = None;
             if refusals.is_empty() {
-                if let Some(claim) = claim
+                if let Some(reservation) = reservation
                     && self.world.takes_claimant(id, &question)
                 {
-                    return self.bind(id, claim.node, decisions);
+                    return self.bind(id, reservation.node, decisions);
                 }
                 match self.world.answer(&question) {
                     Answer::Node(node) => return self.bind(id, node, decisions),
                     Answer::Nowhere(counts) => closed = Some(counts),
                 }
             }
-            tried.push(Tried { look, question, refusals, closed });
+            tried.push(Tried { card_choice, question, refusals, closed });
         }
-        self.look_at(id, &None);
-        let turn = self.take_turn_without_room(id, claim, &tried, decisions);
-        self.look_at(id, &None);
+        self.choose_cards(id, &None);
+        let turn = self.take_turn_without_room(id, reservation, &tried, decisions);
+        self.choose_cards(id, &None);
         turn
     }
 
-    fn look_at(&mut self, id: PodId, look: &Option<Look>) {
-        self.world.pods.get_mut(id).look = look.clone();
+    fn choose_cards(&mut self, id: PodId, card_choice: &Option<CardChoice>) {
+        self.world.pods.get_mut(id).card_choice = card_choice.clone();
     }
 
     /// The turn of a pod for which there is no room as things are.
     fn take_turn_without_room(
         &mut self,
         id: PodId,
-        claim: Option<Claim>,
+        reservation: Option<Reservation>,
         tried: &[Tried],
         decisions: &mut Decisions,
     ) -> Turn {
@@ -298,46 +298,46 @@ impl Engine {
         if let Some(turn) = self.await_devices(id, tried.iter().map(|tried| &tried.question)) {
             return turn;
         }
-        if let Some(claim) = claim {
+        if let Some(reservation) = reservation {
             let victims = self.victims_still_leaving(&pod);
             if !victims.is_empty() {
-                let reason = explain::awaiting(&victims, &self.world.nodes.get(claim.node).name);
+                let reason = explain::awaiting(&victims, &self.world.nodes.get(reservation.node).name);
                 return Turn::AwaitsVictims(reason, self.moving_levels(id));
             }
-            let takes = |engine: &mut Engine, look: &Option<Look>| {
-                engine.look_at(id, look);
-                engine.world.takes_once_left(id, claim.node)
+            let takes = |engine: &mut Engine, card_choice: &Option<CardChoice>| {
+                engine.choose_cards(id, card_choice);
+                engine.world.takes_once_left(id, reservation.node)
             };
-            if tried.iter().any(|tried| takes(self, &tried.look)) {
+            if tried.iter().any(|tried| takes(self, &tried.card_choice)) {
                 self.counts_on_leaving = true;
-                let others = self.leaving_near(claim.node);
-                let reason = explain::awaiting(&others, &self.world.nodes.get(claim.node).name);
+                let others = self.leaving_near(reservation.node);
+                let reason = explain::awaiting(&others, &self.world.nodes.get(reservation.node).name);
                 return Turn::Rests(reason, self.moving_levels(id));
             }
             // Who is kept out by its own ceiling has no use for room.
             let is_worth_keeping =
-                |tried: &Tried| tried.refusals.is_empty() && self.is_worth_keeping(&tried.question, claim.node);
-            if claim.kind != ClaimKind::Patience || !tried.iter().any(is_worth_keeping) {
-                // What was claimed counts no more; put it back for the moment it takes to drop it in order.
-                self.count_claim(id, true);
-                self.give_up_claim(id, decisions);
+                |tried: &Tried| tried.refusals.is_empty() && self.is_worth_keeping(&tried.question, reservation.node);
+            if reservation.kind != ReservationKind::Patience || !tried.iter().any(is_worth_keeping) {
+                // What was reserved counts no more; put it back for the moment it takes to drop it in order.
+                self.count_reservation(id, true);
+                self.give_up_reservation(id, decisions);
                 return Turn::Dropped;
             }
         }
         if pod.never_preempts || tried.iter().any(|tried| self.world.has_device_fault(&tried.question)) {
             return self.rests(id, &pod, tried, false);
         }
-        match self.cheapest_way(id, claim, tried) {
+        match self.cheapest_way(id, reservation, tried) {
             Some(Outcome::Plan(plan)) => {
                 self.carry_out(*plan, decisions);
-                Turn::Claimed
+                Turn::Reserved
             }
             Some(Outcome::Wait(places)) => {
                 self.counts_on_leaving = true;
-                if claim.is_none() {
+                if reservation.is_none() {
                     // What is on its way to it is its own from now on.
                     self.hold_room(&places, decisions);
-                    return Turn::Claimed;
+                    return Turn::Reserved;
                 }
                 self.rests(id, &pod, tried, true)
             }
@@ -346,21 +346,21 @@ impl Engine {
     }
 
     /// The cheapest way to make room, over all cards that the pod accepts; its preference decides between equals.
-    fn cheapest_way(&mut self, id: PodId, claim: Option<Claim>, tried: &[Tried]) -> Option<Outcome> {
+    fn cheapest_way(&mut self, id: PodId, reservation: Option<Reservation>, tried: &[Tried]) -> Option<Outcome> {
         let pod = self.world.pods.get(id).clone();
         let is_beyond_help = |tried: &Tried| self.world.quotas.is_beyond_help(&tried.refusals);
-        if tried.iter().all(is_beyond_help) || self.has_claimed_enough(id) {
+        if tried.iter().all(is_beyond_help) || self.has_reserved_enough(id) {
             return None;
         }
         // Who may be evicted depends on what all others may hold.
         self.take_in_all_quotas();
         let mut best: Option<Box<Plan>> = None;
-        for look in self.world.looks_for_claims(id) {
-            self.look_at(id, &look);
+        for card_choice in self.world.card_choices_for_reservations(id) {
+            self.choose_cards(id, &card_choice);
             let question = self.world.question(id);
             let known = (question.shape, pod.priority, pod.non_preemptible, pod.quotas.clone());
-            // Who holds a claim has more room than others of its kind, for whom all may be hopeless.
-            let is_known = claim.is_none() && !question.has_objections();
+            // Who holds a reservation has more room than others of its kind, for whom all may be hopeless.
+            let is_known = reservation.is_none() && !question.has_objections();
             if is_known && self.hopeless.get(&known) == Some(&self.changes) {
                 continue;
             }
@@ -376,19 +376,19 @@ impl Engine {
                 }
             }
         }
-        self.look_at(id, &None);
+        self.choose_cards(id, &None);
         best.map(Outcome::Plan)
     }
 
     /// Whether a node that is kept out of patience can still serve.
     fn is_worth_keeping(&self, question: &Question, node: NodeId) -> bool {
-        self.world.statics.get(question.rule).closed_by(node).is_none() && self.world.would_do_empty(question, node)
+        self.world.node_rules.get(question.rule).closed_by(node).is_none() && self.world.would_do_empty(question, node)
     }
 
     /// Notes whether a pod's own victims are still there: until they are gone it takes no room that others' victims
     /// left.
     pub(super) fn note_awaited(&mut self, id: PodId) {
-        let awaits = self.world.pods.get(id).claim.is_some()
+        let awaits = self.world.pods.get(id).reservation.is_some()
             && !self.victims_still_leaving(&self.world.pods.get(id).clone()).is_empty();
         self.world.pods.get_mut(id).awaits_victims = awaits;
     }
@@ -429,7 +429,7 @@ impl Engine {
             reasons.extend(closed.as_ref().map(|closed| self.world.no_fitting_node(pod, question, closed, leaving)));
         }
         let gates = tried.iter().flat_map(|tried| self.world.quotas.gates(&tried.refusals));
-        let gates = if pod.claim.is_some() { self.moving_levels(id) } else { gates.collect() };
+        let gates = if pod.reservation.is_some() { self.moving_levels(id) } else { gates.collect() };
         Turn::Rests(explain::first_of(reasons), gates)
     }
 
@@ -477,17 +477,13 @@ impl Engine {
             let key = crate::device::ClaimKey { namespace: key.namespace.clone(), name: grant.claim.clone() };
             self.renew_needs(Some(&key));
         }
-        let asleep = self
-            .world
-            .pods
-            .get_mut(id)
-            .claim
-            .take()
-            .map(|claim| SleepingClaim { node: self.world.nodes.get(claim.node).name.clone(), kind: claim.kind });
+        let reservation_if_bind_fails = self.world.pods.get_mut(id).reservation.take().map(|reservation| {
+            ReservationIfBindFails { node: self.world.nodes.get(reservation.node).name.clone(), kind: reservation.kind }
+        });
         let pod = self.world.pods.get_mut(id);
-        pod.look = None;
+        pod.card_choice = None;
         pod.granted.clear();
-        pod.asleep = asleep;
+        pod.reservation_if_bind_fails = reservation_if_bind_fails;
         pod.reason = None;
         self.note_moved_pools(id);
         self.changes += 1;

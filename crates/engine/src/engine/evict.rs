@@ -1,6 +1,5 @@
-//! Carrying out a plan, for a pod and for a gang alike: claims are taken over, nodes are held, victims go.
+//! Carrying out a plan, for a pod and for a gang alike: reservations are taken over, nodes are held, victims go.
 
-use crate::claims::{Claim, ClaimKind};
 use crate::decision::{Decision, Decisions, Rule};
 use crate::engine::Engine;
 use crate::engine::wake::Change;
@@ -9,6 +8,7 @@ use crate::nodes::NodeId;
 use crate::pods::PodId;
 use crate::preempt::Plan;
 use crate::relations::Effects;
+use crate::reservations::{Reservation, ReservationKind};
 
 /// Why a pod goes.
 pub(super) struct Eviction {
@@ -23,7 +23,7 @@ impl Engine {
     /// Carries out a plan: the claimant's pods hold their nodes, the victims go.
     pub(super) fn carry_out(&mut self, plan: Plan, decisions: &mut Decisions) {
         let mut evictions: Vec<(PodId, Eviction)> = Vec::new();
-        for goes in plan.going.iter().filter(|goes| !goes.is_claim) {
+        for goes in plan.going.iter().filter(|goes| !goes.is_reservation) {
             for victim in &goes.pods {
                 let claimant = self.claimant_of(&plan, *victim);
                 let message = self.world.evicted(goes, claimant, *victim, &plan);
@@ -37,20 +37,20 @@ impl Engine {
         let claimants = self.world.classes(plan.places.iter().map(|(pod, _)| pod));
         let victims = self.world.classes(plan.going.iter().flat_map(|goes| &goes.pods));
         self.world.takings.note(&claimants, &victims);
-        for holder in plan.going.iter().filter(|goes| goes.is_claim).flat_map(|goes| &goes.pods) {
-            self.give_up_claim(*holder, decisions);
+        for holder in plan.going.iter().filter(|goes| goes.is_reservation).flat_map(|goes| &goes.pods) {
+            self.give_up_reservation(*holder, decisions);
         }
         for (pod, _) in &plan.places {
             let granted = self.world.grant(*pod);
             self.world.pods.get_mut(*pod).granted = granted;
         }
-        self.hold_places(&plan.places, ClaimKind::Preemption, decisions);
+        self.hold_places(&plan.places, ReservationKind::Preemption, decisions);
         let mut effects = Effects::default();
         for (victim, eviction) in evictions {
             self.evict(victim, eviction, &mut effects, decisions);
         }
         // What leaves now may be all that kept another pod from claiming. Those for whom pods leave already have a
-        // claim, and another's only takes room from them.
+        // reservation, and another's only takes room from them.
         self.note(Change::Preempted);
         for (pod, _) in &plan.places {
             self.enqueue(*pod);
@@ -67,7 +67,7 @@ impl Engine {
 
     /// Holds room that is on its way for pods that wait for it.
     pub(super) fn hold_room(&mut self, places: &[(PodId, NodeId)], decisions: &mut Decisions) {
-        self.hold_places(places, ClaimKind::Room, decisions);
+        self.hold_places(places, ReservationKind::Room, decisions);
         self.changes += 1;
         for (pod, _) in places {
             self.enqueue(*pod);
@@ -75,19 +75,19 @@ impl Engine {
     }
 
     /// Whether a pod held room so often, and lost it again, that it waits until something changes from outside. No pod
-    /// should come to this; it makes claims that drive each other away come to rest, whatever happens.
-    pub(super) fn has_claimed_enough(&self, pod: PodId) -> bool {
+    /// should come to this; it makes reservations that drive each other away come to rest, whatever happens.
+    pub(super) fn has_reserved_enough(&self, pod: PodId) -> bool {
         const CLAIMS_MAX: u32 = 16;
-        self.claims_made.get(&pod).is_some_and(|made| *made >= CLAIMS_MAX)
+        self.reservations_made.get(&pod).is_some_and(|made| *made >= CLAIMS_MAX)
     }
 
-    /// Lets pods whose own claims do not count at the moment hold nodes. They are not queued after it.
-    fn hold_places(&mut self, places: &[(PodId, NodeId)], kind: ClaimKind, decisions: &mut Decisions) {
+    /// Lets pods whose own reservations do not count at the moment hold nodes. They are not queued after it.
+    fn hold_places(&mut self, places: &[(PodId, NodeId)], kind: ReservationKind, decisions: &mut Decisions) {
         for (pod, node) in places {
-            *self.claims_made.entry(*pod).or_default() += 1;
+            *self.reservations_made.entry(*pod).or_default() += 1;
             self.dequeue(*pod);
             self.claimants.remove(pod);
-            self.take_claim(*pod, Claim { node: *node, kind });
+            self.take_reservation(*pod, Reservation { node: *node, kind });
             self.note_moved_pools(*pod);
             let (pod, node) = (self.world.pods.get(*pod), self.world.nodes.get(*node).name.clone());
             decisions.list.push(Decision::Nominate { pod: pod.key(), uid: pod.uid.clone(), node: Some(node) });

@@ -3,14 +3,13 @@
 
 use std::sync::Arc;
 
-use crate::cards::Look;
-use crate::claims::{Claim, ClaimKind};
+use crate::cards::CardChoice;
 use crate::decision::{Decision, Decisions};
 use crate::engine::Engine;
 use crate::engine::cycle::Turn;
 use crate::engine::wake::Change;
 use crate::explain;
-use crate::gangs::{Gang, GangId, Muster};
+use crate::gangs::{Gang, GangId, GangTally};
 use crate::nodes::NodeId;
 use crate::place::{Answer, ClosedCounts, Question};
 use crate::pods::{Place, Pod, PodId};
@@ -19,6 +18,7 @@ use crate::preempt::{Outcome, Plan};
 use crate::queue::GroupId;
 use crate::reason::{Code, Reason};
 use crate::relations::Effects;
+use crate::reservations::{Reservation, ReservationKind};
 use crate::resources::ResourceId;
 
 /// What keeps a pod from being placed.
@@ -28,14 +28,14 @@ struct Unplaced {
     refused: Option<Refusal>,
 }
 
-/// Of the ways to look at a pod, those in which it takes a card.
-fn with_card(mut looks: Vec<Option<Look>>, card: Option<ResourceId>) -> Vec<Option<Look>> {
-    let has_card = |look: &Option<Look>| {
-        let cards = look.as_ref().map(|look| &look.cards).filter(|cards| !cards.is_empty());
+/// Of the choices of cards for a pod, those in which it takes a card.
+fn with_card(mut card_choices: Vec<Option<CardChoice>>, card: Option<ResourceId>) -> Vec<Option<CardChoice>> {
+    let has_card = |card_choice: &Option<CardChoice>| {
+        let cards = card_choice.as_ref().map(|card_choice| &card_choice.cards).filter(|cards| !cards.is_empty());
         card.is_none_or(|card| cards.is_none_or(|cards| cards.iter().any(|(c, _)| *c == card)))
     };
-    looks.retain(has_card);
-    looks
+    card_choices.retain(has_card);
+    card_choices
 }
 
 /// Pods that have no place, by what makes them alike: as long as no room is made, those like them have none either.
@@ -93,14 +93,14 @@ impl Engine {
             members.iter().for_each(|member| self.world.pods.get_mut(*member).awaits_victims = true);
         }
         for member in &members {
-            self.count_claim(*member, false);
+            self.count_reservation(*member, false);
         }
-        let turn = self.take_gang_turn_unclaimed(id, &members, decisions);
+        let turn = self.take_gang_turn_unreserved(id, &members, decisions);
         match &turn {
             Turn::Rests(reason, _) | Turn::AwaitsVictims(reason, _) => {
                 let waiting = members.iter().filter(|member| self.world.pods.get(**member).place == Place::Waiting);
                 for member in waiting.copied().collect::<Vec<_>>() {
-                    self.count_claim(member, true);
+                    self.count_reservation(member, true);
                     let pod = self.world.pods.get(member).clone();
                     if self.world.shapes.get(pod.shape).is_related() {
                         let question = self.world.question(member);
@@ -125,13 +125,13 @@ impl Engine {
         members
     }
 
-    fn take_gang_turn_unclaimed(&mut self, id: GangId, members: &[PodId], decisions: &mut Decisions) -> Turn {
+    fn take_gang_turn_unreserved(&mut self, id: GangId, members: &[PodId], decisions: &mut Decisions) -> Turn {
         let world = &self.world;
         let gang = world.gangs.get(id);
-        let mut muster = gang.muster.clone();
-        members.iter().for_each(|member| muster.count(world.pods.get(*member), &[], true));
-        if !gang.is_enough_of(&muster) {
-            let count = muster.len();
+        let mut tally = gang.tally.clone();
+        members.iter().for_each(|member| tally.count(world.pods.get(*member), &[], true));
+        if !gang.is_enough_of(&tally) {
+            let count = tally.len();
             let message = format!(
                 "{count} of the {} pods that the group {}/{} needs are there",
                 gang.min_member(),
@@ -141,8 +141,8 @@ impl Engine {
             let remedies = vec!["make the missing pods".to_owned()];
             return Turn::Rests(explain::plain(Code::GangIncomplete, message, remedies), Vec::new());
         }
-        if let Some((code, why)) = members.first().and_then(|member| self.world.unruled(*member)) {
-            return Turn::Rests(explain::unruled(code, why), Vec::new());
+        if let Some((code, why)) = members.first().and_then(|member| self.world.membership_error(*member)) {
+            return Turn::Rests(explain::membership_error(code, why), Vec::new());
         }
         let choices = self.card_choices(id, members);
         let mut failure = None;
@@ -155,7 +155,7 @@ impl Engine {
                         for member in
                             members.iter().filter(|member| !places.iter().any(|(placed, _)| placed == *member))
                         {
-                            self.count_claim(*member, true);
+                            self.count_reservation(*member, true);
                         }
                         for (member, node) in places {
                             self.bind(member, node, decisions);
@@ -173,7 +173,7 @@ impl Engine {
         }
         if members.iter().any(|member| self.world.pods.get(*member).never_preempts)
             || self.hopeless_gangs.get(&id) == Some(&self.changes)
-            || members.first().is_some_and(|first| self.has_claimed_enough(*first))
+            || members.first().is_some_and(|first| self.has_reserved_enough(*first))
         {
             return Turn::Rests(incomplete, Vec::new());
         }
@@ -188,18 +188,18 @@ impl Engine {
         if let Some(plan) = best {
             self.leave_out(members, &plan.places, decisions);
             self.carry_out(*plan, decisions);
-            return Turn::Claimed;
+            return Turn::Reserved;
         }
         self.looked_past_assumed |= self.world.pods.has_assumed();
         self.hopeless_gangs.insert(id, self.changes);
         Turn::Rests(incomplete, Vec::new())
     }
 
-    /// Where pods leave for the gang it waits for them; a claim that came to nothing is given up.
+    /// Where pods leave for the gang it waits for them; a reservation that came to nothing is given up.
     fn await_gang_victims(&mut self, id: GangId, members: &[PodId], decisions: &mut Decisions) -> Option<Turn> {
-        let claims: Vec<(PodId, Claim)> =
-            members.iter().filter_map(|member| Some((*member, self.world.pods.get(*member).claim?))).collect();
-        let (_, first) = claims.first()?;
+        let reservations: Vec<(PodId, Reservation)> =
+            members.iter().filter_map(|member| Some((*member, self.world.pods.get(*member).reservation?))).collect();
+        let (_, first) = reservations.first()?;
         let mut victims = Vec::new();
         for member in members {
             victims.extend(self.victims_still_leaving(&self.world.pods.get(*member).clone()));
@@ -212,7 +212,8 @@ impl Engine {
         let leaving = self.world.leaving_pods();
         if !leaving.is_empty() {
             let lifted = self.world.lift(&leaving);
-            let places: Vec<(PodId, NodeId)> = claims.iter().map(|(member, claim)| (*member, claim.node)).collect();
+            let places: Vec<(PodId, NodeId)> =
+                reservations.iter().map(|(member, reservation)| (*member, reservation.node)).collect();
             let fits = self.world.takes_all(&places) || self.try_gang(id, members, None, false).is_ok();
             self.world.put_back(lifted);
             if fits {
@@ -222,15 +223,15 @@ impl Engine {
                 return Some(Turn::Rests(explain::awaiting(&others, &node), Vec::new()));
             }
         }
-        if claims.iter().all(|(_, claim)| claim.kind == ClaimKind::Patience) {
+        if reservations.iter().all(|(_, reservation)| reservation.kind == ReservationKind::Patience) {
             return None;
         }
-        // What was claimed counts no more; put it back for the moment it takes to drop it in order.
-        for (member, _) in &claims {
-            self.count_claim(*member, true);
+        // What was reserved counts no more; put it back for the moment it takes to drop it in order.
+        for (member, _) in &reservations {
+            self.count_reservation(*member, true);
         }
-        for (member, _) in &claims {
-            self.give_up_claim(*member, decisions);
+        for (member, _) in &reservations {
+            self.give_up_reservation(*member, decisions);
         }
         Some(Turn::Dropped)
     }
@@ -269,7 +270,7 @@ impl Engine {
             if enough {
                 break;
             }
-            if failed.is_alike(*member, self) || !whole && !self.is_needed(id, *member, &gang.muster) {
+            if failed.is_alike(*member, self) || !whole && !self.is_needed(id, *member, &gang.tally) {
                 continue;
             }
             match self.find_place(*member, card) {
@@ -294,36 +295,36 @@ impl Engine {
     }
 
     /// Whether a pod brings its gang nearer to its minimum.
-    fn is_needed(&self, id: GangId, member: PodId, muster: &Muster) -> bool {
-        self.world.gangs.get(id).needs(self.world.pods.get(member).task.as_ref(), muster)
+    fn is_needed(&self, id: GangId, member: PodId, tally: &GangTally) -> bool {
+        self.world.gangs.get(id).needs(self.world.pods.get(member).task.as_ref(), tally)
     }
 
-    /// The node that takes a pod as things stand, its own claim first.
+    /// The node that takes a pod as things stand, its own reservation first.
     fn find_place(&mut self, id: PodId, card: Option<ResourceId>) -> Result<NodeId, Box<Unplaced>> {
         let mut unplaced = Unplaced::default();
-        for look in self.looks_with(id, card) {
-            self.world.pods.get_mut(id).look = look;
+        for card_choice in self.card_choices_with(id, card) {
+            self.world.pods.get_mut(id).card_choice = card_choice;
             let question = self.world.question(id);
             let mut refusals = self.world.refusals(id);
             if refusals.is_empty() {
-                let claim = self.world.pods.get(id).claim;
-                let node = match claim.filter(|_| self.world.takes_claimant(id, &question)) {
-                    Some(claim) => Answer::Node(claim.node),
+                let reservation = self.world.pods.get(id).reservation;
+                let node = match reservation.filter(|_| self.world.takes_claimant(id, &question)) {
+                    Some(reservation) => Answer::Node(reservation.node),
                     None => self.world.answer(&question),
                 };
                 match node {
                     Answer::Node(node) => {
-                        self.world.pods.get_mut(id).look = None;
+                        self.world.pods.get_mut(id).card_choice = None;
                         return Ok(node);
                     }
-                    // The last look of those that quotas allow is what there is to say.
+                    // The last choice of those that quotas allow is what there is to say.
                     Answer::Nowhere(closed) => unplaced.nowhere = Some((question, closed)),
                 }
             } else if unplaced.refused.is_none() {
                 unplaced.refused = Some(refusals.swap_remove(0));
             }
         }
-        self.world.pods.get_mut(id).look = None;
+        self.world.pods.get_mut(id).card_choice = None;
         Err(Box::new(unplaced))
     }
 
@@ -341,8 +342,8 @@ impl Engine {
         Arc::new(reason)
     }
 
-    fn looks_with(&mut self, id: PodId, card: Option<ResourceId>) -> Vec<Option<Look>> {
-        with_card(self.world.looks(id), card)
+    fn card_choices_with(&mut self, id: PodId, card: Option<ResourceId>) -> Vec<Option<CardChoice>> {
+        with_card(self.world.card_choices(id), card)
     }
 
     /// The cards that a gang could take once others made room. Where its pods accept any, each is looked at by itself,
@@ -353,8 +354,10 @@ impl Engine {
         members: &[PodId],
     ) -> Vec<Option<ResourceId>> {
         let (Some(first), [None]) = (members.first(), &choices[..]) else { return choices };
-        let looks = self.world.looks_for_claims(*first);
-        let cards = looks.iter().map(|look| look.as_ref().and_then(|look| look.cards.first()).map(|(card, _)| *card));
+        let card_choices = self.world.card_choices_for_reservations(*first);
+        let cards = card_choices.iter().map(|card_choice| {
+            card_choice.as_ref().and_then(|card_choice| card_choice.cards.first()).map(|(card, _)| *card)
+        });
         cards.collect()
     }
 
@@ -363,7 +366,7 @@ impl Engine {
     fn incomplete(&self, id: GangId, failure: Option<Arc<Reason>>, min_member: u32) -> Reason {
         let gang = self.world.gangs.get(id);
         let shown = format!("{}/{}", gang.namespace, gang.name);
-        let running = gang.muster.len();
+        let running = gang.tally.len();
         let why = failure.as_ref().map_or(String::new(), |reason| format!(": {}", reason.message));
         let message =
             format!("the group {shown} needs {min_member} pods at once, {running} run, and there is no room{why}");
@@ -374,30 +377,30 @@ impl Engine {
 
     /// Looks for pods that may go so that enough of a gang can run.
     fn plan_gang(&mut self, id: GangId, members: &[PodId], card: Option<ResourceId>) -> Outcome {
-        let mut muster = self.world.gangs.get(id).muster.clone();
+        let mut tally = self.world.gangs.get(id).tally.clone();
         let mut needed: Vec<PodId> = Vec::new();
         for member in members {
-            if self.world.gangs.get(id).is_enough_of(&muster) {
+            if self.world.gangs.get(id).is_enough_of(&tally) {
                 break;
             }
-            if !self.is_needed(id, *member, &muster) {
+            if !self.is_needed(id, *member, &tally) {
                 continue;
             }
-            let look = with_card(self.world.looks_for_claims(*member), card).into_iter().next();
-            let Some(look) = look else { continue };
-            self.world.pods.get_mut(*member).look = look;
+            let card_choice = with_card(self.world.card_choices_for_reservations(*member), card).into_iter().next();
+            let Some(card_choice) = card_choice else { continue };
+            self.world.pods.get_mut(*member).card_choice = card_choice;
             let question = self.world.question(*member);
             if self.world.nodes.by_name().any(|node| self.world.could_serve(&question, node)) {
-                muster.count(self.world.pods.get(*member), &[], true);
+                tally.count(self.world.pods.get(*member), &[], true);
                 needed.push(*member);
             }
         }
-        let outcome = match self.world.gangs.get(id).is_enough_of(&muster) {
+        let outcome = match self.world.gangs.get(id).is_enough_of(&tally) {
             true => self.world.find_victims_for_gang(&needed),
             false => Outcome::Hopeless,
         };
         for member in members {
-            self.world.pods.get_mut(*member).look = None;
+            self.world.pods.get_mut(*member).card_choice = None;
         }
         outcome
     }
@@ -405,9 +408,9 @@ impl Engine {
     /// Members that have no part in a plan give up what is kept for them.
     fn leave_out(&mut self, members: &[PodId], places: &[(PodId, NodeId)], decisions: &mut Decisions) {
         for member in members.iter().filter(|member| !places.iter().any(|(pod, _)| pod == *member)) {
-            if self.world.pods.get(*member).claim.is_some() {
-                self.count_claim(*member, true);
-                self.give_up_claim(*member, decisions);
+            if self.world.pods.get(*member).reservation.is_some() {
+                self.count_reservation(*member, true);
+                self.give_up_reservation(*member, decisions);
             }
         }
     }
@@ -426,7 +429,7 @@ impl Engine {
                 return Turn::Rests(incomplete, Vec::new());
             }
             for member in members.iter().filter(|member| !places.iter().any(|(pod, _)| pod == *member)) {
-                self.count_claim(*member, true);
+                self.count_reservation(*member, true);
             }
             for (pod, node) in places {
                 self.bind(*pod, *node, decisions);
@@ -434,11 +437,11 @@ impl Engine {
             return Turn::Placed;
         }
         self.counts_on_leaving = true;
-        if members.iter().any(|member| self.world.pods.get(*member).claim.is_some()) {
+        if members.iter().any(|member| self.world.pods.get(*member).reservation.is_some()) {
             return Turn::Rests(incomplete, Vec::new());
         }
         self.hold_room(places, decisions);
-        Turn::Claimed
+        Turn::Reserved
     }
 
     /// Lets a gang that waited for long hold a node for each pod of its minimum. Returns whether it does.
@@ -447,7 +450,7 @@ impl Engine {
             return false;
         }
         let members = self.waiting_members(id);
-        if members.iter().any(|member| self.world.pods.get(*member).claim.is_some()) {
+        if members.iter().any(|member| self.world.pods.get(*member).reservation.is_some()) {
             return false; // Room is kept for it already.
         }
         if self.is_gang_kept_out(id, &members) {
@@ -455,25 +458,25 @@ impl Engine {
         }
         let card = self.card_choices(id, &members).first().copied().flatten();
         let mut held: Vec<(PodId, NodeId)> = Vec::new();
-        let mut muster = self.world.gangs.get(id).muster.clone();
+        let mut tally = self.world.gangs.get(id).tally.clone();
         for member in members {
-            if self.world.gangs.get(id).is_enough_of(&muster) {
+            if self.world.gangs.get(id).is_enough_of(&tally) {
                 break;
             }
-            if !self.is_needed(id, member, &muster) {
+            if !self.is_needed(id, member, &tally) {
                 continue;
             }
             let open = self.find_place(member, card).ok();
             let Some(node) = open.or_else(|| self.node_to_reserve(member)) else { continue };
             self.dequeue(member);
-            self.take_claim(member, Claim { node, kind: ClaimKind::Patience });
-            muster.count(self.world.pods.get(member), &[], true);
+            self.take_reservation(member, Reservation { node, kind: ReservationKind::Patience });
+            tally.count(self.world.pods.get(member), &[], true);
             held.push((member, node));
         }
-        let enough = self.world.gangs.get(id).is_enough_of(&muster);
+        let enough = self.world.gangs.get(id).is_enough_of(&tally);
         for (member, node) in held {
             if !enough {
-                self.drop_claim(member);
+                self.drop_reservation(member);
             }
             self.enqueue(member);
             if enough {
@@ -490,15 +493,16 @@ impl Engine {
     /// Whether a gang's own ceilings, or a queue that is closed or not there, keep its minimum out: then room that is
     /// kept for it serves nobody.
     fn is_gang_kept_out(&self, id: GangId, members: &[PodId]) -> bool {
-        let mut muster = self.world.gangs.get(id).muster.clone();
+        let mut tally = self.world.gangs.get(id).tally.clone();
         let mut needed: Vec<PodId> = Vec::new();
         for member in members {
-            if self.is_needed(id, *member, &muster) {
-                muster.count(self.world.pods.get(*member), &[], true);
+            if self.is_needed(id, *member, &tally) {
+                tally.count(self.world.pods.get(*member), &[], true);
                 needed.push(*member);
             }
         }
-        needed.iter().any(|member| self.world.unruled(*member).is_some()) || self.world.is_refused_together(&needed)
+        needed.iter().any(|member| self.world.membership_error(*member).is_some())
+            || self.world.is_refused_together(&needed)
     }
 
     /// A gang as it stands.

@@ -1,12 +1,12 @@
 //! Taking in what was seen.
 
-use crate::claims::{Claim, ClaimKind, SleepingClaim};
 use crate::engine::Engine;
 use crate::engine::wake::Change;
 use crate::fact::{AttachLimits, Fact, Name, NodeFact, Phase, PodFact, PodKey, Tick};
 use crate::gangs::GangId;
 use crate::pods::{Place, Pod, PodId, QuotaOf};
 use crate::relations::Effects;
+use crate::reservations::{Reservation, ReservationIfBindFails, ReservationKind};
 use crate::shape::ShapeId;
 use std::sync::Arc;
 
@@ -182,15 +182,15 @@ impl Engine {
             stamp: 0,
             leaving_since: fact.leaving_since,
             evicted_for: None,
-            claim: None,
+            reservation: None,
             awaits_victims: false,
             granted: Vec::new(),
-            asleep: None,
+            reservation_if_bind_fails: None,
             victim_of: fact.victim_of,
             nominated,
             quotas: Vec::new(),
             quota: QuotaOf::None,
-            unruled: None,
+            membership_error: None,
             tree_quota: fact.tree_quota,
             queue: fact.queue,
             group_name: fact.group,
@@ -199,7 +199,7 @@ impl Engine {
             protected: fact.protected,
             cards: Vec::new(),
             counted: false,
-            look: None,
+            card_choice: None,
             gang: None,
             running: fact.phase == Phase::Running,
             marks: fact.marks,
@@ -210,8 +210,8 @@ impl Engine {
         self.list_asker(id, true);
         self.world.takings.pod_comes(self.world.pods.get(id));
         self.world.join_gang(id);
-        let ruling = self.world.ruling(id);
-        self.world.set_ruling(id, ruling);
+        let membership = self.world.pod_membership(id);
+        self.world.set_membership(id, membership);
         self.note_leaving_for(id, true);
         if !self.world.pods.get(id).marks.is_empty() {
             self.remark.insert(id); // Nobody may have taken the mark off when its quota went.
@@ -223,7 +223,7 @@ impl Engine {
             }
             None => {
                 self.adopt_nomination(id);
-                if self.world.pods.get(id).claim.is_some() {
+                if self.world.pods.get(id).reservation.is_some() {
                     self.note(Change::Nomination); // It takes room that others count on.
                 }
                 self.enqueue(id);
@@ -309,8 +309,8 @@ impl Engine {
                 pod.protected = fact.protected;
                 engine.world.pods.set_tree_quota(id, fact.tree_quota.clone());
                 engine.world.join_gang(id);
-                let ruling = engine.world.ruling(id);
-                engine.world.set_ruling(id, ruling);
+                let membership = engine.world.pod_membership(id);
+                engine.world.set_membership(id, membership);
             });
         }
         if leaving_changed {
@@ -330,7 +330,7 @@ impl Engine {
             self.note_leaving_for(id, true);
             if was_waiting {
                 if self.world.pods.get(id).is_leaving() {
-                    self.drop_claim(id);
+                    self.drop_reservation(id);
                 }
                 self.enqueue(id);
             }
@@ -340,13 +340,13 @@ impl Engine {
         match (pod.place, &fact.node) {
             (Place::Waiting, Some(name)) => {
                 self.dequeue(id);
-                self.drop_claim(id);
+                self.drop_reservation(id);
                 self.place(id, name);
                 self.note(Change::PodPlaced);
             }
             (Place::Assumed(node), Some(name)) if self.world.nodes.get(node).name == *name => {
                 self.world.pods.confirm(id);
-                self.world.pods.get_mut(id).asleep = None;
+                self.world.pods.get_mut(id).reservation_if_bind_fails = None;
                 // It can be a victim from now on, which matters only to those who would have wanted it before.
                 if std::mem::take(&mut self.looked_past_assumed) {
                     self.note(Change::VictimAppeared);
@@ -355,7 +355,7 @@ impl Engine {
             (Place::Assumed(node) | Place::Placed(node), Some(name)) if self.world.nodes.get(node).name != *name => {
                 let mut effects = Effects::default();
                 self.world.leave(id, Place::Waiting, &mut effects);
-                self.world.pods.get_mut(id).asleep = None;
+                self.world.pods.get_mut(id).reservation_if_bind_fails = None;
                 self.wake(effects);
                 self.place(id, name);
                 self.note(Change::PodPlaced);
@@ -373,9 +373,12 @@ impl Engine {
                 }
                 Place::Assumed(_) => {
                     let pod = self.world.pods.get_mut(id);
-                    if pod.asleep.as_ref().map(|claim| &claim.node) != fact.nominated.as_ref() {
-                        let kind = ClaimKind::Preemption;
-                        pod.asleep = fact.nominated.map(|node| SleepingClaim { node, kind });
+                    if pod.reservation_if_bind_fails.as_ref().map(|reservation| &reservation.node)
+                        != fact.nominated.as_ref()
+                    {
+                        let kind = ReservationKind::Preemption;
+                        pod.reservation_if_bind_fails =
+                            fact.nominated.map(|node| ReservationIfBindFails { node, kind });
                     }
                 }
                 Place::Placed(_) => {}
@@ -392,14 +395,14 @@ impl Engine {
         match place {
             Place::Waiting => {
                 self.dequeue(id);
-                self.count_claim(id, false);
+                self.count_reservation(id, false);
             }
             _ => self.world.leave(id, Place::Waiting, &mut effects),
         }
         change(self);
         match place {
             Place::Waiting => {
-                self.count_claim(id, true);
+                self.count_reservation(id, true);
                 self.enqueue(id);
             }
             _ => {
@@ -455,18 +458,18 @@ impl Engine {
     /// Holds the room that the pod's status says is kept for it, and no other.
     fn adopt_nomination(&mut self, id: PodId) {
         let pod = self.world.pods.get(id);
-        let held = pod.claim.map(|claim| &self.world.nodes.get(claim.node).name);
+        let held = pod.reservation.map(|reservation| &self.world.nodes.get(reservation.node).name);
         if held.is_some() && held == pod.nominated.as_ref() {
-            return; // It is our own claim that was written, and we know better what it is for.
+            return; // It is our own reservation that was written, and we know better what it is for.
         }
-        self.drop_claim(id);
+        self.drop_reservation(id);
         let pod = self.world.pods.get(id);
         if !pod.ours || pod.is_leaving() {
             return;
         }
         if let Some(name) = pod.nominated.clone() {
             let node = self.world.nodes.number(&name);
-            self.take_claim(id, Claim { node, kind: ClaimKind::Preemption });
+            self.take_reservation(id, Reservation { node, kind: ReservationKind::Preemption });
         }
     }
 
@@ -482,7 +485,7 @@ impl Engine {
         match self.world.pods.get(id).place {
             Place::Waiting => {
                 self.dequeue(id);
-                self.drop_claim(id);
+                self.drop_reservation(id);
             }
             place => {
                 if matches!(place, Place::Assumed(_)) {

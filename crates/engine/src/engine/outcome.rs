@@ -1,11 +1,11 @@
 //! What came of decisions: binds and evictions that did not happen.
 
-use crate::claims::Claim;
 use crate::engine::Engine;
 use crate::engine::wake::Change;
 use crate::fact::{Name, PodKey};
 use crate::pods::Place;
 use crate::relations::Effects;
+use crate::reservations::Reservation;
 
 impl Engine {
     pub(super) fn bind_failed(&mut self, key: &PodKey, uid: &Name) {
@@ -20,11 +20,11 @@ impl Engine {
         self.undecide_claims(id);
         self.settle_devices(id);
         self.reshape(id);
-        if let Some(claim) = self.world.pods.get_mut(id).asleep.take()
+        if let Some(reservation) = self.world.pods.get_mut(id).reservation_if_bind_fails.take()
             && !self.world.pods.get(id).is_leaving()
         {
-            let node = self.world.nodes.number(&claim.node);
-            self.take_claim(id, Claim { node, kind: claim.kind });
+            let node = self.world.nodes.number(&reservation.node);
+            self.take_reservation(id, Reservation { node, kind: reservation.kind });
         }
         self.enqueue(id);
         // It may have been asked to go meanwhile, and then it asks for nothing more.

@@ -76,7 +76,7 @@ impl Engine {
         let first_unprotected = world.first_unprotected(id, |_| true);
         let seniors = world.quotas.get(id).pods.iter().filter(|senior| {
             let pod = world.pods.get(senior.pod);
-            let is_protected = pod.is_kept() && first_unprotected.is_none_or(|first| *senior < first);
+            let is_protected = pod.is_never_evicted() && first_unprotected.is_none_or(|first| *senior < first);
             !is_protected && !pod.is_leaving() && matches!(pod.place, Place::Placed(_))
         });
         let mut pods: Vec<PodId> = seniors.map(|senior| senior.pod).collect();

@@ -1,6 +1,5 @@
 //! Patience: a pod that has waited for long holds a node for itself.
 
-use crate::claims::{Claim, ClaimKind};
 use crate::decision::{Decision, Decisions};
 use crate::engine::Engine;
 use crate::engine::wake::Change;
@@ -8,6 +7,7 @@ use crate::fact::Tick;
 use crate::filter::{Filter, node_cap, resources_fit};
 use crate::nodes::NodeId;
 use crate::pods::PodId;
+use crate::reservations::{Reservation, ReservationKind};
 use crate::resources::ResourceId;
 
 impl Engine {
@@ -19,7 +19,7 @@ impl Engine {
         }
         let mut waiting: Vec<PodId> =
             self.patience.iter().take_while(|(due, _)| *due <= now).map(|(_, id)| *id).collect();
-        waiting.retain(|id| self.world.pods.get(*id).claim.is_none());
+        waiting.retain(|id| self.world.pods.get(*id).reservation.is_none());
         waiting.sort_by_cached_key(|id| {
             let pod = self.world.pods.get(*id);
             (std::cmp::Reverse(pod.priority), pod.created, pod.key())
@@ -36,7 +36,7 @@ impl Engine {
             }
             let Some(node) = self.node_to_reserve(id) else { continue };
             self.dequeue(id);
-            self.take_claim(id, Claim { node, kind: ClaimKind::Patience });
+            self.take_reservation(id, Reservation { node, kind: ReservationKind::Patience });
             self.note(Change::Reserved);
             self.enqueue(id);
             let pod = self.world.pods.get(id);
@@ -50,20 +50,21 @@ impl Engine {
     /// Whether a pod's own ceilings, or a queue that is closed or not there, keep it out: a reservation is against
     /// starvation by others, and would only keep a node empty.
     fn is_kept_out(&mut self, id: PodId) -> bool {
-        if self.world.unruled(id).is_some() {
+        if self.world.membership_error(id).is_some() {
             return true;
         }
-        let looks = self.world.looks(id);
-        let is_admitted = looks.iter().any(|look| {
-            self.world.pods.get_mut(id).look = look.clone();
+        let card_choices = self.world.card_choices(id);
+        let is_admitted = card_choices.iter().any(|card_choice| {
+            self.world.pods.get_mut(id).card_choice = card_choice.clone();
             self.world.refusals(id).is_empty()
         });
-        self.world.pods.get_mut(id).look = None;
+        self.world.pods.get_mut(id).card_choice = None;
         !is_admitted
     }
 
     pub(super) fn is_patience_used(&self) -> bool {
-        let patient = |id: &PodId| self.world.pods.get(*id).claim.is_some_and(|c| c.kind == ClaimKind::Patience);
+        let patient =
+            |id: &PodId| self.world.pods.get(*id).reservation.is_some_and(|c| c.kind == ReservationKind::Patience);
         self.claimants.iter().any(patient)
     }
 

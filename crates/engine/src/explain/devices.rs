@@ -15,7 +15,7 @@ impl World {
         let shape = self.shapes.get(question.shape);
         (0..self.nodes.limit()).map(|node| NodeId(node as u32)).filter(move |node| {
             self.nodes.is_present(*node)
-                && self.statics.get(question.rule).closed_by(*node).is_none()
+                && self.node_rules.get(question.rule).closed_by(*node).is_none()
                 && self.closed_locally(question, shape, *node).is_none()
                 && self.closed_by_others(question, shape, *node).is_none()
         })

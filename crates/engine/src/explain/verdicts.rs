@@ -37,7 +37,7 @@ impl Engine {
         // To ask prepares answers for the next who asks; in a copy nobody notices.
         let mut world = self.world.clone();
         // What is kept for the pod itself is not in its way.
-        world.count_claim(id, false);
+        world.count_reservation(id, false);
         let question = world.question(id);
         let mut verdicts: Vec<_> = world.nodes.by_name().map(|node| world.verdict(&question, node)).collect();
         verdicts.sort_by_key(|(nearness, _)| *nearness);
@@ -65,7 +65,7 @@ impl World {
             limit,
         };
         let of_node = |(resource, _): &(ResourceId, i128)| {
-            let used = self.nodes.held(*resource, node) + self.nodes.claimed(*resource, node);
+            let used = self.nodes.held(*resource, node) + self.nodes.reserved(*resource, node);
             numbers(*resource, used, i128::from(self.nodes.allocatable(*resource, node)))
         };
         let of_cap = |(resource, over): &(ResourceId, i128)| {

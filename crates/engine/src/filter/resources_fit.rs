@@ -10,7 +10,7 @@ pub(crate) fn closes(nodes: &Nodes, node: NodeId, demand: &Demand) -> bool {
 /// What is missing on a node, by resource: how much more than what is free is asked for.
 pub(crate) fn missing(nodes: &Nodes, node: NodeId, demand: &Demand) -> Vec<(ResourceId, i128)> {
     let short = |(resource, amount): &(ResourceId, i64)| {
-        let used = nodes.held(*resource, node) + nodes.claimed(*resource, node);
+        let used = nodes.held(*resource, node) + nodes.reserved(*resource, node);
         let over = used + i128::from(*amount) - i128::from(nodes.allocatable(*resource, node));
         (over > 0).then_some((*resource, over))
     };

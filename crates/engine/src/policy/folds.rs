@@ -28,7 +28,7 @@ impl Quotas {
         let mut refusals: Vec<Refusal> = Vec::new();
         self.ceilings(quotas, ask, |ceiling| {
             // For one for whom pods went a ceiling holds now, pods that are leaving included, and when all have come
-            // and gone: each on its own. Others leave what is claimed alone, too.
+            // and gone: each on its own. Others leave what is reserved alone, too.
             let (ledger, resource) = (ceiling.ledger, ceiling.resource);
             let (now, then) = (self.used(ledger, resource), self.to_be_used(ledger, resource));
             let used = if ask.has_victims { now.max(then) } else { self.taken(ledger, resource) };

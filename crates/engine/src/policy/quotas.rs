@@ -261,10 +261,10 @@ impl Quotas {
         }
     }
 
-    /// Counts a waiting pod's claim (or no longer).
-    pub fn count_claim(&mut self, pod: &Pod, charge: &[(ResourceId, Amount)], add: bool) {
+    /// Counts a waiting pod's reservation (or no longer).
+    pub fn count_reservation(&mut self, pod: &Pod, charge: &[(ResourceId, Amount)], add: bool) {
         for quota in &pod.quotas {
-            self.change(*quota, |ledger| ledger.claimed.charge(charge, add));
+            self.change(*quota, |ledger| ledger.reserved.charge(charge, add));
         }
     }
 
@@ -284,7 +284,7 @@ impl Quotas {
     ) {
         let Some(quota) = quota.filter(|id| self.is_listed(*id)) else { return };
         self.change(quota, |ledger| {
-            ledger.reserved.charge(reserved, add);
+            ledger.reserved_for_groups.charge(reserved, add);
             ledger.gang_surplus.charge(surplus, add);
         });
     }

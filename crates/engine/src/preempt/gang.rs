@@ -72,7 +72,7 @@ impl World {
             shortages,
             helpers: None,
             is_related,
-            claims_only: false,
+            reservations_only: false,
             is_admitted: false,
             is_without_cards: false,
         };
@@ -114,13 +114,13 @@ impl World {
         pods: &[PodId],
         questions: Vec<Question>,
     ) -> Option<(Best, Vec<(PodId, NodeId)>)> {
-        // Claims first, then others, then the gang's own quota, as for a pod.
+        // Reservations first, then others, then the gang's own quota, as for a pod.
         let passes: &[(bool, bool)] = match hunt.rights.is_entitled() {
             true => &[(true, false), (false, true), (false, false)],
             false => &[(true, false), (false, false)],
         };
-        for (claims_only, spares_own) in passes {
-            (hunt.claims_only, hunt.rights.spares_own, hunt.helpers) = (*claims_only, *spares_own, None);
+        for (reservations_only, spares_own) in passes {
+            (hunt.reservations_only, hunt.rights.spares_own, hunt.helpers) = (*reservations_only, *spares_own, None);
             let members = self.members_of_gang(hunt, pods, &questions);
             let mut ways =
                 Ways { hunt: &mut *hunt, places: Vec::new(), best: None, local: BTreeMap::new(), ways: 0, tries: 0 };
@@ -130,7 +130,7 @@ impl World {
                 if is_used_up {
                     best.at_least = Some(Cost::NOTHING.counts);
                 }
-                (hunt.claims_only, hunt.rights.spares_own) = (false, false);
+                (hunt.reservations_only, hunt.rights.spares_own) = (false, false);
                 return Some((best, places));
             }
         }

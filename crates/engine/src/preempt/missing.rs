@@ -77,12 +77,12 @@ impl World {
     pub fn stands_on(&self, pod: PodId) -> Option<NodeId> {
         let pod = self.pods.get(pod);
         match pod.place {
-            Place::Waiting => pod.claim.map(|claim| claim.node),
+            Place::Waiting => pod.reservation.map(|reservation| reservation.node),
             Place::Assumed(node) | Place::Placed(node) => Some(node),
         }
     }
 
-    /// What a node is short of for so much, once all who leave are gone and all who claim have come.
+    /// What a node is short of for so much, once all who leave are gone and all who hold a reservation have come.
     pub fn missing_amounts(
         &self,
         node: NodeId,
@@ -118,7 +118,7 @@ impl World {
     /// Whether the node could take the claimant if it were empty.
     pub fn could_serve(&self, question: &Question, node: NodeId) -> bool {
         self.nodes.is_present(node)
-            && self.statics.get(question.rule).closed_by(node).is_none()
+            && self.node_rules.get(question.rule).closed_by(node).is_none()
             && self.would_do_empty(question, node)
     }
 
@@ -160,7 +160,7 @@ impl World {
                 self.relations.matches(rule.relation, &pod.namespace, &pod.labels)
             };
             let claimants: Vec<PodId> =
-                self.claims.iter().copied().filter(|pod| *pod != claimant && near(pod) && is_met(pod)).collect();
+                self.reservations.iter().copied().filter(|pod| *pod != claimant && near(pod) && is_met(pod)).collect();
             let too_many = spread::too_many(domain, self.relations.get(*counter), rule) + claimants.len() as i64;
             if too_many > 0 {
                 let placed = self.relations.placed_ids(rule.relation, &self.pods).into_iter().filter(near);
@@ -199,7 +199,7 @@ impl World {
     }
 
     fn claimants_on(&self, node: NodeId) -> impl Iterator<Item = PodId> + '_ {
-        self.claims.iter().copied().filter(move |pod| self.stands_on(*pod) == Some(node))
+        self.reservations.iter().copied().filter(move |pod| self.stands_on(*pod) == Some(node))
     }
 
     /// The pods that use a volume which the claimant cannot share.
@@ -239,7 +239,7 @@ impl World {
                 let pod = self.pods.get(*pod);
                 self.relations.matches(term.relation, &pod.namespace, &pod.labels)
             };
-            let claimants = self.claims.iter().copied().filter(known);
+            let claimants = self.reservations.iter().copied().filter(known);
             found
                 .extend(self.relations.placed_ids(term.relation, &self.pods).into_iter().chain(claimants).filter(near));
         }

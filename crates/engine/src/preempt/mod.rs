@@ -80,8 +80,8 @@ pub(crate) struct Hunt<'a> {
     helpers: Option<Vec<Going>>,
     /// Where its place depends on other pods by more than amounts.
     is_related: bool,
-    /// Only claims of waiting pods are taken.
-    claims_only: bool,
+    /// Only reservations of waiting pods are taken.
+    reservations_only: bool,
     /// Its quotas admit it as things are.
     is_admitted: bool,
     /// It is looked at as one without cards: where it would be charged for some it cannot be.
@@ -101,7 +101,7 @@ impl World {
         if !rights.could_reclaim()
             && self.pods.least_priority().is_none_or(|least| least >= priority)
             && self.pods.leaving().next().is_none()
-            && self.claims.is_empty()
+            && self.reservations.is_empty()
         {
             return Outcome::Hopeless; // There is nobody who may go, and nobody who leaves.
         }
@@ -112,7 +112,7 @@ impl World {
         let question = if is_related { Cow::Owned(self.question(claimant)) } else { Cow::Borrowed(question) };
         let is_admitted = self.refusals(claimant).is_empty();
         let pod = self.pods.get(claimant);
-        let has_look = pod.look.as_ref().is_some_and(|look| !look.cards.is_empty());
+        let has_look = pod.card_choice.as_ref().is_some_and(|card_choice| !card_choice.cards.is_empty());
         let is_without_cards = !pod.quotas.is_empty() && !has_look;
         let hunt = Hunt {
             rights,
@@ -120,7 +120,7 @@ impl World {
             shortages,
             helpers: None,
             is_related,
-            claims_only: false,
+            reservations_only: false,
             is_admitted,
             is_without_cards,
         };
@@ -147,10 +147,10 @@ impl World {
         }
         let mut best = None;
         // What is kept for one that the claimant may evict once it runs is taken over, and nobody goes for it.
-        if !self.claims.is_empty() {
-            hunt.claims_only = true;
+        if !self.reservations.is_empty() {
+            hunt.reservations_only = true;
             best = self.best_anywhere(&mut hunt, has_room);
-            hunt.claims_only = false;
+            hunt.reservations_only = false;
         }
         // Others go first; where no set of them will do, those of the claimant's own quotas may.
         if best.is_none() && hunt.rights.is_entitled() {
@@ -173,7 +173,7 @@ impl World {
     pub(crate) fn plan(&self, places: Vec<(PodId, NodeId)>, rights: Rights, best: Best) -> Plan {
         let Best { cost, mut going, at_least, .. } = best;
         going.sort_by_cached_key(|goes| self.pods.get(goes.pods[0]).key());
-        let pods = || going.iter().filter(|goes| !goes.is_claim).flat_map(|goes| &goes.pods);
+        let pods = || going.iter().filter(|goes| !goes.is_reservation).flat_map(|goes| &goes.pods);
         let mut taken: BTreeMap<&crate::budgets::BudgetKey, u32> = BTreeMap::new();
         if !self.budgets.is_empty() {
             for key in pods().flat_map(|pod| self.budgets.of(self.pods.get(*pod))) {
@@ -228,16 +228,16 @@ impl World {
     /// The nodes where victims could be, those with the cheapest single pods first.
     fn promising_nodes(&self, hunt: &Hunt<'_>) -> Vec<(i32, Reverse<Created>, NodeId)> {
         let mut nodes = Vec::new();
-        let claimed: BTreeSet<NodeId> = self.claims.iter().filter_map(|pod| self.stands_on(*pod)).collect();
+        let reserved: BTreeSet<NodeId> = self.reservations.iter().filter_map(|pod| self.stands_on(*pod)).collect();
         for i in 0..self.nodes.limit() {
             let node = NodeId(i as u32);
             let residents = self.pods.on_node(node).iter().filter(|resident| hunt.rights.might_take(resident));
             let cheapest = residents.map(|resident| (resident.priority, Reverse(resident.created))).min();
-            // Where its place depends on others those may be anywhere; and claims cost nothing.
+            // Where its place depends on others those may be anywhere; and reservations cost nothing.
             let first = (i32::MIN, Reverse(Created(i64::MAX)));
-            let least = match hunt.is_related || claimed.contains(&node) {
+            let least = match hunt.is_related || reserved.contains(&node) {
                 true => Some(first),
-                false => cheapest.filter(|_| !hunt.claims_only),
+                false => cheapest.filter(|_| !hunt.reservations_only),
             };
             if let Some((priority, created)) = least
                 && self.serves(hunt, node)
@@ -366,7 +366,7 @@ impl World {
 
     /// The victims that would help in ledgers, wherever they are.
     fn gather_helpers(&self, hunt: &mut Hunt<'_>) {
-        if hunt.helpers.is_some() && !hunt.claims_only {
+        if hunt.helpers.is_some() && !hunt.reservations_only {
             return;
         }
         let own = self.pods.get(hunt.rights.claimant).quotas.iter();
@@ -374,17 +374,18 @@ impl World {
         let pods = quotas.flat_map(|quota| self.quotas.get(*quota).pods.iter().map(|senior| senior.pod)).collect();
         let mut helpers = self.all_going(hunt, pods, |_| true);
         helpers.retain(|goes| hunt.shortages.iter().any(|(short, _)| self.given(short, goes) > 0));
-        // Claims are looked at alone first; what is gathered then is not all.
+        // Reservations are looked at alone first; what is gathered then is not all.
         hunt.helpers = Some(helpers);
     }
 
-    /// Of these pods those that may go, each alone or with its gang, and of the claims those that may be taken over.
+    /// Of these pods those that may go, each alone or with its gang, and of the reservations those that may be taken
+    /// over.
     fn all_going(&self, hunt: &Hunt<'_>, mut pods: Vec<PodId>, is_near: impl Fn(PodId) -> bool) -> Vec<Going> {
         pods.sort_unstable();
         pods.dedup();
         let mut going = Vec::new();
         let mut gangs: BTreeSet<GangId> = BTreeSet::new();
-        if !hunt.claims_only {
+        if !hunt.reservations_only {
             let is_there = |pod: &PodId| {
                 let pod = self.pods.get(*pod);
                 !pod.is_leaving() && matches!(pod.place, Place::Placed(node) if self.nodes.is_present(node))
@@ -395,8 +396,8 @@ impl World {
             }
         }
         going.extend(gangs.into_iter().filter_map(|gang| self.going_gang(&hunt.rights, gang)));
-        let claims = self.claims.iter().copied().filter(|claimant| is_near(*claimant));
-        going.extend(claims.filter_map(|claimant| self.going(&hunt.rights, claimant)));
+        let reservations = self.reservations.iter().copied().filter(|claimant| is_near(*claimant));
+        going.extend(reservations.filter_map(|claimant| self.going(&hunt.rights, claimant)));
         going.retain(|goes| self.permits(&hunt.rights, &[goes]));
         going
     }
@@ -420,7 +421,7 @@ impl World {
     /// they are.
     fn could_be_cheaper(&self, rights: &Rights, node: NodeId, missing: &Missing, least: &Cost) -> bool {
         let known = &least.counts;
-        if known.violations > 0 || known.entitled > 0 || known.gangs > 0 || !self.claims.is_empty() {
+        if known.violations > 0 || known.entitled > 0 || known.gangs > 0 || !self.reservations.is_empty() {
             return true;
         }
         let residents = self.pods.on_node(node).iter();

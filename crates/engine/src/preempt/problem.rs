@@ -67,7 +67,7 @@ impl World {
 
     /// How many of them are within what one of their quotas is entitled to.
     fn entitled(&self, rights: &Rights, goes: &Going) -> u32 {
-        if goes.is_claim {
+        if goes.is_reservation {
             return 0;
         }
         let within = |pod: &&PodId| goes.quotas.iter().any(|quota| self.is_within(rights, **pod, *quota));
@@ -81,7 +81,7 @@ impl World {
         allowed: &mut Vec<u32>,
     ) -> Vec<(usize, u32)> {
         let mut counts: BTreeMap<usize, u32> = BTreeMap::new();
-        if self.budgets.is_empty() || goes.is_claim {
+        if self.budgets.is_empty() || goes.is_reservation {
             return Vec::new();
         }
         for pod in &goes.pods {

@@ -93,7 +93,7 @@ impl Rights {
     }
 }
 
-/// What goes as one: a pod, a gang, or a pod's claim.
+/// What goes as one: a pod, a gang, or a pod's reservation.
 #[derive(Debug, Clone)]
 pub(crate) struct Going {
     /// By name.
@@ -106,8 +106,8 @@ pub(crate) struct Going {
     /// The gang that they are, or that the pod is of and that goes on without it.
     pub gang: Option<GangId>,
     pub is_whole_gang: bool,
-    /// It waits, and what goes is its claim.
-    pub is_claim: bool,
+    /// It waits, and what goes is its reservation.
+    pub is_reservation: bool,
 }
 
 impl Going {
@@ -198,7 +198,7 @@ impl World {
     /// entitled to. What a borrower says of its pod protects nothing.
     fn is_protected(&self, rights: &Rights, victim: PodId) -> bool {
         let pod = self.pods.get(victim);
-        if !pod.is_kept() {
+        if !pod.is_never_evicted() {
             return false;
         }
         let mut binding = pod.quotas.iter().filter(|quota| !self.quotas.is_plain(**quota)).peekable();
@@ -217,7 +217,7 @@ impl World {
     /// The first, by seniority, of a quota's pods that say they must not be evicted with which such pods pass what the
     /// quota is entitled to.
     pub fn first_unprotected(&self, id: QuotaId, asked: impl Fn(ResourceId) -> bool) -> Option<&Seniority> {
-        let kept = |pod: &Pod| pod.is_kept() && !pod.is_leaving();
+        let kept = |pod: &Pod| pod.is_never_evicted() && !pod.is_leaving();
         let mut pods = self.quotas.get(id).pods.iter().filter(|senior| kept(self.pods.get(senior.pod)));
         let named = self.quotas.within(id).into_iter().map(|(resource, _)| resource).filter(|r| asked(*r));
         let mut left: Vec<(ResourceId, i128)> =
@@ -285,8 +285,16 @@ impl World {
         }
         let charge = self.charge_of(pod).to_vec();
         let right = self.right(rights, &[pod], &charge)?;
-        let is_claim = known.node().is_none();
-        Some(Going { pods: vec![pod], charge, quotas: self.binding(pod), right, gang, is_whole_gang: false, is_claim })
+        let is_reservation = known.node().is_none();
+        Some(Going {
+            pods: vec![pod],
+            charge,
+            quotas: self.binding(pod),
+            right,
+            gang,
+            is_whole_gang: false,
+            is_reservation,
+        })
     }
 
     /// A gang that may go whole, if the claimant has a right to it. It counts as one pod of its size.
@@ -304,7 +312,7 @@ impl World {
         let charges: Vec<_> = pods.iter().flat_map(|pod| self.charge_of(*pod).to_vec()).collect();
         let charge = add_charges(charges.iter());
         let right = self.right(rights, &pods, &charge)?;
-        Some(Going { pods, charge, quotas, right, gang: Some(gang), is_whole_gang: true, is_claim: false })
+        Some(Going { pods, charge, quotas, right, gang: Some(gang), is_whole_gang: true, is_reservation: false })
     }
 
     fn binding(&self, pod: PodId) -> Vec<QuotaId> {
@@ -363,8 +371,8 @@ impl World {
                 let (amount, lost) = (i128::from(*amount), |of: &dyn Fn(&Going) -> bool| -> i128 {
                     set.iter().filter(|going| of(going)).map(|going| going.charged(*resource)).sum()
                 });
-                // Both now, when what is only claimed is not held yet, and once all have come and gone.
-                let (pods, all) = (lost(&|going| !going.is_claim), lost(&|_| true));
+                // Both now, when what is only reserved is not held yet, and once all have come and gone.
+                let (pods, all) = (lost(&|going| !going.is_reservation), lost(&|_| true));
                 (pods == 0 || ledger.stays(*resource) - pods >= amount)
                     && (all == 0 || ledger.to_be_used(*resource) - all >= amount)
             })

@@ -32,7 +32,7 @@ pub(crate) enum Placing {
 /// What was lifted for a look.
 pub(crate) struct Lifted {
     pods: Vec<(PodId, Place)>,
-    claims: Vec<PodId>,
+    reservations: Vec<PodId>,
 }
 
 struct SetRules<'a> {
@@ -173,20 +173,22 @@ impl World {
         goes.is_some_and(|goes| self.permits(&rights, &[&goes]))
     }
 
-    /// Takes what goes away for a look: pods off their nodes, and claims.
+    /// Takes what goes away for a look: pods off their nodes, and reservations.
     pub(super) fn lift_going(&mut self, going: &[Going]) -> Lifted {
-        let pods: Vec<PodId> = going.iter().filter(|goes| !goes.is_claim).flat_map(|goes| goes.pods.clone()).collect();
-        let claims: Vec<PodId> = going.iter().filter(|goes| goes.is_claim).flat_map(|goes| goes.pods.clone()).collect();
-        for claimant in &claims {
-            self.count_claim(*claimant, false);
+        let pods: Vec<PodId> =
+            going.iter().filter(|goes| !goes.is_reservation).flat_map(|goes| goes.pods.clone()).collect();
+        let reservations: Vec<PodId> =
+            going.iter().filter(|goes| goes.is_reservation).flat_map(|goes| goes.pods.clone()).collect();
+        for claimant in &reservations {
+            self.count_reservation(*claimant, false);
         }
-        Lifted { pods: self.lift(&pods), claims }
+        Lifted { pods: self.lift(&pods), reservations }
     }
 
     pub(super) fn put_back_going(&mut self, lifted: Lifted) {
         self.put_back(lifted.pods);
-        for claimant in lifted.claims {
-            self.count_claim(claimant, true);
+        for claimant in lifted.reservations {
+            self.count_reservation(claimant, true);
         }
     }
 

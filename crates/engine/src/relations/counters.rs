@@ -4,9 +4,9 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use crate::lookup::LookupMap;
+use crate::node_rules::{EXCLUDED, StaticId, TAINTED};
 use crate::nodes::NodeId;
 use crate::relations::{CountingTables, RelationId, Relations};
-use crate::statics::{EXCLUDED, StaticId, TAINTED};
 use crate::topology::{DomainId, NO_DOMAIN, TopoId};
 
 /// How many counters are kept; beyond it the one not asked for the longest goes. A counter of a fine key takes
@@ -30,7 +30,7 @@ impl Eligible {
 
     pub fn holds(&self, node: NodeId, around: &CountingTables<'_>) -> bool {
         self.keys.iter().all(|key| around.topologies.domain(*key, node) != NO_DOMAIN)
-            && self.rule.is_none_or(|(rule, mask)| around.statics.get(rule).flags(node) & mask == 0)
+            && self.rule.is_none_or(|(rule, mask)| around.node_rules.get(rule).flags(node) & mask == 0)
     }
 }
 

@@ -36,7 +36,7 @@ pub(crate) struct StaticClass {
 }
 
 #[derive(Debug, Clone)]
-pub(crate) struct Static {
+pub(crate) struct NodeRule {
     spec: Arc<PodSpec>,
     flags: Vec<u8>,
     class: Vec<u16>,
@@ -45,7 +45,7 @@ pub(crate) struct Static {
     limit: usize,
 }
 
-impl Static {
+impl NodeRule {
     pub fn flags(&self, node: NodeId) -> u8 {
         self.flags[node.at()]
     }
@@ -139,14 +139,14 @@ impl std::hash::Hash for Key {
 
 /// All rules about nodes that are in use.
 #[derive(Debug, Clone, Default)]
-pub(crate) struct Statics {
-    list: Vec<Static>,
+pub(crate) struct NodeRules {
+    list: Vec<NodeRule>,
     ids: LookupMap<Key, StaticId>,
     /// Changed when all rules were dropped to make room: numbers from before mean nothing any more.
     pub generation: u64,
 }
 
-impl Statics {
+impl NodeRules {
     /// How many rules are kept. Each takes three bytes a node; when a cluster has more, all are dropped and the
     /// ones in use come back at a scan each.
     const KEPT_MAX: usize = 1024;
@@ -157,13 +157,13 @@ impl Statics {
         if let Some(id) = self.ids.get(&key) {
             return *id;
         }
-        if self.list.len() >= Statics::KEPT_MAX {
+        if self.list.len() >= NodeRules::KEPT_MAX {
             self.list.clear();
             self.ids.clear();
             self.generation += 1;
         }
         let id = StaticId(self.list.len() as u32);
-        self.list.push(Static {
+        self.list.push(NodeRule {
             spec: spec.clone(),
             flags: Vec::new(),
             class: Vec::new(),
@@ -193,7 +193,7 @@ impl Statics {
         rule.limit = nodes.limit();
     }
 
-    pub fn get(&self, id: StaticId) -> &Static {
+    pub fn get(&self, id: StaticId) -> &NodeRule {
         &self.list[id.0 as usize]
     }
 }

@@ -8,17 +8,17 @@ use crate::policy::{Membership, QuotaId, Reassigned, Ties};
 use crate::reason::Code;
 use crate::world::{World, charge_of};
 
-/// What rules a pod.
+/// The quotas that a pod answers to, and how it is compared by them.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Ruling {
+pub(crate) struct PodMembership {
     quotas: Vec<QuotaId>,
     quota: QuotaOf,
-    unruled: Option<(Code, Name)>,
+    membership_error: Option<(Code, Name)>,
 }
 
 impl World {
-    /// What rules a pod as things stand.
-    pub fn ruling(&self, id: PodId) -> Ruling {
+    /// The quotas that a pod answers to as things stand.
+    pub fn pod_membership(&self, id: PodId) -> PodMembership {
         let pod = self.pods.get(id);
         let of_group = pod.gang.and_then(|gang| self.gangs.get(gang).fact.as_ref()?.queue.as_ref());
         let queue = of_group.or(pod.queue.as_ref());
@@ -26,7 +26,7 @@ impl World {
         let ties = Ties { namespace: &pod.namespace, labels, quota: pod.tree_quota.as_ref(), queue };
         let Membership { quotas, error } = self.quotas.membership(ties);
         let binding: Vec<QuotaId> = quotas.iter().copied().filter(|id| !self.quotas.is_plain(*id)).collect();
-        Ruling { quota: QuotaOf::new(&binding), quotas, unruled: error }
+        PodMembership { quota: QuotaOf::new(&binding), quotas, membership_error: error }
     }
 
     /// The quota that admits a group. The error is why there is none, though there should be.
@@ -63,16 +63,16 @@ impl World {
         }
     }
 
-    pub fn set_ruling(&mut self, id: PodId, ruling: Ruling) {
+    pub fn set_membership(&mut self, id: PodId, membership: PodMembership) {
         let pod = self.pods.get_mut(id);
-        let Ruling { quotas, quota, unruled } = ruling;
-        (pod.quotas, pod.quota, pod.unruled) = (quotas, quota, unruled);
+        let PodMembership { quotas, quota, membership_error } = membership;
+        (pod.quotas, pod.quota, pod.membership_error) = (quotas, quota, membership_error);
     }
 
     /// Why a pod has no place under a quota, if so.
-    pub fn unruled(&self, id: PodId) -> Option<(Code, String)> {
+    pub fn membership_error(&self, id: PodId) -> Option<(Code, String)> {
         let pod = self.pods.get(id);
-        if let Some((code, why)) = &pod.unruled {
+        if let Some((code, why)) = &pod.membership_error {
             return Some((*code, why.to_string()));
         }
         pod.quotas.iter().find_map(|quota| self.quotas.closed(*quota))
@@ -83,10 +83,12 @@ impl Engine {
     /// Lets pods answer to the quotas that govern them now.
     pub(super) fn reassign_pods(&mut self, pods: Vec<PodId>) {
         for id in pods {
-            let ruling = self.world.ruling(id);
+            let membership = self.world.pod_membership(id);
             let pod = self.world.pods.get(id);
-            if (&ruling.quotas, ruling.quota, &ruling.unruled) != (&pod.quotas, pod.quota, &pod.unruled) {
-                self.change_pod(id, |engine| engine.world.set_ruling(id, ruling));
+            if (&membership.quotas, membership.quota, &membership.membership_error)
+                != (&pod.quotas, pod.quota, &pod.membership_error)
+            {
+                self.change_pod(id, |engine| engine.world.set_membership(id, membership));
                 self.remark.insert(id);
             }
         }

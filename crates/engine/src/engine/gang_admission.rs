@@ -109,7 +109,7 @@ impl Engine {
             return (None, Vec::new(), Vec::new());
         }
         let rest = |(resource, amount): &(ResourceId, Amount), sign: i128| {
-            let rest = (i128::from(*amount) - gang.muster.held(*resource)) * sign;
+            let rest = (i128::from(*amount) - gang.tally.held(*resource)) * sign;
             (*resource, Amount::try_from(rest.max(0)).unwrap_or(Amount::MAX))
         };
         let some = |amounts: Vec<(ResourceId, Amount)>| amounts.into_iter().filter(|(_, a)| *a > 0).collect();
@@ -171,7 +171,7 @@ impl Engine {
         if let Some(problem) = &fact.problem {
             return Err(Arc::new(explain::invalid(problem)));
         }
-        let refused = |(code, why)| Arc::new(explain::unruled(code, why));
+        let refused = |(code, why)| Arc::new(explain::membership_error(code, why));
         let Some(queue) = self.world.admitting_quota(id).map_err(refused)? else { return Ok(Vec::new()) };
         if let Some(why) = self.world.quotas.closed(queue) {
             return Err(refused(why));
@@ -194,7 +194,7 @@ impl Engine {
                 None => {
                     return Err(tried.into_iter().find_map(Result::err).unwrap_or_else(|| {
                         let why = "the card request names no card".to_owned();
-                        Arc::new(explain::unruled(Code::InvalidRequest, why))
+                        Arc::new(explain::membership_error(Code::InvalidRequest, why))
                     }));
                 }
             }

@@ -1,0 +1,58 @@
+//! Reservations: room that is kept for a waiting pod, from the decision to evict until it is bound.
+
+use crate::fact::Name;
+use crate::nodes::NodeId;
+use crate::pods::PodId;
+use crate::world::{World, charge_of};
+
+/// Why room is kept.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum ReservationKind {
+    /// Victims leave for it.
+    Preemption,
+    /// Room is on its way to it, without anybody's going for it.
+    Room,
+    /// It waited so long that a node is kept for it.
+    Patience,
+}
+
+/// Room that is kept on a node while the pod waits.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Reservation {
+    pub node: NodeId,
+    pub kind: ReservationKind,
+}
+
+/// The reservation of a pod that was decided onto a node: it counts for nothing until the bind is seen to fail. The
+/// node may go meanwhile and its number be given to another, so it is known by name.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct ReservationIfBindFails {
+    pub node: Name,
+    pub kind: ReservationKind,
+}
+
+impl World {
+    /// Counts a pod's reservation on its node (or no longer).
+    pub fn count_reservation(&mut self, id: PodId, add: bool) {
+        let pod = self.pods.get(id);
+        let Some(reservation) = pod.reservation else { return };
+        debug_assert_eq!(self.reservations.contains(&id), !add, "a reservation counts once");
+        if add {
+            self.reservations.insert(id);
+            let cards = self.nodes.cards_for(reservation.node, &self.shapes.get(pod.shape).demand);
+            let devices = self.asked_devices(id);
+            self.pods.get_mut(id).cards = cards.into_iter().chain(devices).collect();
+        }
+        let pod = self.pods.get(id);
+        let shape = self.shapes.get(pod.shape);
+        self.nodes.reservation(reservation.node, &shape.demand, add);
+        self.quotas.count_reservation(pod, &charge_of(&self.shapes, pod), add);
+        for port in &shape.spec().ports {
+            self.nodes.use_port(reservation.node, port, add);
+        }
+        if !add {
+            self.reservations.remove(&id);
+            self.pods.get_mut(id).cards = Vec::new();
+        }
+    }
+}
