@@ -476,10 +476,10 @@ impl<'a> Session<'a> {
                     bound += 1;
                     tracing::info!(%pod, %node, shadow, "binds");
                 }
-                Happened::Evicted { pod, node, claimant, rule, message } => {
+                Happened::Evicted { pod, node, claimant, reason, message } => {
                     evicted += 1;
                     let claimant = claimant.as_ref().map(ToString::to_string);
-                    tracing::info!(%pod, %node, claimant, rule = rule.name(), shadow, "evicts: {message}");
+                    tracing::info!(%pod, %node, claimant, rule = reason.rule.name(), shadow, "evicts: {message}");
                 }
                 // There may be as many as pods wait, again and again: the counts are below.
                 Happened::Held { pod, code, message } => {

@@ -181,8 +181,8 @@ impl Metrics {
     pub fn count(&self, happened: &Happened) {
         let decision = match happened {
             Happened::Bound { .. } => "bind",
-            Happened::Evicted { rule, .. } => {
-                self.evictions.get_or_create(&vec![("rule", rule.name().to_string())]).inc();
+            Happened::Evicted { reason, .. } => {
+                self.evictions.get_or_create(&vec![("rule", reason.rule.name().to_string())]).inc();
                 "evict"
             }
             Happened::Held { .. } => "hold",

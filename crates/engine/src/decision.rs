@@ -9,6 +9,7 @@ use std::sync::Arc;
 use crate::device::{Allocation, ClaimSpec, ExtendedRequest};
 use crate::fact::{Name, PodKey, Tick};
 use crate::reason::Reason;
+use crate::reason::eviction::EvictionReason;
 
 /// How much one call of `decide` may do.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -146,10 +147,10 @@ pub enum Decision {
         uid: Name,
         node: Name,
         claimant: Option<PodKey>,
-        rule: Rule,
         /// Whether it passes over a disruption budget, because no other set of victims would do.
         violates_budget: bool,
-        message: String,
+        /// Why, with exact numbers.
+        reason: Arc<EvictionReason>,
     },
     /// Write the node that is kept for the pod into its status; `None` takes it out.
     Nominate { pod: PodKey, uid: Name, node: Option<Name> },

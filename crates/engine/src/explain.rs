@@ -4,7 +4,6 @@ mod devices;
 mod node_cap;
 mod verdicts;
 
-use crate::decision::Rule;
 use crate::fact::{Created, Name, PodKey, RequestProblem};
 use crate::filter::{Filter, node_cap as cap_filter, resources_fit};
 use crate::ledger::amount_of;
@@ -15,6 +14,7 @@ use crate::policy::{QuotaId, Refusal};
 use crate::preempt::Plan;
 use crate::preempt::rights::Going;
 use crate::quantity::canonical;
+use crate::reason::eviction::{AmountUse, EvictionCause, EvictionReason, Preemption, QuotaUse};
 use crate::reason::{Code, Numbers, Reason};
 use crate::resources::{Demand, ResourceId};
 use crate::score::FULL;
@@ -163,57 +163,41 @@ impl World {
         reason
     }
 
-    /// What is said to a pod that is evicted: for whom, by what right, and what the quotas hold before and after.
-    pub fn evicted(&self, with: &Going, claimant: PodId, victim: PodId, plan: &Plan) -> String {
+    /// Why a pod is evicted: for whom, by what right, and what the quotas use before and after.
+    pub fn evicted(&self, with: &Going, claimant: PodId, victim: PodId, plan: &Plan) -> EvictionReason {
         let (gets, goes) = (self.pods.get(claimant), self.pods.get(victim));
         let node = plan.places.iter().find(|(pod, _)| *pod == claimant).map_or(plan.places[0].1, |(_, node)| *node);
-        let group = if with.is_whole_gang { "with the rest of its group " } else { "" };
-        let for_whom = format!("evicted {group}to make room on {} for {}", self.nodes.get(node).name, gets.key());
-        let (mine, theirs) = (goes.priority, gets.priority);
-        let holdings = |pod: &Pod| {
+        let uses = |pod: &Pod| {
             let binding = pod.quotas.iter().filter(|quota| !self.quotas.is_plain(**quota));
-            let holdings = binding.map(|quota| self.holdings(*quota, plan));
-            holdings.collect::<Vec<_>>().join("; ")
+            binding.map(|quota| self.quota_use(*quota, plan)).collect()
         };
-        let said = match with.right.rule {
-            Rule::Priority => format!("{for_whom} of priority {theirs}; this pod has priority {mine}"),
-            Rule::OwnQuota => format!(
-                "{for_whom} of priority {theirs} under the same quota ({}); this pod has priority {mine}",
-                holdings(gets)
-            ),
-            Rule::TreeOveruse => "evicted because its quota stayed above its runtime".to_owned(),
-            reclaim => {
-                let (entitlement, kept) = reclaim.bounds();
-                format!(
-                    "{for_whom}, which stays within {entitlement} ({}), from a quota above {kept} ({})",
-                    holdings(gets),
-                    holdings(goes)
-                )
-            }
+        let preemption = Preemption {
+            claimant: gets.key(),
+            claimant_priority: gets.priority,
+            node: self.nodes.get(node).name.clone(),
+            victim_priority: goes.priority,
+            whole_gang: with.is_whole_gang,
+            claimant_quotas: uses(gets),
+            victim_quotas: uses(goes),
+            pods_at_least: plan.at_least.map(|least| least.count),
         };
-        let Some(least) = plan.at_least else { return said };
-        format!("{said}; the search for the cheapest pods was cut short: at least {} would have to go", least.count)
+        EvictionReason { rule: with.right.rule, cause: EvictionCause::Preempted(preemption) }
     }
 
-    /// What a quota holds of what a claimant asks for, before and after a plan is carried out, and what it is owed.
-    fn holdings(&self, id: QuotaId, plan: &Plan) -> String {
+    /// What a quota uses of what a claimant requests, before and after a plan is carried out.
+    fn quota_use(&self, id: QuotaId, plan: &Plan) -> QuotaUse {
         let quota = self.quotas.get(id);
-        let comes = |resource: ResourceId| {
-            let counts = self.pods.get(plan.rights.claimant).quotas.contains(&id);
-            if counts { amount_of(&plan.rights.charge, resource).unwrap_or(0) } else { 0 }
-        };
-        let show = |(resource, _): &(ResourceId, i64)| {
-            let name = self.names.name(*resource);
-            let before = quota.ledger.to_be_used(*resource);
+        let is_claimants = self.pods.get(plan.rights.claimant).quotas.contains(&id);
+        let amounts = plan.rights.charge.iter().filter_map(|(resource, requested)| {
+            let entitlement = self.quotas.entitlement(id, *resource)?;
+            let used_before = quota.ledger.to_be_used(*resource);
             let going = plan.going.iter().filter(|goes| goes.quotas.contains(&id));
             let gone: i128 = going.map(|goes| amount_of(&goes.charge, *resource).unwrap_or(0)).sum();
-            let after = before - gone + comes(*resource);
-            let owed = self.quotas.entitlement(id, *resource).unwrap_or(0);
-            let [before, after, owed] = [before, after, owed].map(|amount| canonical(name, amount));
-            format!("{name} from {before} to {after}, owed {owed}")
-        };
-        let asked = plan.rights.charge.iter().filter(|(resource, _)| self.quotas.entitlement(id, *resource).is_some());
-        format!("{}: {}", self.quotas.shown(id), asked.map(show).collect::<Vec<_>>().join(", "))
+            let comes = if is_claimants { i128::from(*requested) } else { 0 };
+            let resource = self.names.name(*resource).clone();
+            Some(AmountUse { resource, used_before, used_after: used_before - gone + comes, entitlement })
+        });
+        QuotaUse { quota: self.quotas.quota_path(id), amounts: amounts.collect() }
     }
 
     /// No node takes the pod.

@@ -1,4 +1,6 @@
-//! Why a pod waits: one value that everything renders.
+//! Why a pod waits, or is evicted: one value that everything renders.
+
+pub mod eviction;
 
 use crate::fact::Name;
 use crate::filter::Filter;
@@ -92,7 +94,7 @@ impl Numbers {
 }
 
 /// A quota with those above it.
-#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct QuotaPath {
     pub policy: PolicyKind,
     /// The quotas from the root down to this one, which is the last: `Kind/namespace/name`, with the group where

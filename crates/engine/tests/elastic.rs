@@ -358,7 +358,8 @@ fn settle(engine: &mut Engine, model: &mut Model, seen: &mut Seen) -> Result<(),
                     pod_mut.fact.phase = Phase::Running;
                     bound.push((pod, node));
                 }
-                Decision::Evict { pod, claimant, rule, .. } => {
+                Decision::Evict { pod, claimant, reason, .. } => {
+                    let rule = reason.rule;
                     acted = true;
                     let claimant = claimant.expect("elastic evictions have a claimant");
                     let own = model.quota_of(&model.pods[&claimant]);

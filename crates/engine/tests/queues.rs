@@ -441,9 +441,9 @@ impl Run {
         let view = self.view();
         let mut victims: BTreeMap<PodKey, (PodKey, Rule)> = BTreeMap::new();
         for decision in act {
-            let Decision::Evict { pod, claimant, rule, .. } = decision else { continue };
+            let Decision::Evict { pod, claimant, reason, .. } = decision else { continue };
             let claimant = claimant.clone().expect("queues evict for a claimant");
-            victims.insert(pod.clone(), (claimant, *rule));
+            victims.insert(pod.clone(), (claimant, reason.rule));
         }
         let gone = |pod: &PodFact| self.server.is_leaving(pod) || victims.contains_key(&pod.key());
         let mut gang_claims = false;

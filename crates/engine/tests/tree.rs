@@ -418,7 +418,8 @@ impl Run {
         let mut victims: Vec<&PodFact> = Vec::new();
         let mut for_whom: Option<&PodFact> = None;
         for decision in act {
-            let Decision::Evict { pod, claimant, rule, violates_budget, .. } = decision else { continue };
+            let Decision::Evict { pod, claimant, reason, violates_budget, .. } = decision else { continue };
+            let rule = &reason.rule;
             let victim = &self.server.pods[pod];
             *seen.evictions.entry(*rule).or_default() += 1;
             let claims = claimant.as_ref().map(|claimant| &self.server.pods[claimant]);

@@ -12,7 +12,7 @@ use quotient_api::{Configuration, ObjectKey, Problem, Translation, Translator, V
 use quotient_engine::device::ClaimKey;
 use quotient_engine::fact::{Name, PodKey};
 use quotient_engine::{
-    Budget, ClaimGrant, Code, Decision, DeviceGrants, Engine, Fact, QuotaReport, Reason, Rule, Tick,
+    Budget, ClaimGrant, Code, Decision, DeviceGrants, Engine, EvictionReason, Fact, QuotaReport, Reason, Tick,
 };
 use serde_json::{Value, json};
 
@@ -50,7 +50,7 @@ pub struct Now {
 #[derive(Debug, Clone, PartialEq)]
 pub enum Happened {
     Bound { pod: PodKey, node: Name },
-    Evicted { pod: PodKey, node: Name, claimant: Option<PodKey>, rule: Rule, message: String },
+    Evicted { pod: PodKey, node: Name, claimant: Option<PodKey>, reason: Arc<EvictionReason>, message: String },
     Held { pod: PodKey, code: Code, message: String },
     Nominated { pod: PodKey, node: Option<Name> },
     Problem(Problem),
@@ -429,7 +429,8 @@ impl Scheduler {
                 let devices = self.device_writes(now, &pod, &uid, devices);
                 round.writes.push(Write::Bind { pod: PodRef { key: pod, uid }, node, claims, devices, created_us });
             }
-            Decision::Evict { pod, uid, node, claimant, rule, violates_budget: _, message } => {
+            Decision::Evict { pod, uid, node, claimant, violates_budget: _, reason } => {
+                let (rule, message) = (reason.rule, reason.to_string());
                 let said = match &claimant {
                     Some(claimant) => format!("Preempted by {claimant} ({}): {message}", rule.name()),
                     None => format!("Evicted ({}): {message}", rule.name()),
@@ -439,7 +440,7 @@ impl Scheduler {
                 let evicted = (pod.clone(), claimant.clone(), message.clone());
                 round.writes.push(Write::Evict { pod: PodRef { key: pod, uid }, claimant, message });
                 let (pod, claimant, message) = evicted;
-                round.happened.push(Happened::Evicted { pod, node, claimant, rule, message });
+                round.happened.push(Happened::Evicted { pod, node, claimant, reason, message });
             }
             Decision::Nominate { pod, uid, node } => {
                 round.happened.push(Happened::Nominated { pod: pod.clone(), node: node.clone() });

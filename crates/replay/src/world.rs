@@ -377,9 +377,9 @@ impl World {
                 Some(job) if self.jobs[job].place == Place::Waiting => self.bind(job, node),
                 _ => self.engine.observe(self.tick(), Fact::BindFailed { pod, uid }),
             },
-            Decision::Evict { pod, uid, rule, .. } => match self.same(&pod, &uid) {
+            Decision::Evict { pod, uid, reason, .. } => match self.same(&pod, &uid) {
                 Some(job) if self.jobs[job].place != Place::Waiting => {
-                    *self.counts.evicted_by_rule.entry(rule.name()).or_default() += 1;
+                    *self.counts.evicted_by_rule.entry(reason.rule.name()).or_default() += 1;
                     self.requeue(job);
                 }
                 _ => self.engine.observe(self.tick(), Fact::EvictFailed { pod, uid }),

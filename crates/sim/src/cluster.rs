@@ -71,13 +71,14 @@ impl Happened {
                 name: pod.name.to_string(),
                 node: node.to_string(),
             }),
-            Done::Evicted { pod, node, claimant, rule, message } => self.evicted.push(Evicted {
+            Done::Evicted { pod, node, claimant, reason, message } => self.evicted.push(Evicted {
                 namespace: pod.namespace.to_string(),
                 name: pod.name.to_string(),
                 node: node.to_string(),
                 claimant: claimant.as_ref().map(ToString::to_string),
-                rule: rule.name().to_string(),
+                rule: reason.rule.name().to_string(),
                 message,
+                reason: Some(reason),
             }),
             Done::Problem(problem) => self.problems.push(problem),
             Done::Held { .. } | Done::Nominated { .. } => {}

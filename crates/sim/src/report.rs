@@ -3,10 +3,11 @@
 //! Field names and order are a contract with whoever reads the JSON.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use quotient_engine::fact::Name;
 use quotient_engine::quantity::canonical;
-use quotient_engine::{NodeReport, Reason};
+use quotient_engine::{EvictionReason, NodeReport, Reason};
 use serde::Serialize;
 
 /// Amounts by resource, as canonical Kubernetes quantities.
@@ -50,6 +51,9 @@ pub struct Evicted {
     pub claimant: Option<String>,
     pub rule: String,
     pub message: String,
+    /// What rule and message are made from, where the eviction was decided here.
+    #[serde(skip)]
+    pub reason: Option<Arc<EvictionReason>>,
 }
 
 /// An object that was not let in.

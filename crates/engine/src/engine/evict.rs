@@ -1,12 +1,15 @@
 //! Carrying out a plan, for a pod and for a gang alike: reservations are taken over, nodes are held, victims go.
 
-use crate::decision::{Decision, Decisions, Rule};
+use std::sync::Arc;
+
+use crate::decision::{Decision, Decisions};
 use crate::engine::Engine;
 use crate::engine::wake::Change;
 use crate::fact::{Name, PodKey};
 use crate::nodes::NodeId;
 use crate::pods::PodId;
 use crate::preempt::Plan;
+use crate::reason::eviction::EvictionReason;
 use crate::relations::Effects;
 use crate::reservations::{Reservation, ReservationKind};
 
@@ -14,9 +17,8 @@ use crate::reservations::{Reservation, ReservationKind};
 pub(super) struct Eviction {
     /// Who gets what it held, by name and uid; nobody if the eviction is voluntary.
     pub claimant: Option<(PodKey, Name)>,
-    pub rule: Rule,
     pub violates_budget: bool,
-    pub message: String,
+    pub reason: Arc<EvictionReason>,
 }
 
 impl Engine {
@@ -26,11 +28,11 @@ impl Engine {
         for goes in plan.going.iter().filter(|goes| !goes.is_reservation) {
             for victim in &goes.pods {
                 let claimant = self.claimant_of(&plan, *victim);
-                let message = self.world.evicted(goes, claimant, *victim, &plan);
+                let reason = Arc::new(self.world.evicted(goes, claimant, *victim, &plan));
                 let known = self.world.pods.get(claimant);
                 let claimant = Some((known.key(), known.uid.clone()));
                 let violates_budget = plan.violating.contains(victim);
-                evictions.push((*victim, Eviction { claimant, rule: goes.right.rule, violates_budget, message }));
+                evictions.push((*victim, Eviction { claimant, violates_budget, reason }));
             }
         }
         evictions.sort_by_cached_key(|(victim, _)| self.world.pods.get(*victim).key());
@@ -102,7 +104,7 @@ impl Engine {
         effects: &mut Effects,
         decisions: &mut Decisions,
     ) {
-        let Eviction { claimant, rule, violates_budget, message } = eviction;
+        let Eviction { claimant, violates_budget, reason } = eviction;
         let pod = self.world.pods.get(victim);
         let (key, uid) = (pod.key(), pod.uid.clone());
         let node = pod.node().map(|node| self.world.nodes.get(node).name.clone());
@@ -111,9 +113,8 @@ impl Engine {
             uid: uid.clone(),
             node: node.expect("only pods on nodes are evicted"),
             claimant: claimant.as_ref().map(|(key, _)| key.clone()),
-            rule,
             violates_budget,
-            message,
+            reason,
         });
         self.world.takings.expect(self.world.pods.get(victim));
         // One that leaves for nobody leaves for itself, as it were: nobody else has its uid.

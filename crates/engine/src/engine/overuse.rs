@@ -1,6 +1,7 @@
 //! Over-use: a quota of a tree that stays above its runtime gives back, after a while.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use crate::budgets::BudgetKey;
 use crate::decision::{Decisions, Rule};
@@ -11,7 +12,7 @@ use crate::fact::Tick;
 use crate::gangs::GangId;
 use crate::pods::{Place, Pod, PodId};
 use crate::policy::QuotaId;
-use crate::quantity::canonical;
+use crate::reason::eviction::{EvictionCause, EvictionReason, Overuse};
 use crate::relations::Effects;
 use crate::resources::ResourceId;
 
@@ -140,19 +141,18 @@ impl Engine {
             return false;
         }
         let Some((resource, used, runtime)) = self.excess(id, &[]).into_iter().next() else { return false };
-        let name = self.world.names.name(resource).clone();
-        let message = format!(
-            "evicted because {} held {} {name} for longer than {} s, more than its runtime of {}",
-            self.world.quotas.get(id).key,
-            canonical(&name, used),
-            self.settings.tree.revoke_after_ms / 1000,
-            canonical(&name, runtime),
-        );
+        let overuse = Overuse {
+            quota: self.world.quotas.quota_path(id),
+            resource: self.world.names.name(resource).clone(),
+            used,
+            entitlement: runtime,
+            accepted_ms: self.settings.tree.revoke_after_ms,
+        };
+        let reason = Arc::new(EvictionReason { rule: Rule::TreeOveruse, cause: EvictionCause::Overused(overuse) });
         taken.sort_by_key(|pod| self.world.pods.get(*pod).key());
         let mut effects = Effects::default();
         for victim in taken {
-            let eviction =
-                Eviction { claimant: None, rule: Rule::TreeOveruse, violates_budget: false, message: message.clone() };
+            let eviction = Eviction { claimant: None, violates_budget: false, reason: reason.clone() };
             self.evict(victim, eviction, &mut effects, decisions);
         }
         self.wake(effects);

@@ -4,7 +4,9 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use quotient_engine::fact::{Fact, Name, PodKey, Tick};
-use quotient_engine::{Budget, Decision, Decisions, Engine, Reason, Rule, Settings};
+use quotient_engine::{
+    Budget, Decision, Decisions, Engine, EvictionCause, EvictionReason, Preemption, Reason, Rule, Settings,
+};
 
 use crate::naive::World;
 use crate::naive::cycle::Act;
@@ -141,14 +143,20 @@ fn decision(act: Act) -> Decision {
     match act {
         Act::Bind { pod, uid, node, claims } => Decision::Bind { pod, uid, node, claims, devices: Default::default() },
         Act::Nominate { pod, uid, node } => Decision::Nominate { pod, uid, node },
-        Act::Evict { pod, uid, node, claimant, violates_budget } => Decision::Evict {
-            pod,
-            uid,
-            node,
-            claimant: Some(claimant),
-            rule: Rule::Priority,
-            violates_budget,
-            message: String::new(),
-        },
+        Act::Evict { pod, uid, node, claimant, violates_budget } => {
+            // The reference says nothing of why.
+            let preemption = Preemption {
+                claimant: claimant.clone(),
+                claimant_priority: 0,
+                node: node.clone(),
+                victim_priority: 0,
+                whole_gang: false,
+                claimant_quotas: Vec::new(),
+                victim_quotas: Vec::new(),
+                pods_at_least: None,
+            };
+            let reason = EvictionReason { rule: Rule::Priority, cause: EvictionCause::Preempted(preemption) };
+            Decision::Evict { pod, uid, node, claimant: Some(claimant), violates_budget, reason: Arc::new(reason) }
+        }
     }
 }

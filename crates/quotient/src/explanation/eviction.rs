@@ -96,6 +96,7 @@ fn from_condition(state: &State, namespace: &str, name: &str) -> Option<Told> {
         claimant: claimant.filter(|claimant| claimant.contains('/') && !claimant.contains(' ')),
         rule: text("reason"),
         message,
+        reason: None,
     };
     let eviction = Eviction { file: String::new(), evicted };
     Some(Told { eviction, rule_says: "the condition DisruptionTarget of the pod says so", with: Vec::new() })

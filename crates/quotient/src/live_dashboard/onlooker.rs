@@ -120,13 +120,13 @@ impl Onlooker for Watcher {
         let mut kept = self.kept();
         kept.changed = true;
         for happened in happened {
-            if let Happened::Evicted { pod, claimant, rule, message, .. } = happened {
+            if let Happened::Evicted { pod, claimant, reason, message, .. } = happened {
                 kept.evictions.push(Eviction {
                     at_ms: now.wall_us / 1000,
                     namespace: Name::from(&pod.namespace),
                     name: Name::from(&pod.name),
                     claimant: claimant.as_ref().map(ToString::to_string),
-                    rule: rule.name().to_string(),
+                    rule: reason.rule.name().to_string(),
                     message: message.clone(),
                 });
             }
