@@ -213,7 +213,7 @@ impl World {
             ABSENT => {}
             OPEN => {
                 let class = self.node_rules.get(question.rule).class(node);
-                let bucket = kept.bucket_of(class, self.places(question, shape, node));
+                let bucket = kept.bucket_of(old_bucket, class, self.places(question, shape, node));
                 let (points, rank) = (self.points(shape, node), self.nodes.rank(node));
                 kept.bucket[at] = bucket;
                 kept.points[at] = points;
@@ -229,6 +229,9 @@ impl World {
 
     /// Where the node is, for each rule of the shape about other pods.
     fn places(&self, question: &Question, shape: &Shape, node: NodeId) -> Vec<i64> {
+        if !shape.is_related() {
+            return Vec::new();
+        }
         let place = |(topology, counter): (TopoId, crate::relations::CounterId)| {
             let domain = self.topologies.domain(topology, node);
             if domain == NO_DOMAIN {
@@ -244,7 +247,10 @@ impl World {
 
     fn choose(&self, question: &Question, kept: &mut Candidates) -> Answer {
         let shape = self.shapes.get(question.shape);
-        let rules: Vec<(TopoId, crate::relations::CounterId)> = question.rules(shape).collect();
+        let rules: Vec<(TopoId, crate::relations::CounterId)> = match shape.is_related() {
+            true => question.rules(shape).collect(),
+            false => Vec::new(),
+        };
         let fine: Vec<bool> = rules.iter().map(|(topology, _)| self.topologies.is_fine(*topology)).collect();
         let mut closed = kept.closed;
         let mut inhabited = 0;
@@ -359,7 +365,12 @@ impl Candidates {
         self.ranks.resize(nodes, 0);
     }
 
-    fn bucket_of(&mut self, class: u16, places: Vec<i64>) -> u32 {
+    /// The bucket of nodes of this class in these places. A node is mostly where it was before.
+    fn bucket_of(&mut self, before: u32, class: u16, places: Vec<i64>) -> u32 {
+        let is_it = |bucket: &&Bucket| bucket.class == class && bucket.places == places;
+        if self.buckets.get(before as usize).filter(is_it).is_some() {
+            return before;
+        }
         let key = (class, places);
         if let Some(id) = self.ids.get(&key) {
             return *id;

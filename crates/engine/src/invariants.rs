@@ -32,7 +32,7 @@ impl Engine {
         let mut reserved: BTreeMap<(NodeId, u16), i128> = BTreeMap::new();
         let (mut cap_held, mut cap_reserved) = (held.clone(), reserved.clone());
         for (_, pod) in world.pods.iter() {
-            let demand = &world.demand_of(pod);
+            let demand = &crate::world::demand_of(&world.shapes, pod);
             let waiting_reservation =
                 pod.reservation.filter(|_| pod.place == Place::Waiting).map(|reservation| reservation.node);
             for (resource, amount) in &demand.amounts {

@@ -215,12 +215,20 @@ impl Queue {
                 id
             }
         };
-        self.unlist(id);
+        let member = (created, name.clone(), pod);
         let group = self.group_mut(id);
-        group.members.insert((created, name.clone(), pod));
         if group.state != State::Awake {
+            group.members.insert(member);
             self.untold.insert(id);
+            return id; // Those at rest are listed by number, whoever is first.
         }
+        // A group stands where its first member does.
+        if group.members.first().is_some_and(|first| *first < member) {
+            group.members.insert(member);
+            return id;
+        }
+        self.unlist(id);
+        self.group_mut(id).members.insert(member);
         self.list(id);
         id
     }

@@ -73,6 +73,17 @@ pub(crate) fn charge_of<'a>(shapes: &'a Shapes, pod: &Pod) -> Cow<'a, [(Resource
     Cow::Owned(whole)
 }
 
+/// What a pod takes on its node: its shape's demand, and what a device plugin there serves.
+pub(crate) fn demand_of<'a>(shapes: &'a Shapes, pod: &Pod) -> Cow<'a, crate::resources::Demand> {
+    let demand = &shapes.get(pod.shape).demand;
+    if pod.plugin.is_empty() {
+        return Cow::Borrowed(demand);
+    }
+    let mut demand = demand.clone();
+    demand.amounts.extend(&pod.plugin);
+    Cow::Owned(demand)
+}
+
 impl World {
     /// The shape of a pod with this spec and labels, for one more user.
     pub fn shape(
@@ -124,19 +135,25 @@ impl World {
         let pod = self.pods.get(id);
         let node = pod.node().expect("a pod enters a node");
         let plugin = self.plugin_demand(self.shapes.get(pod.shape).spec(), node);
-        self.pods.get_mut(id).plugin = plugin;
-        let demand = self.demand_of(self.pods.get(id)).into_owned();
+        if plugin != pod.plugin {
+            self.pods.get_mut(id).plugin = plugin;
+        }
+        let pod = self.pods.get(id);
+        let demand = demand_of(&self.shapes, pod);
         self.nodes.hold(node, &demand, true);
-        if self.pods.get(id).is_leaving() {
+        if pod.is_leaving() {
             self.nodes.count_leaving(node, &demand, true);
         }
         let mut cards = self.nodes.cards_for(node, &demand);
         self.use_devices(id, node, matches!(place, Place::Assumed(_)), true);
         cards.extend(self.held_devices(id));
-        self.pods.get_mut(id).cards = cards;
+        if cards != self.pods.get(id).cards {
+            self.pods.get_mut(id).cards = cards;
+        }
         let pod = self.pods.get(id);
-        self.quotas.charge(id, pod, &charge_of(&self.shapes, pod), true, &self.names);
-        self.gangs.count(pod, &charge_of(&self.shapes, pod), true);
+        let charge = charge_of(&self.shapes, pod);
+        self.quotas.charge(id, pod, &charge, true, &self.names);
+        self.gangs.count(pod, &charge, true);
         if self.nodes.is_present(node) {
             self.apply_presence(id, node, true, effects);
         }
@@ -146,33 +163,23 @@ impl World {
     pub fn leave(&mut self, id: PodId, place: Place, effects: &mut Effects) {
         let pod = self.pods.get(id);
         let node = pod.node().expect("a pod leaves a node it is on");
-        let demand = self.demand_of(pod).into_owned();
-        let is_leaving = pod.is_leaving();
+        let demand = demand_of(&self.shapes, pod);
         self.nodes.hold(node, &demand, false);
-        if is_leaving {
+        if pod.is_leaving() {
             self.nodes.count_leaving(node, &demand, false);
         }
-        self.pods.get_mut(id).plugin = Vec::new();
-        let pod = self.pods.get(id);
-        self.quotas.charge(id, pod, &charge_of(&self.shapes, pod), false, &self.names);
-        self.gangs.count(pod, &charge_of(&self.shapes, pod), false);
-        self.pods.get_mut(id).cards = Vec::new();
+        let charge = charge_of(&self.shapes, pod);
+        self.quotas.charge(id, pod, &charge, false, &self.names);
+        self.gangs.count(pod, &charge, false);
+        if !pod.plugin.is_empty() || !pod.cards.is_empty() {
+            let pod = self.pods.get_mut(id);
+            (pod.plugin, pod.cards) = (Vec::new(), Vec::new());
+        }
         if self.nodes.is_present(node) {
             self.apply_presence(id, node, false, effects);
         }
         self.use_devices(id, node, false, false);
         self.pods.leave(id, place);
-    }
-
-    /// What a pod takes on its node: its shape's demand, and what a device plugin there serves.
-    pub fn demand_of(&self, pod: &Pod) -> Cow<'_, crate::resources::Demand> {
-        let demand = &self.shapes.get(pod.shape).demand;
-        if pod.plugin.is_empty() {
-            return Cow::Borrowed(demand);
-        }
-        let mut demand = demand.clone();
-        demand.amounts.extend(&pod.plugin);
-        Cow::Owned(demand)
     }
 
     /// A pod on a node that is there bears on others beyond the amounts it holds: by its ports and volumes, by being
@@ -403,8 +410,7 @@ impl World {
             self.quotas.count_leaving(pod, &charge_of(&self.shapes, pod), after);
         }
         if let Some(node) = node.filter(|_| before != after) {
-            let demand = self.demand_of(self.pods.get(id)).into_owned();
-            self.nodes.count_leaving(node, &demand, after);
+            self.nodes.count_leaving(node, &demand_of(&self.shapes, pod), after);
         }
         let Some(node) = node.filter(|node| before != after && self.nodes.is_present(*node)) else { return };
         let around = CountingTables {

@@ -106,19 +106,19 @@ impl Engine {
                 }
                 None => self.take_turn(pod, &mut decisions),
             };
-            let groups = match gang {
-                Some(gang) => self.groups_of_gang(gang, group),
-                None => BTreeSet::from([group]),
-            };
             match turn {
                 Turn::Placed | Turn::Reserved | Turn::Dropped => {}
                 Turn::Rests(reason, gates) => {
                     let reason = Arc::new(reason);
-                    groups.into_iter().for_each(|group| self.queue.rest(group, reason.clone(), gates.clone()));
+                    for group in self.groups_at_rest(gang, group) {
+                        self.queue.rest(group, reason.clone(), gates.clone());
+                    }
                 }
                 Turn::AwaitsVictims(reason, gates) => {
                     let reason = Arc::new(reason);
-                    groups.into_iter().for_each(|group| self.queue.await_victims(group, reason.clone(), gates.clone()));
+                    for group in self.groups_at_rest(gang, group) {
+                        self.queue.await_victims(group, reason.clone(), gates.clone());
+                    }
                 }
             }
         }
@@ -129,8 +129,9 @@ impl Engine {
         decisions
     }
 
-    /// Where the waiting pods of a gang stand in the queue.
-    fn groups_of_gang(&self, gang: GangId, first: GroupId) -> BTreeSet<GroupId> {
+    /// Where those stand in the queue that rest together: the pods of a class, or the waiting pods of a gang.
+    fn groups_at_rest(&self, gang: Option<GangId>, first: GroupId) -> BTreeSet<GroupId> {
+        let Some(gang) = gang else { return BTreeSet::from([first]) };
         let members = self.waiting_members(gang).into_iter();
         members.filter_map(|member| self.world.pods.get(member).group).chain([first]).collect()
     }
@@ -156,7 +157,7 @@ impl Engine {
     }
 
     fn take_in_moved(&mut self) {
-        let Moved { shares, limits, risen, drawn_on } = self.world.quotas.changed();
+        let Some(Moved { shares, limits, risen, drawn_on }) = self.world.quotas.changed() else { return };
         self.changes += u64::from(limits);
         for quota in risen {
             self.queue.wake_gated(quota);
@@ -291,15 +292,14 @@ impl Engine {
         tried: &[Tried],
         decisions: &mut Decisions,
     ) -> Turn {
-        let pod = self.world.pods.get(id).clone();
         for Tried { question, .. } in tried {
-            self.wait_for_company(&pod, question);
+            self.wait_for_company(id, question);
         }
         if let Some(turn) = self.await_devices(id, tried.iter().map(|tried| &tried.question)) {
             return turn;
         }
         if let Some(reservation) = reservation {
-            let victims = self.victims_still_leaving(&pod);
+            let victims = self.victims_still_leaving(self.world.pods.get(id));
             if !victims.is_empty() {
                 let reason = explain::awaiting(&victims, &self.world.nodes.get(reservation.node).name);
                 return Turn::AwaitsVictims(reason, self.moving_levels(id));
@@ -324,8 +324,10 @@ impl Engine {
                 return Turn::Dropped;
             }
         }
-        if pod.never_preempts || tried.iter().any(|tried| self.world.has_device_fault(&tried.question)) {
-            return self.rests(id, &pod, tried, false);
+        if self.world.pods.get(id).never_preempts
+            || tried.iter().any(|tried| self.world.has_device_fault(&tried.question))
+        {
+            return self.rests(id, tried, false);
         }
         match self.cheapest_way(id, reservation, tried) {
             Some(Outcome::Plan(plan)) => {
@@ -339,15 +341,14 @@ impl Engine {
                     self.hold_room(&places, decisions);
                     return Turn::Reserved;
                 }
-                self.rests(id, &pod, tried, true)
+                self.rests(id, tried, true)
             }
-            Some(Outcome::Hopeless) | None => self.rests(id, &pod, tried, false),
+            Some(Outcome::Hopeless) | None => self.rests(id, tried, false),
         }
     }
 
     /// The cheapest way to make room, over all cards that the pod accepts; its preference decides between equals.
     fn cheapest_way(&mut self, id: PodId, reservation: Option<Reservation>, tried: &[Tried]) -> Option<Outcome> {
-        let pod = self.world.pods.get(id).clone();
         let is_beyond_help = |tried: &Tried| self.world.quotas.is_beyond_help(&tried.refusals);
         if tried.iter().all(is_beyond_help) || self.has_reserved_enough(id) {
             return None;
@@ -358,6 +359,7 @@ impl Engine {
         for card_choice in self.world.card_choices_for_reservations(id) {
             self.choose_cards(id, &card_choice);
             let question = self.world.question(id);
+            let pod = self.world.pods.get(id);
             let known = (question.shape, pod.priority, pod.non_preemptible, pod.quotas.clone());
             // Who holds a reservation has more room than others of its kind, for whom all may be hopeless.
             let is_known = reservation.is_none() && !question.has_objections();
@@ -388,9 +390,11 @@ impl Engine {
     /// Notes whether a pod's own victims are still there: until they are gone it takes no room that others' victims
     /// left.
     pub(super) fn note_awaited(&mut self, id: PodId) {
-        let awaits = self.world.pods.get(id).reservation.is_some()
-            && !self.victims_still_leaving(&self.world.pods.get(id).clone()).is_empty();
-        self.world.pods.get_mut(id).awaits_victims = awaits;
+        let pod = self.world.pods.get(id);
+        let awaits = pod.reservation.is_some() && !self.victims_still_leaving(pod).is_empty();
+        if pod.awaits_victims != awaits {
+            self.world.pods.get_mut(id).awaits_victims = awaits;
+        }
     }
 
     pub(super) fn victims_still_leaving(&self, claimant: &Pod) -> Vec<(PodKey, Option<Created>)> {
@@ -419,7 +423,8 @@ impl Engine {
         nearest
     }
 
-    fn rests(&mut self, id: PodId, pod: &Pod, tried: &[Tried], leaving: bool) -> Turn {
+    fn rests(&self, id: PodId, tried: &[Tried], leaving: bool) -> Turn {
+        let pod = self.world.pods.get(id);
         let admitted = tried.iter().any(|tried| tried.refusals.is_empty());
         let mut reasons: Vec<Reason> = Vec::new();
         for Tried { question, refusals, closed, .. } in tried {
@@ -434,16 +439,11 @@ impl Engine {
     }
 
     /// A pod that other pods keep out is woken when one of their kind comes.
-    pub(super) fn wait_for_company(&mut self, pod: &Pod, question: &Question) {
-        let Some(group) = pod.group else { return };
+    pub(super) fn wait_for_company(&mut self, id: PodId, question: &Question) {
+        let Some(group) = self.world.pods.get(id).group else { return };
         let shape = self.world.shapes.get(question.shape);
-        let kinds: Vec<_> = shape
-            .spread
-            .iter()
-            .map(|s| s.relation)
-            .chain(shape.affinity.iter().map(|(relation, _)| *relation))
-            .collect();
-        for kind in kinds {
+        let spread = shape.spread.iter().map(|spread| spread.relation);
+        for kind in spread.chain(shape.affinity.iter().map(|(relation, _)| *relation)) {
             self.world.relations.wait(kind, group);
         }
     }

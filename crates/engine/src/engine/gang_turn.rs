@@ -101,10 +101,9 @@ impl Engine {
                 let waiting = members.iter().filter(|member| self.world.pods.get(**member).place == Place::Waiting);
                 for member in waiting.copied().collect::<Vec<_>>() {
                     self.count_reservation(member, true);
-                    let pod = self.world.pods.get(member).clone();
-                    if self.world.shapes.get(pod.shape).is_related() {
+                    if self.world.shapes.get(self.world.pods.get(member).shape).is_related() {
                         let question = self.world.question(member);
-                        self.wait_for_company(&pod, &question);
+                        self.wait_for_company(member, &question);
                     }
                 }
                 self.world.gangs.get_mut(id).reason = Some(Arc::new(reason.clone()));
@@ -202,7 +201,7 @@ impl Engine {
         let (_, first) = reservations.first()?;
         let mut victims = Vec::new();
         for member in members {
-            victims.extend(self.victims_still_leaving(&self.world.pods.get(*member).clone()));
+            victims.extend(self.victims_still_leaving(self.world.pods.get(*member)));
         }
         victims.sort();
         if !victims.is_empty() {

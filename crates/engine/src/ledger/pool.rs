@@ -51,9 +51,16 @@ impl Pool {
         for (resource, min) in min {
             self.named.add(*resource, sign);
             self.min.add(*resource, sign * i128::from(*min));
-            let unused = (i128::from(*min) - ledger.used.get(*resource)).max(0);
-            self.unused.add(*resource, sign * unused);
         }
+        self.count_unused(min, ledger, add);
         self.ledger.count(ledger, add);
+    }
+
+    /// Counts what a quota leaves of its min (or no longer).
+    pub fn count_unused(&mut self, min: &[(ResourceId, Amount)], ledger: &Ledger, add: bool) {
+        for (resource, min) in min {
+            let unused = (i128::from(*min) - ledger.used.get(*resource)).max(0);
+            self.unused.add(*resource, if add { unused } else { -unused });
+        }
     }
 }

@@ -184,7 +184,7 @@ impl Quotas {
         self.get_mut(id).parent = parent;
     }
 
-    /// Changes the ledgers of a quota and of those above it.
+    /// Changes the ledgers of a quota and of those above it, by amounts that are added or taken off.
     pub(super) fn change(&mut self, id: QuotaId, change: impl Fn(&mut Ledger)) {
         let mut at = Some(id);
         while let Some(id) = at {
@@ -193,9 +193,10 @@ impl Quotas {
             match quota.policy.pooled() {
                 Some(min) => {
                     let pool = &mut self.pools[quota.pool.0 as usize];
-                    pool.count(min, &quota.ledger, false);
+                    pool.count_unused(min, &quota.ledger, false);
                     change(&mut quota.ledger);
-                    pool.count(min, &quota.ledger, true);
+                    change(&mut pool.ledger);
+                    pool.count_unused(min, &quota.ledger, true);
                     self.unmarked.insert(id);
                 }
                 None => change(&mut quota.ledger),
@@ -301,8 +302,10 @@ impl Quotas {
     }
 
     /// What came of changes since this was last asked.
-    pub fn changed(&mut self) -> Moved {
-        std::mem::take(&mut self.moved)
+    pub fn changed(&mut self) -> Option<Moved> {
+        let Moved { shares, limits, risen, drawn_on } = &self.moved;
+        let is_any = *limits || !shares.is_empty() || !risen.is_empty() || !drawn_on.is_empty();
+        is_any.then(|| std::mem::take(&mut self.moved))
     }
 
     /// Quotas whose pods may be marked anew, since this was last asked.

@@ -39,10 +39,9 @@ impl Cost {
 
 impl Ord for Cost {
     fn cmp(&self, other: &Self) -> Ordering {
-        let youth = |cost: &Cost| cost.created.iter().map(|created| Reverse(*created)).collect::<Vec<_>>();
         self.counts
             .cmp(&other.counts)
-            .then_with(|| youth(self).cmp(&youth(other)))
+            .then_with(|| self.created.iter().map(Reverse).cmp(other.created.iter().map(Reverse)))
             .then_with(|| self.names.cmp(&other.names))
     }
 }

@@ -119,6 +119,8 @@ impl World {
             true => &[(true, false), (false, true), (false, false)],
             false => &[(true, false), (false, false)],
         };
+        let is_anybody_left = self.could_anybody_go(&hunt.rights);
+        let passes = if is_anybody_left { passes } else { &passes[..1] };
         for (reservations_only, spares_own) in passes {
             (hunt.reservations_only, hunt.rights.spares_own, hunt.helpers) = (*reservations_only, *spares_own, None);
             let members = self.members_of_gang(hunt, pods, &questions);
@@ -171,7 +173,7 @@ impl World {
             return Some(Cost::NOTHING);
         }
         let going = self.going_for(hunt, node, &missing);
-        let (found, _) = self.solve(hunt, Some(node), going, &missing, Placing::Untried, None)?;
+        let (found, _) = self.solve(hunt, Some(node), &going, &missing, &Placing::Untried, None)?;
         Some(found.cost)
     }
 
@@ -292,7 +294,7 @@ impl World {
         }
         let placing = Placing::Gang(places.clone());
         let below = ways.best.as_ref().map(|(best, _)| best.cost.clone());
-        let found = self.solve(ways.hunt, None, going, &missing, placing, below.as_ref());
+        let found = self.solve(ways.hunt, None, &going, &missing, &placing, below.as_ref());
         if let Some((found, going)) = found {
             let best = Best { cost: found.cost, node: None, going, at_least: found.at_least };
             ways.best = Some((best, places));

@@ -22,14 +22,14 @@ mod sets;
 
 use std::borrow::Cow;
 use std::cmp::Reverse;
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, BinaryHeap};
 
 use crate::fact::Created;
 use crate::filter::Filter;
 use crate::gangs::GangId;
 use crate::nodes::NodeId;
 use crate::place::{Answer, Question};
-use crate::pods::{Place, PodId, Resident};
+use crate::pods::{Place, PodId, QuotaOf, Resident};
 use crate::policy::Ask;
 use crate::preempt::cost::{Cost, Counts};
 use crate::preempt::missing::{Missing, Short};
@@ -98,12 +98,8 @@ impl World {
         let shortages = shortages.into_iter().map(|short| (Short::Ledger(short), short.amount)).collect();
         let mut rights = self.rights(claimant, priority, charge);
         self.find_drawable(&mut rights);
-        if !rights.could_reclaim()
-            && self.pods.least_priority().is_none_or(|least| least >= priority)
-            && self.pods.leaving().next().is_none()
-            && self.reservations.is_empty()
-        {
-            return Outcome::Hopeless; // There is nobody who may go, and nobody who leaves.
+        if !self.could_anybody_go(&rights) && self.pods.leaving().next().is_none() {
+            return Outcome::Hopeless;
         }
         let is_related = self.is_related(question);
         let leaving = if is_related { self.leaving_pods() } else { Vec::new() };
@@ -127,6 +123,12 @@ impl World {
         let outcome = self.hunt(hunt);
         self.put_back(lifted);
         outcome
+    }
+
+    /// Whether there is anybody who could have to go, or whose reservation could be taken over.
+    fn could_anybody_go(&self, rights: &Rights) -> bool {
+        let has_lower = self.pods.least_priority().is_some_and(|least| least < rights.priority);
+        rights.could_reclaim() || has_lower || !self.reservations.is_empty()
     }
 
     fn is_related(&self, question: &Question) -> bool {
@@ -199,15 +201,15 @@ impl World {
             return matches!(self.scan(&hunt.question), Answer::Node(_));
         }
         let demand = &self.shapes.get(hunt.question.shape).demand;
+        let left: BTreeSet<NodeId> = self.pods.leaving().filter_map(|pod| self.pods.get(pod).node()).collect();
         let open = |node: NodeId| {
             // Where something is short and nobody leaves, it stays short.
             let is_short = crate::filter::resources_fit::closes(&self.nodes, node, demand);
-            let may_open = || self.pods.on_node(node).iter().any(|resident| resident.leaving);
-            (!is_short || may_open()) && self.serves(hunt, node) && self.missing(node, demand).is_empty()
+            (!is_short || left.contains(&node)) && self.serves(hunt, node) && self.missing(node, demand).is_empty()
         };
         // Where its quotas admit it only nodes that somebody leaves can be such, since no node took it as things are.
         match hunt.is_admitted {
-            true => self.pods.leaving().filter_map(|pod| self.pods.get(pod).node()).any(open),
+            true => left.iter().copied().any(open),
             false => (0..self.nodes.limit()).map(|i| NodeId(i as u32)).any(open),
         }
     }
@@ -217,21 +219,28 @@ impl World {
         let mut best = self.best_on_nodes(hunt);
         if has_room {
             self.gather_helpers(hunt);
-            let going = hunt.helpers.clone().unwrap_or_default();
+            let going = hunt.helpers.take().unwrap_or_default();
             let placing = if hunt.is_related { Placing::Anywhere } else { Placing::Open };
-            let shortages = hunt.shortages.clone();
-            self.improve(hunt, &mut best, None, going, shortages, placing);
+            self.improve(hunt, &mut best, None, &going, &hunt.shortages, &placing);
+            hunt.helpers = Some(going);
         }
         best
     }
 
-    /// The nodes where victims could be, those with the cheapest single pods first.
-    fn promising_nodes(&self, hunt: &Hunt<'_>) -> Vec<(i32, Reverse<Created>, NodeId)> {
+    /// The nodes where victims could be, those with the cheapest single pods first. Whether a node serves at all is
+    /// asked when it is its turn: most searches end long before the last.
+    fn promising_nodes(&self, hunt: &Hunt<'_>) -> BinaryHeap<Reverse<(i32, Reverse<Created>, NodeId)>> {
         let mut nodes = Vec::new();
+        let mut known = (QuotaOf::None, hunt.rights.might_take_below(QuotaOf::None));
         let reserved: BTreeSet<NodeId> = self.reservations.iter().filter_map(|pod| self.stands_on(*pod)).collect();
         for i in 0..self.nodes.limit() {
             let node = NodeId(i as u32);
-            let residents = self.pods.on_node(node).iter().filter(|resident| hunt.rights.might_take(resident));
+            let residents = self.pods.on_node(node).iter().filter(|resident| {
+                if resident.quota != known.0 {
+                    known = (resident.quota, hunt.rights.might_take_below(resident.quota));
+                }
+                !resident.leaving && i64::from(resident.priority) < known.1
+            });
             let cheapest = residents.map(|resident| (resident.priority, Reverse(resident.created))).min();
             // Where its place depends on others those may be anywhere; and reservations cost nothing.
             let first = (i32::MIN, Reverse(Created(i64::MAX)));
@@ -239,20 +248,16 @@ impl World {
                 true => Some(first),
                 false => cheapest.filter(|_| !hunt.reservations_only),
             };
-            if let Some((priority, created)) = least
-                && self.serves(hunt, node)
-            {
-                nodes.push((priority, created, node));
-            }
+            nodes.extend(least.map(|(priority, created)| Reverse((priority, created, node))));
         }
-        nodes.sort_unstable();
-        nodes
+        BinaryHeap::from(nodes)
     }
 
     /// The cheapest set on some node.
     fn best_on_nodes(&mut self, hunt: &mut Hunt<'_>) -> Option<Best> {
         let mut best: Option<Best> = None;
-        for (priority, created, node) in self.promising_nodes(hunt) {
+        let mut nodes = self.promising_nodes(hunt);
+        while let Some(Reverse((priority, created, node))) = nodes.pop() {
             if let Some(Best { cost: least, .. }) = &best
                 && (least.counts.violations, least.counts.entitled, least.counts.gangs) == (0, 0, 0)
             {
@@ -269,7 +274,9 @@ impl World {
                     continue;
                 }
             }
-            self.improve_on_node(hunt, &mut best, node);
+            if self.serves(hunt, node) {
+                self.improve_on_node(hunt, &mut best, node);
+            }
         }
         best
     }
@@ -303,34 +310,50 @@ impl World {
         }
         let local = self.going_for(hunt, node, &missing);
         if hunt.shortages.is_empty() {
-            self.improve(hunt, best, Some(node), local, missing, placing);
+            self.improve(hunt, best, Some(node), &local, &missing, &placing);
             return;
         }
-        let mut all = missing.clone();
-        all.extend(hunt.shortages.iter().cloned());
         // What the node alone costs is the least. Where those on it cover the ledgers at no more than that, nobody
         // elsewhere makes it cheaper.
         let mut alone: Option<Best> = None;
-        self.improve(hunt, &mut alone, Some(node), local.clone(), missing, Placing::Untried);
+        self.improve(hunt, &mut alone, Some(node), &local, &missing, &Placing::Untried);
         let Some(alone) = alone else { return };
         if best.as_ref().is_some_and(|best| best.cost.counts < alone.cost.counts) {
             return;
         }
-        let mut here: Option<Best> = None;
-        self.improve(hunt, &mut here, Some(node), local.clone(), all.clone(), placing.clone());
-        if here.as_ref().is_none_or(|here| here.cost.counts > alone.cost.counts) {
-            self.gather_helpers(hunt);
-            let mut going = local;
-            let known: BTreeSet<(PodId, bool)> = going.iter().map(|goes| (goes.pods[0], goes.is_whole_gang)).collect();
-            let helpers = hunt.helpers.iter().flatten();
-            going.extend(helpers.filter(|goes| !known.contains(&(goes.pods[0], goes.is_whole_gang))).cloned());
-            self.improve(hunt, &mut here, Some(node), going, all, placing);
-        }
+        let here = match self.suffices(hunt, node, &alone, &placing) {
+            true => Some(alone),
+            false => self.best_with_ledgers(hunt, node, local, missing, alone.cost.counts, &placing),
+        };
         if let Some(here) = here
             && best.as_ref().is_none_or(|best| here.cost < best.cost)
         {
             *best = Some(here);
         }
+    }
+
+    /// The cheapest set that gives what is missing on a node and in ledgers, of those on the node if it costs no more
+    /// than `least`, and else of all.
+    fn best_with_ledgers(
+        &mut self,
+        hunt: &mut Hunt<'_>,
+        node: NodeId,
+        mut going: Vec<Going>,
+        mut missing: Missing,
+        least: Counts,
+        placing: &Placing,
+    ) -> Option<Best> {
+        missing.extend(hunt.shortages.iter().cloned());
+        let mut here: Option<Best> = None;
+        self.improve(hunt, &mut here, Some(node), &going, &missing, placing);
+        if here.as_ref().is_none_or(|here| here.cost.counts > least) {
+            self.gather_helpers(hunt);
+            let known: BTreeSet<(PodId, bool)> = going.iter().map(|goes| (goes.pods[0], goes.is_whole_gang)).collect();
+            let helpers = hunt.helpers.iter().flatten();
+            going.extend(helpers.filter(|goes| !known.contains(&(goes.pods[0], goes.is_whole_gang))).cloned());
+            self.improve(hunt, &mut here, Some(node), &going, &missing, placing);
+        }
+        here
     }
 
     /// Keeps what is cheaper than the best so far, if these can give what is missing.
@@ -339,12 +362,11 @@ impl World {
         hunt: &Hunt<'_>,
         best: &mut Option<Best>,
         node: Option<NodeId>,
-        going: Vec<Going>,
-        missing: Missing,
-        placing: Placing,
+        going: &[Going],
+        missing: &Missing,
+        placing: &Placing,
     ) {
-        let below = best.as_ref().map(|best| best.cost.clone());
-        let found = self.solve(hunt, node, going, &missing, placing, below.as_ref());
+        let found = self.solve(hunt, node, going, missing, placing, best.as_ref().map(|best| &best.cost));
         if let Some((found, going)) = found {
             *best = Some(Best { cost: found.cost, node, going, at_least: found.at_least });
         }

@@ -242,17 +242,18 @@ impl<'a> Reach<'a> {
         let families = self.problem.sources.iter().map(|source| source.family + 1).max().unwrap_or(0);
         let given = self.problem.missing[at] - self.need[at];
         let mut least = i128::MAX;
+        let mut by_source = vec![0; self.problem.sources.len()];
         for family in 0..families {
-            let mut by_source: BTreeMap<Option<usize>, i128> = BTreeMap::new();
+            let mut sum_of_others = 0;
             for (class, unit, gift) in self.gifts(at) {
                 let source = unit.sources.iter().copied().find(|source| self.problem.sources[*source].family == family);
-                *by_source.entry(source).or_default() += gift * i128::from(class.left);
+                *source.map_or(&mut sum_of_others, |source| &mut by_source[source]) += gift * i128::from(class.left);
             }
-            let most = by_source.into_iter().map(|(source, sum)| {
-                let most = source.and_then(|source| self.problem.sources[source].most[at]);
-                most.map_or(sum, |most| sum.min(most))
+            let most = by_source.iter_mut().zip(&self.problem.sources).map(|(sum, source)| {
+                let sum = std::mem::take(sum);
+                source.most[at].map_or(sum, |most| sum.min(most))
             });
-            least = least.min(most.sum::<i128>().saturating_add(given));
+            least = least.min((sum_of_others + most.sum::<i128>()).saturating_add(given));
         }
         least
     }

@@ -82,14 +82,20 @@ impl Rights {
 
     /// Whether a pod on a node could be a victim, by what is known of it at a glance.
     pub fn might_take(&self, resident: &Resident) -> bool {
-        let lower = resident.priority < self.priority;
-        !resident.leaving
-            && match resident.quota {
-                QuotaOf::None => lower && self.own.is_empty(),
-                QuotaOf::One(quota) if self.is_own(quota) => lower && !self.spares_own,
-                QuotaOf::One(quota) => self.is_drawable.get(quota.0 as usize).is_some_and(|drawable| *drawable),
-                QuotaOf::Several => !self.own.is_empty(),
-            }
+        !resident.leaving && i64::from(resident.priority) < self.might_take_below(resident.quota)
+    }
+
+    /// Pods of which priorities could be victims, by their quota: all that are lower than this.
+    pub fn might_take_below(&self, quota: QuotaOf) -> i64 {
+        let (lower, all, none) = (i64::from(self.priority), i64::MAX, i64::MIN);
+        let is_drawable = |quota: QuotaId| self.is_drawable.get(quota.0 as usize).is_some_and(|drawable| *drawable);
+        match quota {
+            QuotaOf::None if self.own.is_empty() => lower,
+            QuotaOf::One(quota) if self.is_own(quota) && !self.spares_own => lower,
+            QuotaOf::One(quota) if !self.is_own(quota) && is_drawable(quota) => all,
+            QuotaOf::Several if !self.own.is_empty() => all,
+            QuotaOf::None | QuotaOf::One(_) | QuotaOf::Several => none,
+        }
     }
 }
 

@@ -5,12 +5,12 @@ use std::collections::BTreeSet;
 
 use crate::nodes::NodeId;
 use crate::pods::{Place, PodId};
-use crate::preempt::Hunt;
 use crate::preempt::cost::Cost;
 use crate::preempt::loops::Class;
-use crate::preempt::missing::Missing;
+use crate::preempt::missing::{Missing, Short};
 use crate::preempt::rights::{Going, Rights};
 use crate::preempt::search::{Found, Rules, cheapest};
+use crate::preempt::{Best, Hunt};
 use crate::relations::Effects;
 use crate::world::World;
 
@@ -97,9 +97,9 @@ impl World {
         &mut self,
         hunt: &Hunt<'_>,
         node: Option<NodeId>,
-        going: Vec<Going>,
+        going: &[Going],
         missing: &Missing,
-        placing: Placing,
+        placing: &Placing,
         below: Option<&Cost>,
     ) -> Option<(Found, Vec<Going>)> {
         if going.is_empty() {
@@ -110,11 +110,23 @@ impl World {
             Placing::Gang(_) => hunt.is_related,
             _ => self.bears_on(&hunt.question, pod),
         };
-        let problem = self.problem(&hunt.rights, &going, missing, &alone);
-        let mut rules = SetRules { world: self, rights: &hunt.rights, going: &going, node, placing: &placing };
+        let problem = self.problem(&hunt.rights, going, missing, &alone);
+        let mut rules = SetRules { world: self, rights: &hunt.rights, going, node, placing };
         let found = cheapest(&problem, &mut rules, below)?;
         let chosen = rules.chosen(&found.set);
         Some((found, chosen))
+    }
+
+    /// Whether what was found for a node without regard to ledgers and other pods will do with regard to them. Then it
+    /// is the cheapest with regard to them, too.
+    pub(super) fn suffices(&mut self, hunt: &Hunt<'_>, node: NodeId, found: &Best, placing: &Placing) -> bool {
+        let given = |short: &Short| found.going.iter().map(|goes| self.given(short, goes)).sum::<i128>();
+        if found.at_least.is_some() || hunt.shortages.iter().any(|(short, amount)| given(short) < *amount) {
+            return false;
+        }
+        let set: Vec<usize> = (0..found.going.len()).collect();
+        let mut rules = SetRules { world: self, rights: &hunt.rights, going: &found.going, node: Some(node), placing };
+        rules.fits(&set) && !rules.is_vetoed(&set)
     }
 
     /// What makes pods alike in who may evict whom.
