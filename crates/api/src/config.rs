@@ -93,6 +93,8 @@ impl Configuration {
             listed_users_only: self.listed_users_only,
             ..quotient_engine::Settings::default()
         };
+        (settings.tree.default_quota, settings.tree.system_quota) =
+            (crate::tree::DEFAULT.into(), crate::tree::SYSTEM.into());
         if let Some(tree) = &self.tree {
             settings.tree.revoke_after_ms = tree.revoke_after.map_or(settings.tree.revoke_after_ms, millis);
             settings.tree.scale_min = tree.scale_min.unwrap_or(settings.tree.scale_min);

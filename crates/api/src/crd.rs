@@ -5,7 +5,7 @@
 //! its own and listed in [`definitions`]; the rest is the same for all.
 
 mod elastic;
-mod schema;
+pub(crate) mod schema;
 mod tree;
 pub(crate) mod volcano;
 
@@ -16,27 +16,27 @@ use crate::quota_kinds::QUOTA_KINDS;
 
 /// What is particular about a kind.
 pub(crate) struct Definition {
-    kind: &'static Kind,
-    singular: &'static str,
-    short_names: &'static [&'static str],
+    pub kind: &'static Kind,
+    pub singular: &'static str,
+    pub short_names: &'static [&'static str],
     /// One sentence about the kind.
-    description: &'static str,
+    pub description: &'static str,
     /// The schema of `spec`.
-    spec: Value,
+    pub spec: Value,
     /// The schema of `status`.
-    status: Value,
+    pub status: Value,
     /// Whether the status is written apart from the object.
-    has_status_subresource: bool,
-    columns: Vec<Column>,
+    pub has_status_subresource: bool,
+    pub columns: Vec<Column>,
 }
 
 /// A column of `kubectl get`.
-struct Column {
-    name: &'static str,
-    path: &'static str,
-    description: &'static str,
+pub(crate) struct Column {
+    pub name: &'static str,
+    pub path: &'static str,
+    pub description: &'static str,
     /// Shown only with `-o wide`.
-    is_wide: bool,
+    pub is_wide: bool,
 }
 
 /// All definitions, by group and kind.

@@ -44,5 +44,6 @@ pub use kinds::Kind;
 pub use object::{ObjectKey, key_of};
 pub use pod::preemption_message;
 pub use problem::Problem;
+pub use quota_kinds::is_quota;
 pub use read::{Document, Ignored, Place, Read, read, read_path};
 pub use translate::{Translation, Translator, TranslatorSettings, told_kinds};

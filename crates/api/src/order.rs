@@ -9,6 +9,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use serde_json::Value;
 
 use crate::object::ObjectKey;
+use crate::quota_kinds::is_quota;
 use crate::read::Document;
 use crate::{tree, volcano};
 
@@ -40,7 +41,7 @@ fn rank(key: &ObjectKey) -> u8 {
         ("", "LimitRange" | "ResourceQuota") => 3,
         (tree::PROFILE_GROUP, _) => 4,
         (tree::GROUP, _) | (volcano::SCHEDULING, volcano::QUEUE) => 5,
-        (_, "ElasticQuota" | "CompositeElasticQuota") => 6,
+        (group, kind) if is_quota(group, kind) => 6,
         ("policy", _) | ("", "PersistentVolume" | "PersistentVolumeClaim") => 7,
         _ => 8,
     }

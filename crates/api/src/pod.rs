@@ -8,7 +8,7 @@ mod volumes;
 use quotient_engine::Capacity;
 use quotient_engine::device::PodClaim;
 use quotient_engine::fact::{
-    Amounts, Created, HostPort, Labels, Name, Phase, PodFact, PodKey, PodSpec, RequestProblem,
+    Amounts, Created, EvictionClass, HostPort, Labels, Name, Phase, PodFact, PodKey, PodSpec, RequestProblem,
 };
 
 use crate::crossquota::caps::Caps;
@@ -73,7 +73,11 @@ pub(crate) fn pod(
         leaving_since: leaving_since(&metadata),
         ours: ours(scheduler),
         tree_quota: labels.get(tree::keys::QUOTA_NAME).filter(|name| !name.is_empty()).cloned(),
-        non_preemptible: is_kept,
+        eviction_class: match (is_kept, membership.protected) {
+            (true, _) => EvictionClass::NonPreemptible,
+            (false, true) => EvictionClass::Protected,
+            (false, false) => EvictionClass::Preemptible,
+        },
         owner: owner(&metadata).map(|owner| interner.name(&owner)),
         spec: interner.spec(pod_spec),
         name: key.name.clone(),
@@ -86,7 +90,6 @@ pub(crate) fn pod(
         group: membership.group,
         task: membership.task,
         device_claims: device_claims(&spec, &status, interner),
-        protected: is_kept || membership.protected,
         // Last, when everything was looked at.
         problem: notes
             .first_of_spec()

@@ -9,6 +9,7 @@ use crate::cursor::Cursor;
 use crate::intern::Interner;
 use crate::object::ObjectKey;
 use crate::volcano::{QUEUE, SCHEDULING, queue};
+use crate::{elastic, tree};
 
 /// A kind of quota.
 pub(crate) struct QuotaKind {
@@ -35,4 +36,11 @@ pub(crate) static QUOTA_KINDS: &[QuotaKind] = &[QuotaKind {
 /// The kind of that group and name, if it is one of these.
 pub(crate) fn find(group: &str, kind: &str) -> Option<&'static QuotaKind> {
     QUOTA_KINDS.iter().find(|quota| quota.rules.group == group && quota.rules.kind == kind)
+}
+
+/// Whether objects of the kind are quotas, of whatever system.
+pub fn is_quota(group: &str, kind: &str) -> bool {
+    let is_elastic =
+        elastic::is_fair(group).is_some_and(|fair| kind == elastic::PLAIN || fair && kind == elastic::COMPOSITE);
+    is_elastic || (group, kind) == (tree::GROUP, tree::QUOTA) || find(group, kind).is_some()
 }

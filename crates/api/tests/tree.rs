@@ -7,7 +7,7 @@ use quotient_api::tree::profile::{Profile, tree_id};
 use quotient_api::tree::roots::plan;
 use quotient_api::tree::{keys, status, traps};
 use quotient_api::{ObjectKey, Operation, Request, Translator, View, admit, key_of};
-use quotient_engine::fact::{PodFact, QuotaFact, QuotaKey, TreeFact};
+use quotient_engine::fact::{EvictionClass, PodFact, QuotaFact, QuotaKey, TreeFact};
 use quotient_engine::{Fact, QuotaReport};
 use serde_json::{Value, json};
 
@@ -219,12 +219,12 @@ fn pods_name_their_quota_and_whether_they_can_be_evicted() {
         }
     };
     let (pod, problems) = told(json!({keys::QUOTA_NAME: "team", keys::PREEMPTIBLE: "false"}));
-    assert_eq!((pod.tree_quota.as_deref(), pod.non_preemptible, pod.protected), (Some("team"), true, true));
+    assert_eq!((pod.tree_quota.as_deref(), pod.eviction_class), (Some("team"), EvictionClass::NonPreemptible));
     assert_eq!(problems, Vec::<String>::new());
     let (pod, _) = told(json!({keys::QUOTA_NAME: "", keys::PREEMPTIBLE: "true"}));
-    assert_eq!((pod.tree_quota, pod.non_preemptible, pod.protected), (None, false, false));
+    assert_eq!((pod.tree_quota, pod.eviction_class), (None, EvictionClass::Preemptible));
     let (pod, problems) = told(json!({keys::PREEMPTIBLE: "no"}));
-    assert_eq!((pod.non_preemptible, pod.problem), (false, None));
+    assert_eq!((pod.eviction_class, pod.problem), (EvictionClass::Preemptible, None));
     assert!(problems[0].ends_with(r#""no": counts as "true": expected "true" or "false""#), "{problems:?}");
 }
 

@@ -7,7 +7,7 @@ use quotient_api::volcano::status::{Ended, group_status, queue_status};
 use quotient_api::volcano::traps::traps;
 use quotient_api::volcano::{events, queue};
 use quotient_api::{ObjectKey, Operation, Request, Translator, View, admit, key_of};
-use quotient_engine::fact::{GroupFact, PodFact, QueueFact, QuotaFact};
+use quotient_engine::fact::{EvictionClass, GroupFact, PodFact, QueueFact, QuotaFact};
 use quotient_engine::{Code, Fact, GroupReport, Numbers, PolicyKind, QuotaPath, QuotaReport, Reason};
 use serde_json::{Value, json};
 
@@ -169,14 +169,20 @@ fn a_pod_says_its_queue_group_task_and_cards() {
         "volcano.sh/task-spec": "worker", "volcano.sh/preemptable": "false", "volcano.sh/card.name": "A100 | H100"});
     let (fact, problems) = pod_told(&pod(annotations, json!({"nvidia.com/gpu": 1})));
     assert_eq!(problems, Vec::<String>::new());
-    let shown = (fact.queue.as_deref(), fact.group.as_deref(), fact.task.as_deref(), fact.protected);
+    let shown = (
+        fact.queue.as_deref(),
+        fact.group.as_deref(),
+        fact.task.as_deref(),
+        fact.eviction_class == EvictionClass::Protected,
+    );
     assert_eq!(shown, (Some("q"), Some("g"), Some("worker"), true));
     assert_eq!(fact.spec.cards.iter().map(|card| &**card).collect::<Vec<_>>(), ["A100", "H100"]);
     assert_eq!(fact.problem, None);
     let mut labelled = pod(json!({}), json!({}));
     labelled["metadata"]["labels"] = json!({"volcano.sh/preemptable": "false"});
-    assert!(pod_told(&labelled).0.protected);
-    assert!(!pod_told(&pod(json!({"volcano.sh/preemptable": "true"}), json!({}))).0.protected);
+    assert_eq!(pod_told(&labelled).0.eviction_class, EvictionClass::Protected);
+    let preemptable = pod(json!({"volcano.sh/preemptable": "true"}), json!({}));
+    assert_eq!(pod_told(&preemptable).0.eviction_class, EvictionClass::Preemptible);
 }
 
 #[test]

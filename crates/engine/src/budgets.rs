@@ -13,7 +13,7 @@ pub(crate) type BudgetKey = (Name, Name);
 pub(crate) struct Budgets {
     by_key: BTreeMap<BudgetKey, BudgetFact>,
     /// Pods whose eviction was decided and is not yet seen: the budgets' status does not know of it.
-    pub unseen: Vec<PodId>,
+    unseen: Vec<PodId>,
 }
 
 impl Budgets {
@@ -26,6 +26,16 @@ impl Budgets {
     /// Returns whether anything changed.
     pub fn gone(&mut self, key: &BudgetKey) -> bool {
         self.by_key.remove(key).is_some()
+    }
+
+    /// An eviction was decided.
+    pub fn eviction_decided(&mut self, pod: PodId) {
+        self.unseen.push(pod);
+    }
+
+    /// A pod's eviction was seen, or will not be.
+    pub fn eviction_settled(&mut self, pod: PodId) {
+        self.unseen.retain(|unseen| *unseen != pod);
     }
 
     pub fn is_empty(&self) -> bool {

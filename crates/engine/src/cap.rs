@@ -3,6 +3,7 @@
 use crate::fact::Amount;
 use crate::nodes::Column;
 use crate::resources::{Demand, ResourceId};
+use crate::sign::Sign;
 
 /// The ledger of one node's cap. It is kept on every node, with a cap or without, since a cap can be set and lifted
 /// while pods are there; it takes no memory where no pod is subject to caps.
@@ -48,11 +49,10 @@ impl Cap {
     }
 
     /// Adds what a pod or its reservation holds (or takes it off), if it is subject to caps.
-    pub fn count(&mut self, demand: &Demand, add: bool, which: Column) {
+    pub fn count(&mut self, demand: &Demand, sign: Sign, which: Column) {
         if !demand.capped {
             return;
         }
-        let sign: i128 = if add { 1 } else { -1 };
         let column = match which {
             Column::Held => &mut self.held,
             Column::Reserved => &mut self.reserved,
@@ -63,7 +63,7 @@ impl Cap {
             if column.len() <= at {
                 column.resize(at + 1, 0);
             }
-            column[at] += sign * i128::from(*amount);
+            column[at] += sign.of(i128::from(*amount));
             debug_assert!(column[at] >= 0, "no amount held or reserved is ever negative");
         }
     }

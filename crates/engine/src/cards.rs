@@ -120,7 +120,8 @@ impl World {
         let charge = &self.shapes.get(pod.shape).charge;
         let admits = |card: &&(ResourceId, Amount)| {
             let charge: Vec<(ResourceId, Amount)> = charge.iter().copied().chain([**card]).collect();
-            let ask = Ask { charge: &charge, non_preemptible: pod.non_preemptible, has_victims: pod.has_victims() };
+            let ask =
+                Ask { charge: &charge, non_preemptible: pod.is_non_preemptible(), has_victims: pod.has_victims() };
             let refusals = self.quotas.refusals(&pod.quotas, &ask, &self.names);
             !refusals.iter().any(|refusal| refusal.numbers.resource == *self.names.name(card.0))
         };

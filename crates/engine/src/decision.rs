@@ -74,6 +74,19 @@ impl Rule {
         }
     }
 
+    /// What it gives a claimant the right to, in one sentence.
+    pub fn sentence(self) -> &'static str {
+        match self {
+            Rule::Priority => "a pod without a quota preempts pods of lower priority that have none",
+            Rule::OwnQuota => "a pod preempts pods of lower priority under its own quota",
+            Rule::ElasticReclaim => "a quota within its min reclaims from quotas above theirs",
+            Rule::ElasticFairShare => "a quota within its fair share reclaims from quotas above theirs",
+            Rule::TreeReclaim => "a quota within its min reclaims from quotas of its tree above their runtime",
+            Rule::TreeOveruse => "a quota stayed above its runtime for too long",
+            Rule::QueueReclaim => "a queue below what it deserves reclaims from queues above theirs",
+        }
+    }
+
     /// For a reclaim: what the claimant's quota stays within, and what the victim's quota is above.
     pub fn bounds(self) -> (&'static str, &'static str) {
         match self {

@@ -6,6 +6,7 @@ mod evict;
 mod gang_admission;
 mod gang_turn;
 mod membership;
+mod news;
 mod observe;
 mod outcome;
 mod overuse;
@@ -26,6 +27,7 @@ use crate::queue::{Queue, group_key};
 use crate::reservations::Reservation;
 use crate::score::node_cap::CapWeights;
 use crate::shape::ShapeId;
+use crate::sign::Sign;
 use crate::world::World;
 
 /// What can be set.
@@ -60,11 +62,16 @@ pub struct TreeSettings {
     pub revoke_after_ms: u64,
     /// Mins that add up to more than there is shrink in proportion.
     pub scale_min: bool,
+    /// The quota of pods that have no other, and that of the system's own pods. They stand beside the default tree:
+    /// what their pods use is taken off before the rest is shared.
+    pub default_quota: Name,
+    pub system_quota: Name,
 }
 
 impl Default for TreeSettings {
     fn default() -> Self {
-        TreeSettings { revoke_after_ms: 2 * 60 * 1000, scale_min: true }
+        let (default_quota, system_quota) = (Name::default(), Name::default());
+        TreeSettings { revoke_after_ms: 2 * 60 * 1000, scale_min: true, default_quota, system_quota }
     }
 }
 
@@ -222,20 +229,20 @@ impl Engine {
         self.clone()
     }
 
-    pub(super) fn count_reservation(&mut self, id: PodId, add: bool) {
-        self.world.count_reservation(id, add);
+    pub(super) fn count_reservation(&mut self, id: PodId, sign: Sign) {
+        self.world.count_reservation(id, sign);
     }
 
     pub(super) fn take_reservation(&mut self, id: PodId, reservation: Reservation) {
         self.world.pods.get_mut(id).reservation = Some(reservation);
-        self.count_reservation(id, true);
+        self.count_reservation(id, Sign::Add);
         self.claimants.insert(id);
     }
 
     /// Gives up a waiting pod's reservation, if it has one.
     pub(super) fn drop_reservation(&mut self, id: PodId) {
         if self.claimants.remove(&id) {
-            self.count_reservation(id, false);
+            self.count_reservation(id, Sign::Take);
             let pod = self.world.pods.get_mut(id);
             pod.reservation = None;
             pod.granted.clear();
@@ -280,12 +287,10 @@ impl Engine {
     }
 
     /// Keeps the list of who leaves for whom.
-    pub(super) fn note_leaving_for(&mut self, id: PodId, add: bool) {
+    pub(super) fn note_leaving_for(&mut self, id: PodId, sign: Sign) {
         let pod = self.world.pods.get(id);
-        let seen = pod.victim_of.as_ref().filter(|_| pod.leaving_since.is_some());
-        let claimants = [pod.evicted_for.as_ref().map(|(key, _)| key), seen];
-        for claimant in claimants.into_iter().flatten() {
-            if add {
+        for claimant in pod.departure.claimants() {
+            if sign.is_add() {
                 self.leaving_for.entry(claimant.clone()).or_default().insert(id);
             } else if let Some(pods) = self.leaving_for.get_mut(claimant) {
                 pods.remove(&id);

@@ -16,7 +16,7 @@ use crate::device::{
 };
 pub use crate::fact::names::{Amounts, Labels, Limits};
 pub use crate::fact::storage::{ClaimFact, StorageClassFact, VolumeFact};
-pub use crate::policy::{ElasticFact, QueueFact, QuotaFact, TreeFact, Users};
+pub use crate::policy::quota_facts::*;
 
 /// A name, a label key, a label value: text that is compared and shown, and never parsed here.
 pub type Name = Arc<str>;
@@ -280,6 +280,17 @@ impl Phase {
     }
 }
 
+/// Whether a pod may be evicted.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Default)]
+pub enum EvictionClass {
+    #[default]
+    Preemptible,
+    /// It is never evicted for another, within what its quota is entitled to.
+    Protected,
+    /// The same, and it counts against the min of its quota in a tree.
+    NonPreemptible,
+}
+
 /// A pod, as the API server has it.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct PodFact {
@@ -312,10 +323,8 @@ pub struct PodFact {
     pub owner: Option<Name>,
     /// The quota of a quota tree that it names.
     pub tree_quota: Option<Name>,
-    /// It counts against the min of its quota in a tree, and is never evicted.
-    pub non_preemptible: bool,
-    /// It is never evicted for another.
-    pub protected: bool,
+    /// Whether it says that it must not be evicted.
+    pub eviction_class: EvictionClass,
     /// The queue that it names. Its group's queue goes before, its namespace's comes after.
     pub queue: Option<Name>,
     /// The group of its namespace that it starts with.

@@ -9,6 +9,7 @@ use crate::pods::{Pod, PodId, Pods};
 use crate::policy::QuotaId;
 use crate::reason::Reason;
 use crate::resources::ResourceId;
+use crate::sign::Sign;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub(crate) struct GangId(pub u32);
@@ -47,9 +48,9 @@ pub(crate) struct GangTally {
 
 impl GangTally {
     /// Counts a pod that holds this much (or no longer).
-    pub fn count(&mut self, pod: &Pod, charge: &[(ResourceId, Amount)], add: bool) {
+    pub fn count(&mut self, pod: &Pod, charge: &[(ResourceId, Amount)], sign: Sign) {
         let of_task = self.by_task.entry(pod.task.clone()).or_default();
-        if add {
+        if sign.is_add() {
             (self.count, *of_task) = (self.count + 1, *of_task + 1);
         } else {
             (self.count, *of_task) = (self.count - 1, *of_task - 1);
@@ -57,7 +58,7 @@ impl GangTally {
         if *of_task == 0 {
             self.by_task.remove(&pod.task);
         }
-        self.held.charge(charge, add);
+        self.held.charge(charge, sign);
     }
 
     /// What they hold of a resource.
@@ -104,7 +105,7 @@ impl Gang {
     /// Whether enough of these would do.
     pub fn is_enough<'a>(&self, pods: impl Iterator<Item = &'a Pod>) -> bool {
         let mut tally = GangTally::default();
-        pods.for_each(|pod| tally.count(pod, &[], true));
+        pods.for_each(|pod| tally.count(pod, &[], Sign::Add));
         self.is_enough_of(&tally)
     }
 
@@ -144,9 +145,9 @@ pub(crate) struct Gangs {
     vacant: Vec<GangId>,
     ids: BTreeMap<(Name, Name), GangId>,
     /// Gangs of which something changed since their queues were last told.
-    pub changed: BTreeSet<GangId>,
-    /// Gangs that are not let in yet.
-    pub outside: BTreeSet<GangId>,
+    changed: BTreeSet<GangId>,
+    /// Gangs that are not admitted yet.
+    outside: BTreeSet<GangId>,
 }
 
 impl Gangs {
@@ -172,11 +173,39 @@ impl Gangs {
     }
 
     /// Counts a pod in its gang (or no longer), if it is one that counts as running.
-    pub fn count(&mut self, pod: &Pod, charge: &[(ResourceId, Amount)], add: bool) {
+    pub fn count(&mut self, pod: &Pod, charge: &[(ResourceId, Amount)], sign: Sign) {
         let Some(id) = pod.gang else { return };
         self.changed.insert(id);
         if pod.node().is_some() && !pod.is_leaving() {
-            self.get_mut(id).tally.count(pod, charge, add);
+            self.get_mut(id).tally.count(pod, charge, sign);
+        }
+    }
+
+    /// Something changed of a gang that its queue has to be told.
+    pub fn note_changed(&mut self, id: GangId) {
+        self.changed.insert(id);
+    }
+
+    pub fn note_all_changed(&mut self) {
+        self.changed.extend(self.ids.values());
+    }
+
+    /// The gangs that changed since this was last asked.
+    pub fn take_changed(&mut self) -> BTreeSet<GangId> {
+        std::mem::take(&mut self.changed)
+    }
+
+    /// The gangs that are not admitted yet.
+    pub fn outside(&self) -> &BTreeSet<GangId> {
+        &self.outside
+    }
+
+    /// Notes whether a gang waits to be admitted.
+    pub fn set_outside(&mut self, id: GangId, is_outside: bool) {
+        if is_outside {
+            self.outside.insert(id);
+        } else {
+            self.outside.remove(&id);
         }
     }
 

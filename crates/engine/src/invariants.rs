@@ -10,6 +10,7 @@ use crate::ledger::sums::Sums;
 use crate::nodes::{Node, NodeId};
 use crate::pods::{Place, PodId};
 use crate::policy::QuotaId;
+use crate::sign::Sign;
 
 impl Engine {
     /// Checks what must always hold; the first thing that does not is the error.
@@ -125,7 +126,8 @@ impl Engine {
                 }
             }
             let mut counted = GangTally::default();
-            gang.settled(&self.world.pods).for_each(|(id, pod)| counted.count(pod, &self.world.charge_of(id), true));
+            gang.settled(&self.world.pods)
+                .for_each(|(id, pod)| counted.count(pod, &self.world.charge_of(id), Sign::Add));
             if !gang.tally.is_same(&counted) {
                 let (name, kept) = (&gang.name, &gang.tally);
                 return Err(format!("of the gang {name} {kept:?} count as running, but a recount gives {counted:?}"));
@@ -150,17 +152,17 @@ impl Engine {
                     let counted = ledgers.entry(level).or_default();
                     let mut count = |counts: bool, sums: fn(&mut Ledger) -> &mut Sums, charge: &[_]| {
                         if counts {
-                            sums(counted).charge(charge, true);
+                            sums(counted).charge(charge, Sign::Add);
                         }
                     };
                     let placed = pod.node().is_some();
                     count(placed, |ledger| &mut ledger.used, &charge);
                     count(placed && pod.running, |ledger| &mut ledger.running, &charge);
                     count(placed && pod.is_leaving(), |ledger| &mut ledger.leaving, &charge);
-                    count(placed && pod.non_preemptible, |ledger| &mut ledger.non_preemptible, &charge);
+                    count(placed && pod.is_non_preemptible(), |ledger| &mut ledger.non_preemptible, &charge);
                     count(!placed && pod.reservation.is_some(), |ledger| &mut ledger.reserved, &charge);
                     count(asks, |ledger| &mut ledger.requested, asked);
-                    let stays = asks && pod.non_preemptible;
+                    let stays = asks && pod.is_non_preemptible();
                     count(stays, |ledger| &mut ledger.non_preemptible_requested, asked);
                 }
             }
@@ -168,8 +170,8 @@ impl Engine {
         for (_, gang) in world.gangs.iter() {
             for level in gang.queue.into_iter().flat_map(|queue| world.quotas.path(queue)) {
                 let counted = ledgers.entry(level).or_default();
-                counted.reserved_for_groups.charge(&gang.reserved, true);
-                counted.gang_surplus.charge(&gang.elastic, true);
+                counted.reserved_for_groups.charge(&gang.reserved, Sign::Add);
+                counted.gang_surplus.charge(&gang.elastic, Sign::Add);
             }
         }
         let mut pools: BTreeMap<PoolId, Ledger> = BTreeMap::new();
@@ -181,7 +183,7 @@ impl Engine {
                 return Err(format!("{}: {} pods by seniority, but {pods} on nodes", quota.key, quota.pods.len()));
             }
             if world.quotas.is_pooled(id) {
-                pools.entry(quota.pool).or_default().count(&counted, true);
+                pools.entry(quota.pool).or_default().count(&counted, Sign::Add);
             }
         }
         for (id, counted) in pools {

@@ -9,6 +9,7 @@ pub(crate) mod sums;
 use crate::fact::{Amount, Limits};
 use crate::ledger::sums::Sums;
 use crate::resources::{ResourceId, ResourceNames};
+use crate::sign::Sign;
 
 /// What a quota holds.
 #[derive(Debug, Clone, Default)]
@@ -107,10 +108,10 @@ impl Ledger {
     }
 
     /// Adds what another holds (or takes it off).
-    pub fn count(&mut self, other: &Ledger, add: bool) {
+    pub fn count(&mut self, other: &Ledger, sign: Sign) {
         for (to, (_, from)) in self.sums_mut().into_iter().zip(other.sums()) {
             for (resource, amount) in from.nonzero() {
-                to.add(resource, if add { amount } else { -amount });
+                to.add(resource, sign.of(amount));
             }
         }
     }

@@ -4,6 +4,8 @@
 //! memory in order. Every change appends the node's number to a log, and whoever keeps something
 //! derived from nodes keeps a position in that log and catches up on what changed since.
 
+mod usage;
+
 use std::collections::{BTreeMap, BTreeSet};
 
 use crate::cap::Cap;
@@ -11,6 +13,7 @@ use crate::fact::{Amount, Effect, HostPort, Labels, Limits, Name, NodeCard, Node
 use crate::lookup::LookupMap;
 use crate::resources::{CPU_ID, Demand, MEMORY_ID, ResourceId, ResourceNames};
 use crate::score::resources::Load;
+use crate::sign::Sign;
 
 /// A node's number. Numbers are reused after a node has gone.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -322,9 +325,9 @@ impl Nodes {
             self.image_epoch += 1;
         }
         if self.list[id.at()].images != fact.images {
-            self.count_images(id, false);
+            self.count_images(id, Sign::Take);
             self.list[id.at()].images = fact.images;
-            self.count_images(id, true);
+            self.count_images(id, Sign::Add);
             self.image_epoch += 1;
         }
         let allocatable: Vec<(ResourceId, Amount)> =
@@ -364,11 +367,11 @@ impl Nodes {
         self.kind_epoch[id.at()] > epoch
     }
 
-    fn count_images(&mut self, id: NodeId, add: bool) {
+    fn count_images(&mut self, id: NodeId, sign: Sign) {
         let names: BTreeSet<&Name> = self.list[id.at()].images.iter().flat_map(|(names, _)| names).collect();
         for name in names {
             let count = self.image_nodes.or_insert_with(name.clone(), || 0);
-            *count = if add { *count + 1 } else { count.saturating_sub(1) };
+            *count = if sign.is_add() { *count + 1 } else { count.saturating_sub(1) };
         }
     }
 
@@ -415,7 +418,7 @@ impl Nodes {
         if !self.present[id.at()] {
             return;
         }
-        self.count_images(id, false);
+        self.count_images(id, Sign::Take);
         let node = &mut self.list[id.at()];
         node.present = false;
         node.labels = Labels::default();
@@ -460,88 +463,6 @@ impl Nodes {
         *known = limits;
         self.touch(id);
         true
-    }
-
-    /// Adds what a pod holds (or takes it off).
-    pub fn hold(&mut self, id: NodeId, demand: &Demand, add: bool) {
-        self.change(id, demand, add, Column::Held);
-    }
-
-    /// Adds what a reservation holds (or takes it off).
-    pub fn reservation(&mut self, id: NodeId, demand: &Demand, add: bool) {
-        self.change(id, demand, add, Column::Reserved);
-    }
-
-    /// Notes that what a pod holds will be free (or no longer).
-    pub fn count_leaving(&mut self, id: NodeId, demand: &Demand, add: bool) {
-        self.change(id, demand, add, Column::Leaving);
-    }
-
-    fn change(&mut self, id: NodeId, demand: &Demand, add: bool, which: Column) {
-        let sign: i128 = if add { 1 } else { -1 };
-        for (resource, amount) in &demand.amounts {
-            self.widen(resource.0 as usize + 1);
-            let node = &mut self.list[id.at()];
-            let column = match which {
-                Column::Held => &mut node.held,
-                Column::Reserved => &mut node.reserved,
-                Column::Leaving => &mut node.leaving,
-            };
-            if column.len() <= resource.0 as usize {
-                column.resize(resource.0 as usize + 1, 0);
-            }
-            let entry = &mut column[resource.0 as usize];
-            *entry += sign * *amount as i128;
-            debug_assert!(*entry >= 0, "no amount held or reserved is ever negative");
-            self.refresh_free(*resource, id);
-        }
-        self.list[id.at()].cap.count(demand, add, which);
-        if which != Column::Leaving {
-            let assumed = &mut self.list[id.at()].assumed;
-            assumed[0] += sign * demand.assumed.0 as i128;
-            assumed[1] += sign * demand.assumed.1 as i128;
-            self.refresh_load(id);
-        }
-        self.touch(id);
-    }
-
-    /// Adds a host port (or takes it off).
-    pub fn use_port(&mut self, id: NodeId, port: &HostPort, add: bool) {
-        let ports = &mut self.list[id.at()].ports;
-        match ports.iter().position(|(p, _)| p == port) {
-            Some(i) if add => ports[i].1 += 1,
-            Some(i) => {
-                ports[i].1 -= 1;
-                if ports[i].1 == 0 {
-                    ports.swap_remove(i);
-                }
-            }
-            None if add => ports.push((port.clone(), 1)),
-            None => debug_assert!(false, "only a port in use can be given back"),
-        }
-    }
-
-    /// Adds a use of an attached volume (or takes it off).
-    pub fn use_volume(&mut self, id: NodeId, driver: &Name, handle: &Name, add: bool) {
-        let attached = &mut self.list[id.at()].attached;
-        let key = (driver.clone(), handle.clone());
-        let count = attached.entry(key.clone()).or_insert(0);
-        debug_assert!(add || *count > 0, "only a volume that is attached can be detached");
-        *count = if add { *count + 1 } else { count.saturating_sub(1) };
-        if *count == 0 {
-            attached.remove(&key);
-        }
-    }
-
-    /// Adds a use of a disk (or takes it off).
-    pub fn use_disk(&mut self, id: NodeId, disk: &Name, read_only: bool, add: bool) {
-        let disks = &mut self.list[id.at()].disks;
-        let count = disks.entry(disk.clone()).or_insert((0, 0));
-        let side = if read_only { &mut count.1 } else { &mut count.0 };
-        *side = if add { *side + 1 } else { side.saturating_sub(1) };
-        if *count == (0, 0) {
-            disks.remove(disk);
-        }
     }
 }
 

@@ -5,8 +5,9 @@ use std::sync::Arc;
 
 use crate::cards::CardChoice;
 use crate::decision::Capacity;
+use crate::departure::Departure;
 use crate::device::PodClaim;
-use crate::fact::{Amount, Created, Labels, Name, PodKey, RequestProblem, Tick};
+use crate::fact::{Amount, Created, EvictionClass, Labels, Name, PodKey, RequestProblem, Tick};
 use crate::gangs::GangId;
 use crate::lookup::LookupMap;
 use crate::nodes::NodeId;
@@ -16,6 +17,7 @@ use crate::reason::{Code, Reason};
 use crate::reservations::{Reservation, ReservationIfBindFails, ReservationKind};
 use crate::resources::ResourceId;
 use crate::shape::ShapeId;
+use crate::sign::Sign;
 
 /// A pod's number. Numbers are reused after a pod has gone.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -65,10 +67,8 @@ pub(crate) struct Pod {
     pub place: Place,
     /// Tells one placement of a number from the next.
     pub stamp: u64,
-    /// Its deletion was seen, since when.
-    pub leaving_since: Option<Created>,
-    /// Its eviction was decided, for whom: name and uid, since another pod may come by that name.
-    pub evicted_for: Option<(PodKey, Name)>,
+    /// Whether it is on its way out, and for whom.
+    pub departure: Departure,
     /// The room that is kept for it.
     pub reservation: Option<Reservation>,
     /// Pods that leave for it were still there at its last turn.
@@ -77,8 +77,6 @@ pub(crate) struct Pod {
     pub granted: Vec<Granted>,
     /// The room that will be kept for it again if its bind fails.
     pub reservation_if_bind_fails: Option<ReservationIfBindFails>,
-    /// The claimant that its condition says it leaves for.
-    pub victim_of: Option<PodKey>,
     /// The node that its status says is kept for it.
     pub nominated: Option<Name>,
     /// The quotas it answers to, by key.
@@ -92,10 +90,8 @@ pub(crate) struct Pod {
     pub queue: Option<Name>,
     pub group_name: Option<Name>,
     pub task: Option<Name>,
-    /// It is never evicted, and counts against its quota's min.
-    pub non_preemptible: bool,
-    /// It is never evicted.
-    pub protected: bool,
+    /// Whether it may be evicted.
+    pub eviction_class: EvictionClass,
     /// The cards that it is charged for, where it is or has a claim.
     pub cards: Vec<(ResourceId, Amount)>,
     /// What it asks for is counted.
@@ -134,7 +130,7 @@ impl Pod {
 
     /// Whether it is on its way out: its deletion was seen, or its eviction decided.
     pub fn is_leaving(&self) -> bool {
-        self.leaving_since.is_some() || self.evicted_for.is_some()
+        self.departure.is_under_way()
     }
 
     /// Whether pods went for it, and are gone.
@@ -145,7 +141,12 @@ impl Pod {
 
     /// Whether it says that it must not be evicted.
     pub fn is_never_evicted(&self) -> bool {
-        self.protected || self.non_preemptible
+        self.eviction_class != EvictionClass::Preemptible
+    }
+
+    /// Whether it also counts against its quota's min.
+    pub fn is_non_preemptible(&self) -> bool {
+        self.eviction_class == EvictionClass::NonPreemptible
     }
 
     /// Whether it is one that could be placed.
@@ -238,14 +239,14 @@ impl Pods {
         };
         self.by_namespace.entry(key.namespace.clone()).or_default().insert(id);
         self.ids.insert(key, id);
-        self.list_tree_quota(id, true);
+        self.list_tree_quota(id, Sign::Add);
         id
     }
 
-    fn list_tree_quota(&mut self, id: PodId, add: bool) {
+    fn list_tree_quota(&mut self, id: PodId, sign: Sign) {
         let Some(name) = self.get(id).tree_quota.clone() else { return };
         let pods = self.by_tree_quota.entry(name.clone()).or_default();
-        if add {
+        if sign.is_add() {
             pods.insert(id);
         } else {
             pods.remove(&id);
@@ -257,9 +258,9 @@ impl Pods {
 
     /// Takes in which quota of a tree a pod names.
     pub fn set_tree_quota(&mut self, id: PodId, name: Option<Name>) {
-        self.list_tree_quota(id, false);
+        self.list_tree_quota(id, Sign::Take);
         self.get_mut(id).tree_quota = name;
-        self.list_tree_quota(id, true);
+        self.list_tree_quota(id, Sign::Add);
     }
 
     /// The pods that name a quota of a tree.
@@ -273,7 +274,7 @@ impl Pods {
     }
 
     pub fn remove(&mut self, id: PodId) -> Pod {
-        self.list_tree_quota(id, false);
+        self.list_tree_quota(id, Sign::Take);
         let pod = self.list[id.0 as usize].take().expect("a pod is removed once");
         let pod = Arc::unwrap_or_clone(pod);
         self.ids.remove(&pod.key());

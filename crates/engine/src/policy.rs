@@ -13,31 +13,40 @@ mod fair;
 mod folds;
 mod marks;
 mod membership;
+mod namespaces;
 mod queue;
 mod quotas;
 mod report;
+mod rules;
 mod tree;
 
-use std::collections::BTreeSet;
+/// How quotas are told.
+pub mod quota_facts {
+    pub use crate::policy::QuotaFact;
+    pub use crate::policy::facts::{ElasticFact, QueueFact, TreeFact, TreeRoot, Users};
+}
 
-pub use crate::policy::facts::{ElasticFact, QueueFact, TreeFact, Users};
+pub(crate) use crate::policy::quota_facts::{ElasticFact, QueueFact, TreeFact, Users};
 
 pub(crate) use crate::policy::folds::{Refusal, Shortage};
 pub(crate) use crate::policy::membership::{Membership, Ties};
 pub(crate) use crate::policy::quotas::{Quota, QuotaId, Quotas, Seniority, seniority};
+pub(crate) use crate::policy::rules::{
+    Ask, Ceiling, Charge, Draw, DrawDepth, LedgerId, Moved, Reassigned, Standing, Taking,
+};
 
-use crate::decision::Rule;
 use crate::engine::{QuotaReport, Settings};
-use crate::fact::{Amount, Labels, Name, QuotaKey, Tick};
-use crate::ledger::pool::{Pool, PoolId};
+use crate::fact::{Labels, Name, QuotaKey, Tick};
 use crate::ledger::share::Share;
 use crate::policy::elastic::Elastic;
 use crate::policy::fair::Fair;
 use crate::policy::queue::{QueuePolicy, Queues};
 use crate::policy::report::{Lending, Reporter};
+use crate::policy::rules::{At, Rules};
 use crate::policy::tree::{Tree, Trees};
 use crate::reason::Code;
 use crate::resources::{ResourceId, ResourceNames};
+use crate::sign::Sign;
 
 /// The policies, for those who report on quotas.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Default)]
@@ -173,7 +182,7 @@ impl From<QueueFact> for QuotaFact {
 /// What policies keep beside their quotas.
 #[derive(Debug, Clone, Default)]
 struct Shared {
-    namespaces: elastic::Namespaces,
+    namespaces: namespaces::Namespaces,
     trees: Trees,
     queues: Queues,
 }
@@ -202,224 +211,6 @@ macro_rules! ask {
             }
         }
     }};
-}
-
-/// Amounts by resource: what a pod is charged, or what a quota is said to have.
-pub(crate) type Charge = [(ResourceId, Amount)];
-
-/// What a pod, or a group, asks of its quotas.
-#[derive(Debug, Clone, Copy)]
-pub(crate) struct Ask<'a> {
-    pub charge: &'a Charge,
-    /// It is never evicted.
-    pub non_preemptible: bool,
-    /// Pods went for it: what others' victims still hold and what those claim are not both counted against it.
-    pub has_victims: bool,
-}
-
-/// Whose holdings are limited.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum LedgerId {
-    /// A quota's, with those below it.
-    Quota(QuotaId),
-    /// A pool's.
-    Pool(PoolId),
-    /// Of a quota, what pods that are never evicted hold: no eviction frees any of it.
-    NonPreemptible(QuotaId),
-}
-
-/// The most that may be held of a resource in one ledger.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Ceiling {
-    /// The quota, at whatever level, that has it.
-    pub quota: QuotaId,
-    pub ledger: LedgerId,
-    pub resource: ResourceId,
-    /// What the pod asks for.
-    pub requested: i128,
-    pub limit: i128,
-    /// What a pod beyond it is refused with.
-    pub code: Code,
-}
-
-/// How far a quota may be drawn on.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) enum DrawDepth {
-    /// Down to what it is entitled to without regard to what others leave unused.
-    Min,
-    /// Down to its fair share of what others leave unused, which is more.
-    FairShare,
-}
-
-/// A right to take from others of the pool.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Draw {
-    pub rule: Rule,
-    pub depth: DrawDepth,
-}
-
-/// How a claimant stands in one of its quotas.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Standing {
-    /// `None`: it may only borrow what is free.
-    pub draw: Option<Draw>,
-    /// What is compared between the claimant and those it takes from.
-    pub compared: Vec<ResourceId>,
-}
-
-/// Amounts by resource that are worked out when they are asked for.
-pub(crate) type Amounts<'a> = &'a dyn Fn(ResourceId) -> i128;
-
-/// One pod that is taken from a quota for a claimant.
-#[derive(Clone, Copy)]
-pub(crate) struct Taking<'a> {
-    /// The claimant's quota, and what it will be charged.
-    pub claimant: QuotaId,
-    pub charge: &'a Charge,
-    pub compared: &'a [ResourceId],
-    /// What is gone from the victim's quota before this pod.
-    pub gone_before: Amounts<'a>,
-}
-
-/// What came of changes since this was last asked.
-#[derive(Debug, Clone, Default)]
-pub(crate) struct Moved {
-    /// Quotas that are served better or worse than before.
-    pub shares: BTreeSet<QuotaId>,
-    /// Whether some ceiling or entitlement moved.
-    pub limits: bool,
-    /// Quotas that may hold more, with those below them.
-    pub risen: Vec<QuotaId>,
-    /// Pools in which somebody holds what others may claim.
-    pub drawn_on: BTreeSet<PoolId>,
-}
-
-/// Which pods, and groups, may answer to other quotas than before.
-#[derive(Debug, Clone, Default)]
-pub(crate) struct Reassigned {
-    pub namespaces: BTreeSet<Name>,
-    /// Pods that name these quotas.
-    pub named: BTreeSet<Name>,
-    /// All pods.
-    pub all: bool,
-    /// All groups.
-    pub groups: bool,
-}
-
-/// A quota whose policy is asked.
-struct At<'a, P> {
-    quotas: &'a Quotas,
-    id: QuotaId,
-    quota: &'a Quota,
-    policy: &'a P,
-}
-
-impl<'a, P> At<'a, P> {
-    fn pool(&self) -> &'a Pool {
-        self.quotas.pool(self.quota.pool)
-    }
-
-    /// What the quota holds and would hold with this charge stays within `bound`, for everything the pool governs.
-    fn stays_within(&self, charge: &Charge, bound: impl Fn(ResourceId) -> i128) -> bool {
-        let mut governed = charge.iter().filter(|(resource, _)| self.pool().governs(*resource));
-        governed.all(|(r, amount)| self.quota.ledger.to_be_used(*r) + i128::from(*amount) <= bound(*r))
-    }
-}
-
-/// What a policy answers about one quota, which is one level of a path. What has a default here, most policies need not
-/// say.
-trait Rules<'a> {
-    fn kind(&self) -> PolicyKind;
-
-    /// What its object guarantees, and limits, for reports.
-    fn min(&self) -> &'a Charge;
-    fn max(&self) -> Vec<(ResourceId, Amount)>;
-
-    /// Every ceiling of this level for what is asked. `direct`: the pod answers to this quota, and not to one below it.
-    fn ceilings(&self, ask: &Ask<'_>, direct: bool, each: &mut impl FnMut(Ceiling));
-
-    /// How a pod with this charge stands here.
-    fn standing(&self, charge: &Charge) -> Standing;
-
-    /// What the quota keeps of a resource, however far it is drawn on; `None` where it is not drawn on for it.
-    fn keeps(&self, resource: ResourceId, depth: DrawDepth) -> Option<i128>;
-
-    /// What it is entitled to; `None` where it does not speak of the resource.
-    fn entitlement(&self, resource: ResourceId) -> Option<i128>;
-
-    /// Up to what its pods are within it: the oldest are, as far as this goes.
-    fn within(&self) -> Vec<(ResourceId, i128)>;
-
-    /// What is its own: what it holds beyond is borrowed, what it leaves of it is lent.
-    fn own(&self) -> Vec<(ResourceId, i128)>;
-
-    /// How well it is served.
-    fn share(&self) -> Share;
-
-    /// What it must never be left with less of.
-    fn guarantees(&self) -> &'a Charge {
-        &[]
-    }
-
-    /// Whether one more pod may be taken from it.
-    fn permits(&self, _taking: &Taking<'_>) -> bool {
-        true
-    }
-
-    /// Whether it says nothing, and counts as no quota.
-    fn is_plain(&self) -> bool {
-        false
-    }
-
-    /// Whether it marks its pods as within it or over it.
-    fn marks_pods(&self) -> bool {
-        false
-    }
-
-    /// Why it starts nothing, if so.
-    fn closed(&self) -> Option<(Code, String)> {
-        None
-    }
-
-    /// The namespaces that may use it, where it says so.
-    fn users(&self) -> &'a Users {
-        &Users::Everyone
-    }
-
-    /// Whether its pods may claim what others hold beyond what they are entitled to.
-    fn may_reclaim(&self) -> bool {
-        true
-    }
-
-    /// Whether what it holds beyond `within` is evicted after a while, for nobody in particular.
-    fn ends_overuse(&self) -> bool {
-        false
-    }
-
-    /// Whether its ceilings move with what other quotas ask for. Pods wait for such a ceiling to rise; and what one of
-    /// its pods is given does not change what the others of the pool may claim.
-    fn is_shared_out(&self) -> bool {
-        false
-    }
-
-    /// Whether what its pods request is counted while they are pending.
-    fn counts_requests(&self) -> bool {
-        true
-    }
-
-    /// What it may hold now, where that is worked out from what all quotas ask for.
-    fn runtime(&self) -> Vec<(ResourceId, i128)> {
-        Vec::new()
-    }
-
-    /// What its pods request as far as it counts, and what is requested below it, for reports.
-    fn requested(&self, _resource: ResourceId) -> i128 {
-        0
-    }
-
-    fn requested_below(&self, _resource: ResourceId) -> i128 {
-        0
-    }
 }
 
 /// The questions that the engine asks, passed on to the quota's policy.
@@ -574,16 +365,16 @@ impl Quotas {
     }
 
     /// What the pods of a quota request has changed.
-    fn request_counted(&mut self, id: QuotaId, charge: &Charge, add: bool) {
+    fn request_counted(&mut self, id: QuotaId, charge: &Charge, sign: Sign) {
         match self.get(id).policy {
-            Policy::Tree(_) => self.count_own_request(id, charge, add),
+            Policy::Tree(_) => self.count_own_request(id, charge, sign),
             Policy::Elastic(_) | Policy::Fair(_) | Policy::Queue(_) => {}
         }
     }
 
     /// Something is charged to these quotas, and to no others (or no longer).
-    fn charged(&mut self, quotas: &[QuotaId], charge: &Charge, add: bool) {
-        self.count_outside_trees(quotas, charge, add);
+    fn charged(&mut self, quotas: &[QuotaId], charge: &Charge, sign: Sign) {
+        self.count_outside_trees(quotas, charge, sign);
     }
 
     /// What nodes hold in all changed.

@@ -424,7 +424,7 @@ pub(crate) fn group_key(id: PodId, pod: &Pod, seen_keys: &[Name]) -> GroupKey {
         labels,
         priority: pod.priority,
         never_preempts: pod.never_preempts,
-        non_preemptible: pod.non_preemptible,
+        non_preemptible: pod.is_non_preemptible(),
         membership_error: pod.membership_error.clone(),
         quotas: pod.quotas.clone(),
         gang: pod.gang,

@@ -20,6 +20,7 @@ use crate::relations::counters::EligibleNodes;
 pub(crate) use crate::relations::counters::{Counter, CounterId, CounterKey, Eligible};
 use crate::relations::postings::Posting;
 use crate::select::selects;
+use crate::sign::Sign;
 use crate::topology::{DomainId, NO_DOMAIN, TopoId, Topologies};
 
 /// A distinct set of pods that a rule speaks of.
@@ -291,12 +292,12 @@ impl Relations {
         &mut self,
         id: PodId,
         node: NodeId,
-        add: bool,
+        sign: Sign,
         around: &CountingTables<'_>,
         effects: &mut Effects,
     ) {
-        self.post(id, add, around.pods);
-        self.count(id, node, add, false, around, effects);
+        self.post(id, sign, around.pods);
+        self.count(id, node, sign, false, around, effects);
     }
 
     /// Takes in that a placed pod began to leave (or stays after all): spreading no longer counts it.
@@ -308,14 +309,14 @@ impl Relations {
         around: &CountingTables<'_>,
         effects: &mut Effects,
     ) {
-        self.count(id, node, !leaves, true, around, effects);
+        self.count(id, node, Sign::adding_if(!leaves), true, around, effects);
     }
 
     fn count(
         &mut self,
         id: PodId,
         node: NodeId,
-        add: bool,
+        sign: Sign,
         spread_only: bool,
         around: &CountingTables<'_>,
         effects: &mut Effects,
@@ -339,7 +340,7 @@ impl Relations {
                     None => !spread_only,
                 };
                 if domain != NO_DOMAIN && counts {
-                    counter.add(domain, if add { 1 } else { -1 });
+                    counter.add(domain, sign.of(1));
                     if around.topologies.is_fine(topology) {
                         effects.touched.extend(around.topologies.members(topology, domain));
                     }
@@ -349,7 +350,7 @@ impl Relations {
     }
 
     /// Adds a term that a placed pod has (or takes it off).
-    pub fn hold(&mut self, key: &HolderKey, domain: DomainId, add: bool) {
+    pub fn hold(&mut self, key: &HolderKey, domain: DomainId, sign: Sign) {
         if domain == NO_DOMAIN {
             return;
         }
@@ -374,7 +375,7 @@ impl Relations {
         };
         let holder = self.holders[at].as_mut().expect("found or made above");
         let count = holder.by_domain.entry(domain).or_insert(0);
-        *count = if add { *count + 1 } else { count.saturating_sub(1) };
+        *count = if sign.is_add() { *count + 1 } else { count.saturating_sub(1) };
         if *count == 0 {
             holder.by_domain.remove(&domain);
         }

@@ -3,6 +3,7 @@
 use crate::fact::Name;
 use crate::nodes::NodeId;
 use crate::pods::PodId;
+use crate::sign::Sign;
 use crate::world::{World, charge_of};
 
 /// Why room is kept.
@@ -33,11 +34,11 @@ pub(crate) struct ReservationIfBindFails {
 
 impl World {
     /// Counts a pod's reservation on its node (or no longer).
-    pub fn count_reservation(&mut self, id: PodId, add: bool) {
+    pub fn count_reservation(&mut self, id: PodId, sign: Sign) {
         let pod = self.pods.get(id);
         let Some(reservation) = pod.reservation else { return };
-        debug_assert_eq!(self.reservations.contains(&id), !add, "a reservation counts once");
-        if add {
+        debug_assert_eq!(self.reservations.contains(&id), !sign.is_add(), "a reservation counts once");
+        if sign.is_add() {
             self.reservations.insert(id);
             let cards = self.nodes.cards_for(reservation.node, &self.shapes.get(pod.shape).demand);
             let devices = self.asked_devices(id);
@@ -45,12 +46,12 @@ impl World {
         }
         let pod = self.pods.get(id);
         let shape = self.shapes.get(pod.shape);
-        self.nodes.reservation(reservation.node, &shape.demand, add);
-        self.quotas.count_reservation(pod, &charge_of(&self.shapes, pod), add);
+        self.nodes.reservation(reservation.node, &shape.demand, sign);
+        self.quotas.count_reservation(pod, &charge_of(&self.shapes, pod), sign);
         for port in &shape.spec().ports {
-            self.nodes.use_port(reservation.node, port, add);
+            self.nodes.use_port(reservation.node, port, sign);
         }
-        if !add {
+        if !sign.is_add() {
             self.reservations.remove(&id);
             self.pods.get_mut(id).cards = Vec::new();
         }

@@ -1,5 +1,7 @@
 //! Volumes, claims and storage classes, and what was decided about them but not yet seen.
 
+mod world;
+
 use std::collections::BTreeMap;
 
 use crate::decision::ClaimBinding;
@@ -7,6 +9,7 @@ use crate::fact::{ClaimFact, Name, PodVolume, StorageClassFact, VolumeFact};
 use crate::lookup::LookupMap;
 use crate::pods::PodId;
 use crate::shape::Shape;
+use crate::sign::Sign;
 
 /// A claim, by namespace and name.
 pub(crate) type ClaimKey = (Name, Name);
@@ -166,12 +169,12 @@ impl Volumes {
     }
 
     /// Counts a pod on a node as a user of its claims (or no longer).
-    pub fn use_claims(&mut self, pod: PodId, shape: &Shape, add: bool) {
+    pub fn use_claims(&mut self, pod: PodId, shape: &Shape, sign: Sign) {
         let Some(namespace) = shape.namespace() else { return };
         for claim in shape.claims() {
             let key = (namespace.clone(), claim.clone());
             let users = self.users.or_insert_with(key.clone(), Vec::new);
-            if add {
+            if sign.is_add() {
                 users.push(pod);
                 continue;
             }

@@ -9,7 +9,7 @@ use crate::cards::Variant;
 use crate::default_spread::DefaultSpread;
 use crate::devices::Devices;
 use crate::devices::claims::Claims;
-use crate::fact::{Amount, ClaimFact, Name, PodVolume, StorageClassFact, VolumeFact};
+use crate::fact::{Amount, Name};
 use crate::gangs::Gangs;
 use crate::node_rules::NodeRules;
 use crate::nodes::{NodeId, Nodes};
@@ -21,8 +21,9 @@ use crate::relations::{CountingTables, Effects, Relations};
 use crate::resources::{ResourceId, ResourceNames};
 use crate::score::node_cap::CapWeights;
 use crate::shape::{Compiling, ShapeId, Shapes};
+use crate::sign::Sign;
 use crate::topology::Topologies;
-use crate::volumes::{ClaimKey, Volumes};
+use crate::volumes::Volumes;
 
 #[derive(Debug, Clone, Default)]
 pub(crate) struct World {
@@ -140,22 +141,22 @@ impl World {
         }
         let pod = self.pods.get(id);
         let demand = demand_of(&self.shapes, pod);
-        self.nodes.hold(node, &demand, true);
+        self.nodes.hold(node, &demand, Sign::Add);
         if pod.is_leaving() {
-            self.nodes.count_leaving(node, &demand, true);
+            self.nodes.count_leaving(node, &demand, Sign::Add);
         }
         let mut cards = self.nodes.cards_for(node, &demand);
-        self.use_devices(id, node, matches!(place, Place::Assumed(_)), true);
+        self.use_devices(id, node, matches!(place, Place::Assumed(_)), Sign::Add);
         cards.extend(self.held_devices(id));
         if cards != self.pods.get(id).cards {
             self.pods.get_mut(id).cards = cards;
         }
         let pod = self.pods.get(id);
         let charge = charge_of(&self.shapes, pod);
-        self.quotas.charge(id, pod, &charge, true, &self.names);
-        self.gangs.count(pod, &charge, true);
+        self.quotas.charge(id, pod, &charge, Sign::Add, &self.names);
+        self.gangs.count(pod, &charge, Sign::Add);
         if self.nodes.is_present(node) {
-            self.apply_presence(id, node, true, effects);
+            self.apply_presence(id, node, Sign::Add, effects);
         }
     }
 
@@ -164,37 +165,37 @@ impl World {
         let pod = self.pods.get(id);
         let node = pod.node().expect("a pod leaves a node it is on");
         let demand = demand_of(&self.shapes, pod);
-        self.nodes.hold(node, &demand, false);
+        self.nodes.hold(node, &demand, Sign::Take);
         if pod.is_leaving() {
-            self.nodes.count_leaving(node, &demand, false);
+            self.nodes.count_leaving(node, &demand, Sign::Take);
         }
         let charge = charge_of(&self.shapes, pod);
-        self.quotas.charge(id, pod, &charge, false, &self.names);
-        self.gangs.count(pod, &charge, false);
+        self.quotas.charge(id, pod, &charge, Sign::Take, &self.names);
+        self.gangs.count(pod, &charge, Sign::Take);
         if !pod.plugin.is_empty() || !pod.cards.is_empty() {
             let pod = self.pods.get_mut(id);
             (pod.plugin, pod.cards) = (Vec::new(), Vec::new());
         }
         if self.nodes.is_present(node) {
-            self.apply_presence(id, node, false, effects);
+            self.apply_presence(id, node, Sign::Take, effects);
         }
-        self.use_devices(id, node, false, false);
+        self.use_devices(id, node, false, Sign::Take);
         self.pods.leave(id, place);
     }
 
     /// A pod on a node that is there bears on others beyond the amounts it holds: by its ports and volumes, by being
     /// near, and by its terms.
-    fn apply_presence(&mut self, id: PodId, node: NodeId, add: bool, effects: &mut Effects) {
+    fn apply_presence(&mut self, id: PodId, node: NodeId, sign: Sign, effects: &mut Effects) {
         let pod = self.pods.get(id);
         let shape = self.shapes.get(pod.shape);
         for port in &shape.spec().ports {
-            self.nodes.use_port(node, port, add);
+            self.nodes.use_port(node, port, sign);
         }
         if !shape.spec().volumes.is_empty() {
-            self.use_volumes(id, node, add);
+            self.use_volumes(id, node, sign);
         }
         for held in &self.shapes.get(self.pods.get(id).shape).holds {
-            self.relations.hold(held, self.topologies.domain(held.topology, node), add);
+            self.relations.hold(held, self.topologies.domain(held.topology, node), sign);
         }
         let around = CountingTables {
             pods: &self.pods,
@@ -202,111 +203,10 @@ impl World {
             topologies: &self.topologies,
             node_rules: &self.node_rules,
         };
-        self.relations.count_pod(id, node, add, &around, effects);
+        self.relations.count_pod(id, node, sign, &around, effects);
         for touched in effects.touched.drain(..) {
             self.nodes.touch(touched);
         }
-    }
-
-    fn use_volumes(&mut self, id: PodId, node: NodeId, add: bool) {
-        let pod = self.pods.get(id);
-        let shape = self.shapes.get(pod.shape);
-        self.volumes.use_claims(id, shape, add);
-        for volume in &shape.spec().volumes {
-            if let PodVolume::Disk { id, read_only } = volume {
-                self.nodes.use_disk(node, id, *read_only, add);
-            }
-        }
-        self.attach(id, node, add);
-    }
-
-    fn attach(&mut self, id: PodId, node: NodeId, add: bool) {
-        let pod = self.pods.get(id);
-        for (driver, handle) in self.volumes.attachments(self.shapes.get(pod.shape), &pod.uid) {
-            self.nodes.use_volume(node, &driver, &handle, add);
-        }
-    }
-
-    /// Changes what is known of claims, volumes or classes. What pods attach follows from that, so the volumes of its
-    /// `users`, pods on nodes, are detached before and attached after.
-    pub fn change_volumes<T>(&mut self, mut users: Vec<PodId>, change: impl FnOnce(&mut Volumes) -> T) -> T {
-        users.sort_unstable();
-        users.dedup();
-        let places: Vec<(PodId, NodeId)> =
-            users.into_iter().filter_map(|id| Some((id, self.pods.get(id).node()?))).collect();
-        for (pod, node) in &places {
-            self.attach(*pod, *node, false);
-        }
-        let outcome = change(&mut self.volumes);
-        for (pod, node) in places {
-            self.attach(pod, node, true);
-        }
-        outcome
-    }
-
-    /// Takes in a volume. Returns whether the fact says something new.
-    pub fn observe_volume(&mut self, fact: VolumeFact) -> bool {
-        if self.volumes.volume(&fact.name) == Some(&fact) {
-            return false;
-        }
-        let users = self.volumes.users_of_volume(&fact.name);
-        self.change_volumes(users, |volumes| volumes.observe_volume(fact));
-        true
-    }
-
-    pub fn volume_gone(&mut self, name: &Name) -> bool {
-        let users = self.volumes.users_of_volume(name);
-        self.volumes.volume(name).is_some() && {
-            self.change_volumes(users, |volumes| volumes.volume_gone(name));
-            true
-        }
-    }
-
-    /// Takes in a volume claim. Returns whether the fact says something new.
-    pub fn observe_volume_claim(&mut self, fact: ClaimFact) -> bool {
-        let key = (fact.namespace.clone(), fact.name.clone());
-        // One that is known to be bound may have been decided anew since.
-        if self.volumes.claim(&key) == Some(&fact) && self.volumes.decided(&key).is_none() {
-            return false;
-        }
-        let users = self.volumes.users(&key).to_vec();
-        self.change_volumes(users, |volumes| volumes.observe_claim(fact));
-        true
-    }
-
-    pub fn volume_claim_gone(&mut self, key: &ClaimKey) -> bool {
-        let users = self.volumes.users(key).to_vec();
-        self.volumes.claim(key).is_some() && {
-            self.change_volumes(users, |volumes| volumes.claim_gone(key));
-            true
-        }
-    }
-
-    /// Takes in a storage class. Returns whether the fact says something new.
-    pub fn observe_storage_class(&mut self, fact: StorageClassFact) -> bool {
-        if self.volumes.class(&fact.name) == Some(&fact) {
-            return false;
-        }
-        let users = self.users_of_claims();
-        self.change_volumes(users, |volumes| volumes.observe_class(fact));
-        true
-    }
-
-    pub fn storage_class_gone(&mut self, name: &Name) -> bool {
-        let users = self.users_of_claims();
-        self.volumes.class(name).is_some() && {
-            self.change_volumes(users, |volumes| volumes.class_gone(name));
-            true
-        }
-    }
-
-    /// The pods on known nodes that have claims: a storage class may be that of any.
-    pub fn users_of_claims(&self) -> Vec<PodId> {
-        let uses = |pod: &crate::pods::Pod| {
-            let known = pod.node().is_some_and(|node| self.nodes.is_present(node));
-            known && self.shapes.get(pod.shape).claims().next().is_some()
-        };
-        self.pods.placed().filter(|(_, pod)| uses(pod)).map(|(id, _)| id).collect()
     }
 
     /// Notes that a pod began to run, or no longer does.
@@ -314,7 +214,7 @@ impl World {
         self.pods.get_mut(id).running = running;
         let pod = self.pods.get(id);
         if pod.node().is_some() {
-            self.quotas.count_running(pod, &charge_of(&self.shapes, pod), running);
+            self.quotas.count_running(pod, &charge_of(&self.shapes, pod), Sign::adding_if(running));
         }
     }
 
@@ -337,7 +237,7 @@ impl World {
 
     fn refusals_of(&self, id: PodId, charge: &[(ResourceId, Amount)]) -> Vec<crate::policy::Refusal> {
         let pod = self.pods.get(id);
-        let (non_preemptible, has_victims) = (pod.non_preemptible, pod.has_victims());
+        let (non_preemptible, has_victims) = (pod.is_non_preemptible(), pod.has_victims());
         let ask = Ask { charge, non_preemptible, has_victims };
         let mut refusals = self.quotas.refusals(&pod.quotas, &ask, &self.names);
         // What was freed for it is its own, whatever others make of the ceiling meanwhile.
@@ -378,39 +278,40 @@ impl World {
         let pod = self.pods.get(id);
         let asks = pod.node().is_some() || pod.is_candidate();
         if asks != pod.counted {
-            self.count_request(id, asks);
+            self.count_request(id, Sign::adding_if(asks));
         }
     }
 
     /// Counts what a pod asks for no more, whatever comes next.
     pub fn withdraw_request(&mut self, id: PodId) {
         if self.pods.get(id).counted {
-            self.count_request(id, false);
+            self.count_request(id, Sign::Take);
         }
     }
 
-    fn count_request(&mut self, id: PodId, add: bool) {
+    fn count_request(&mut self, id: PodId, sign: Sign) {
         let pod = self.pods.get(id);
         let charge = self.shapes.get(pod.shape).requested();
-        self.quotas.count_request(pod, &charge, add);
-        self.pods.get_mut(id).counted = add;
+        self.quotas.count_request(pod, &charge, sign);
+        self.pods.get_mut(id).counted = sign.is_add();
     }
 
     /// Notes that a pod began to leave, or that it stays after all. The pod's own fields change in `set`.
     pub fn change_leaving(&mut self, id: PodId, effects: &mut Effects, set: impl FnOnce(&mut crate::pods::Pod)) {
         let before = self.pods.get(id).is_leaving();
         let pod = self.pods.get(id);
-        self.gangs.count(pod, &charge_of(&self.shapes, pod), false);
+        self.gangs.count(pod, &charge_of(&self.shapes, pod), Sign::Take);
         set(self.pods.get_mut(id));
         self.pods.note_leaving(id);
         let pod = self.pods.get(id);
-        self.gangs.count(pod, &charge_of(&self.shapes, pod), true);
+        self.gangs.count(pod, &charge_of(&self.shapes, pod), Sign::Add);
         let (after, node) = (pod.is_leaving(), pod.node());
+        let sign = Sign::adding_if(after);
         if before != after && node.is_some() {
-            self.quotas.count_leaving(pod, &charge_of(&self.shapes, pod), after);
+            self.quotas.count_leaving(pod, &charge_of(&self.shapes, pod), sign);
         }
         if let Some(node) = node.filter(|_| before != after) {
-            self.nodes.count_leaving(node, &demand_of(&self.shapes, pod), after);
+            self.nodes.count_leaving(node, &demand_of(&self.shapes, pod), sign);
         }
         let Some(node) = node.filter(|node| before != after && self.nodes.is_present(*node)) else { return };
         let around = CountingTables {
@@ -437,36 +338,36 @@ impl World {
         let pods: Vec<PodId> = self.pods.on_node(node).iter().map(|resident| resident.id).collect();
         if self.nodes.is_present(node) {
             for pod in &pods {
-                self.apply_presence(*pod, node, false, effects);
+                self.apply_presence(*pod, node, Sign::Take, effects);
             }
-            self.quotas.count_node(&self.nodes.all_allocatable(node), false);
-            self.count_cards(node, false);
+            self.quotas.count_node(&self.nodes.all_allocatable(node), Sign::Take);
+            self.count_cards(node, Sign::Take);
         }
         let cards = self.nodes.get(node).cards.clone();
         let outcome = change(&mut self.nodes, &mut self.names);
         self.topologies.node_changed(node, &self.nodes);
         if self.nodes.is_present(node) {
-            self.quotas.count_node(&self.nodes.all_allocatable(node), true);
-            self.count_cards(node, true);
+            self.quotas.count_node(&self.nodes.all_allocatable(node), Sign::Add);
+            self.count_cards(node, Sign::Add);
         }
         if self.nodes.get(node).cards != cards {
             self.recount_cards(node);
         }
         if self.nodes.is_present(node) {
             for pod in &pods {
-                self.apply_presence(*pod, node, true, effects);
+                self.apply_presence(*pod, node, Sign::Add, effects);
             }
         }
         outcome
     }
 
     /// Counts the kinds of card of a node (or no longer).
-    fn count_cards(&mut self, node: NodeId, add: bool) {
+    fn count_cards(&mut self, node: NodeId, sign: Sign) {
         for (resource, card) in &self.nodes.get(node).cards {
             self.quotas.note_card(*card);
             let kinds = self.card_kinds.entry(*resource).or_default();
             let nodes = kinds.entry(*card).or_default();
-            *nodes = if add { *nodes + 1 } else { *nodes - 1 };
+            *nodes = if sign.is_add() { *nodes + 1 } else { *nodes - 1 };
             if *nodes == 0 {
                 kinds.remove(card);
             }
@@ -486,8 +387,8 @@ impl World {
         let concerned: Vec<PodId> = concerned.map(|(id, _)| id).collect();
         for id in concerned {
             let is_placed = self.pods.get(id).node().is_some();
-            for add in [false, true] {
-                if add {
+            for sign in [Sign::Take, Sign::Add] {
+                if sign.is_add() {
                     let demand = &self.shapes.get(self.pods.get(id).shape).demand;
                     let mut cards = self.nodes.cards_for(node, demand);
                     cards.extend(if is_placed { self.held_devices(id) } else { self.asked_devices(id) });
@@ -496,10 +397,10 @@ impl World {
                 let pod = self.pods.get(id);
                 let charge = charge_of(&self.shapes, pod);
                 match is_placed {
-                    true => self.quotas.charge(id, pod, &charge, add, &self.names),
-                    false => self.quotas.count_reservation(pod, &charge, add),
+                    true => self.quotas.charge(id, pod, &charge, sign, &self.names),
+                    false => self.quotas.count_reservation(pod, &charge, sign),
                 }
-                self.gangs.count(pod, &charge, add);
+                self.gangs.count(pod, &charge, sign);
             }
         }
     }

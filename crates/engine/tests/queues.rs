@@ -13,7 +13,7 @@ use cases::cases;
 use proptest::prelude::*;
 use quotient_engine::fact::*;
 use quotient_engine::{Budget, CardSettings, Decision, Engine, Fact, Rule, Settings};
-use server::{Common, Server, WELL, acts};
+use server::{Common, Server, WELL, acts, class_of};
 
 const GPU: &str = "nvidia.com/gpu";
 const CARDS: [&str; 2] = ["A", "B"];
@@ -179,7 +179,7 @@ impl<'a> View<'a> {
     /// Whether a pod says that it must not be evicted and is one of the oldest such pods that its queue is entitled to,
     /// of what the claimant asks for.
     fn is_protected(&self, victim: &PodFact, claimant: &PodFact) -> bool {
-        let is_kept = |pod: &PodFact| pod.protected || pod.non_preemptible;
+        let is_kept = |pod: &PodFact| pod.eviction_class != EvictionClass::Preemptible;
         if !is_kept(victim) {
             return false;
         }
@@ -750,9 +750,8 @@ fn pod() -> impl Strategy<Value = PodFact> {
     ((0i64..=3, 0i64..=2), cards, 0i32..3, queue, (seldom(), seldom(), seldom())).prop_map(
         |((cpu, gpu), cards, priority, queue, (protected, never_preempts, non_preemptible))| PodFact {
             queue: queue.map(|at| name(QUEUES.get(at).unwrap_or(&"nowhere"))),
-            protected,
+            eviction_class: class_of(non_preemptible, protected),
             never_preempts,
-            non_preemptible,
             ..pod_of(cpu, gpu, cards, priority)
         },
     )

@@ -13,7 +13,7 @@ use cases::cases;
 use proptest::prelude::*;
 use quotient_engine::fact::*;
 use quotient_engine::{Budget, Decision, Engine, Fact, QuotaReport, Rule, Settings, TreeSettings};
-use server::{Common, Server, WELL, acts};
+use server::{Common, Server, WELL, acts, class_of};
 
 const RESOURCES: [&str; 2] = ["cpu", "example.com/gpu"];
 const DEFAULT: &str = "koordinator-default-quota";
@@ -64,7 +64,7 @@ impl<'a> Forest<'a> {
     fn parent(&self, of: &str) -> Option<&'a str> {
         let named = |of: &str| -> Option<&'a str> {
             let fact = self.quotas.get(of)?;
-            let parent = fact.parent.as_deref().filter(|_| !fact.is_root && !is_beside(fact))?;
+            let parent = fact.parent.as_deref().filter(|_| fact.root.is_none() && !is_beside(fact))?;
             self.quotas.get_key_value(parent).map(|(parent, _)| *parent)
         };
         let parent = named(of)?;
@@ -87,7 +87,7 @@ impl<'a> Forest<'a> {
     }
 
     fn children(&self, of: Option<&str>) -> Vec<&'a str> {
-        let shares = |fact: &TreeFact| !fact.is_root && !is_beside(fact);
+        let shares = |fact: &TreeFact| fact.root.is_none() && !is_beside(fact);
         let below = self.quotas.iter().filter(|(_, fact)| shares(fact));
         below.map(|(quota, _)| *quota).filter(|quota| self.parent(quota) == of).collect()
     }
@@ -132,7 +132,8 @@ impl<'a> Forest<'a> {
 
     fn fixed(&self, quota: &str, resource: &str) -> i128 {
         let pods = self.pods_below(quota).into_iter();
-        let held = pods.filter(|pod| pod.non_preemptible && self.server.node_of(pod).is_some());
+        let held = pods
+            .filter(|pod| pod.eviction_class == EvictionClass::NonPreemptible && self.server.node_of(pod).is_some());
         held.map(|pod| i128::from(pod.spec.requests.get(resource))).sum()
     }
 
@@ -166,16 +167,17 @@ impl<'a> Forest<'a> {
         let is_outside = |pod: &&PodFact| self.quota_of(pod).is_none_or(|quota| is_beside(self.quotas[quota]));
         let outside = self.server.placed().filter(is_outside);
         let outside: i128 = outside.map(|pod| i128::from(pod.spec.requests.get(resource))).sum();
-        let roots = self.quotas.values().filter(|fact| fact.is_root && !is_beside(fact) && !fact.ignores_default_tree);
-        let elsewhere: i128 = roots.map(|fact| i128::from(fact.total.get(resource).unwrap_or(0))).sum();
+        let roots = self.quotas.values().filter(|fact| !is_beside(fact));
+        let roots = roots.filter_map(|fact| fact.root.as_ref()).filter(|root| !root.ignores_default_tree);
+        let elsewhere: i128 = roots.map(|root| i128::from(root.total.get(resource).unwrap_or(0))).sum();
         (nodes - outside - elsewhere).max(0)
     }
 
     /// What a quota may hold; `None` where it is not limited.
     fn runtime(&self, quota: &str, resource: &str) -> Option<i128> {
         let fact = self.quotas[quota];
-        if fact.is_root {
-            return fact.total.get(resource).map(i128::from);
+        if let Some(root) = &fact.root {
+            return root.total.get(resource).map(i128::from);
         }
         let max = fact.max.get(resource)?;
         if is_beside(fact) {
@@ -241,7 +243,9 @@ impl<'a> Forest<'a> {
                 }
             }
             let min = self.quotas[own].min.get(resource).map(i128::from);
-            if pod.non_preemptible && min.is_some_and(|min| self.fixed(own, resource) + asked > min) {
+            if pod.eviction_class == EvictionClass::NonPreemptible
+                && min.is_some_and(|min| self.fixed(own, resource) + asked > min)
+            {
                 return Some(format!("it is never evicted and passes the min of {own} in {resource}"));
             }
         }
@@ -269,7 +273,7 @@ impl<'a> Forest<'a> {
     /// Whether a pod says that it must not be evicted and is one of the oldest such pods that its quota is entitled to,
     /// of what the claimant asks for.
     fn is_protected(&self, victim: &PodFact, claimant: Option<&PodFact>) -> bool {
-        let is_kept = |pod: &PodFact| pod.protected || pod.non_preemptible;
+        let is_kept = |pod: &PodFact| pod.eviction_class != EvictionClass::Preemptible;
         if !is_kept(victim) {
             return false;
         }
@@ -478,7 +482,7 @@ impl Run {
                 let fixed = of(non_preemptible_used, r).unwrap_or(0);
                 prop_assert_eq!(fixed, forest.fixed(quota, r), "held for good in {} of {}", quota, r);
                 let fact = forest.quotas[quota];
-                if !fact.is_root && !is_beside(fact) && fact.max.get(r).is_some() {
+                if fact.root.is_none() && !is_beside(fact) && fact.max.get(r).is_some() {
                     let (asked, below) = (of(requested, r).unwrap_or(0), of(child_requested, r).unwrap_or(0));
                     prop_assert_eq!(asked, forest.request(quota, r), "the request of {} in {}", quota, r);
                     prop_assert_eq!(below, forest.child_request(quota, r), "asked below {} in {}", quota, r);
@@ -504,7 +508,8 @@ impl Run {
                 prop_assert!(runtimes <= total, "the children of {parent:?} may hold {runtimes} {r} of {total}");
             }
         }
-        let circles = forest.quotas.values().filter(|fact| fact.parent.is_some() && !fact.is_root && !is_beside(fact));
+        let circles =
+            forest.quotas.values().filter(|fact| fact.parent.is_some() && fact.root.is_none() && !is_beside(fact));
         let named = circles.filter(|fact| fact.parent.as_deref().is_some_and(|p| forest.quotas.contains_key(p)));
         seen.circles += named.filter(|fact| forest.parent(&fact.key.name).is_none()).count();
         Ok(())
@@ -600,7 +605,12 @@ impl Run {
 
 fn run(history: &History, seen: &mut Seen) -> Result<(), TestCaseError> {
     let History { scale_min, returns, steps } = history;
-    let tree = TreeSettings { revoke_after_ms: REVOKE_AFTER, scale_min: *scale_min };
+    let tree = TreeSettings {
+        revoke_after_ms: REVOKE_AFTER,
+        scale_min: *scale_min,
+        default_quota: name(DEFAULT),
+        system_quota: name(SYSTEM),
+    };
     let settings = Settings { tree, reserve_after_ms: 1_000_000_000, ..Settings::default() };
     let (engine, server) =
         (Engine::new(settings.clone()), Server { returns: *returns, now: 1_000, ..Server::default() });
@@ -680,14 +690,12 @@ fn quota(index: usize) -> impl Strategy<Value = TreeFact> {
             key: key(index),
             tree: if in_tree { name("t") } else { name("") },
             parent,
-            is_root,
+            root: is_root.then(|| TreeRoot { total: limits(total), ignores_default_tree }),
             is_parent: is_parent && index < 7,
             lends,
             min: limits([min(0), min(1)]),
             max: limits([max(0), max(1)]),
             weight: limits(weight.unwrap_or([None; 2])),
-            total: limits(if is_root { total } else { [None; 2] }),
-            ignores_default_tree,
             namespaces: listed.map(name).into_iter().collect(),
             ..TreeFact::default()
         }
@@ -713,8 +721,7 @@ fn pod() -> impl Strategy<Value = PodFact> {
             priority,
             never_preempts,
             tree_quota,
-            non_preemptible,
-            protected,
+            eviction_class: class_of(non_preemptible, protected),
             labels: guarded.then(|| (name("guarded"), name("yes"))).into_iter().collect(),
             gates: (gated && protected).then(|| name("gate")).into_iter().collect(),
             ours: true,

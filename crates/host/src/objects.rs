@@ -15,7 +15,7 @@ use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 use quotient_api::gpu_memory::WHOLE_GPU_GB;
 use quotient_api::volcano::status::Ended;
 use quotient_api::volcano::{self, GROUP_MIN_MEMBER, GROUP_NAMES};
-use quotient_api::{Configuration, Kind, ObjectKey, View, elastic, kinds, told_kinds, tree};
+use quotient_api::{Configuration, Kind, ObjectKey, View, is_quota, kinds, told_kinds, tree};
 use quotient_engine::fact::Name;
 use serde_json::{Value, json};
 
@@ -403,10 +403,10 @@ fn is_kept(key: &ObjectKey) -> bool {
         (key.group, key.kind),
         ("", "Node" | "Namespace")
             | ("scheduling.k8s.io", "PriorityClass")
-            | (volcano::SCHEDULING, volcano::QUEUE | volcano::POD_GROUP)
+            | (volcano::SCHEDULING, volcano::POD_GROUP)
             | (volcano::BATCH, volcano::JOB)
     );
-    other || elastic::is_elastic(key) || tree::is_tree(key) || tree::is_profile(key)
+    other || is_quota(key.group, key.kind) || tree::is_profile(key)
 }
 
 fn is_node(key: &ObjectKey) -> bool {

@@ -5,9 +5,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use quotient_api::{
-    Kind, ObjectKey, Operation, Problem, Request, elastic, guarded_kinds, key_of, tree, validate, volcano,
-};
+use quotient_api::{Kind, ObjectKey, Operation, Problem, Request, guarded_kinds, key_of, tree, validate};
 
 use crate::objects::Objects;
 
@@ -28,7 +26,7 @@ impl Patrol {
     pub fn look(&mut self, objects: &Objects, is_reported: impl Fn(&ObjectKey) -> bool) -> Vec<Problem> {
         let keys: BTreeSet<&ObjectKey> = guarded_kinds()
             .map(|guarded| guarded.kind)
-            .filter(|kind| is_quota(kind))
+            .filter(|kind| is_watched(kind))
             .flat_map(|kind| objects.of_kind(kind.group, kind.kind, None).map(|(key, _)| key))
             .collect();
         self.known.retain(|key, _| keys.contains(key));
@@ -64,9 +62,8 @@ fn problems(key: &ObjectKey, objects: &Objects) -> Vec<Problem> {
 
 /// Whether objects of the kind say who may have how much. What they say of each other holds at any time; what is said
 /// of a job holds when it comes.
-fn is_quota(kind: &Kind) -> bool {
-    let elastic = elastic::GROUPS.contains(&kind.group);
-    elastic || [tree::GROUP, tree::PROFILE_GROUP].contains(&kind.group) || kind.kind == volcano::QUEUE
+fn is_watched(kind: &Kind) -> bool {
+    quotient_api::is_quota(kind.group, kind.kind) || kind.group == tree::PROFILE_GROUP
 }
 
 #[cfg(test)]

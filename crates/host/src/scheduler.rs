@@ -1,19 +1,16 @@
 //! What is seen goes in, what is to be written comes out. No network, no clock: time is an argument.
 
+mod decided;
 mod reasons;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use quotient_api::device::write::{extended_claim, extended_name};
 use quotient_api::volcano::metrics::{self, Sample, samples};
 use quotient_api::volcano::{GROUP_NAMES, QUEUE, SCHEDULING};
 use quotient_api::{Configuration, ObjectKey, Problem, Translation, Translator, View, key_of};
-use quotient_engine::device::ClaimKey;
 use quotient_engine::fact::{Name, PodKey};
-use quotient_engine::{
-    Budget, ClaimGrant, Code, Decision, DeviceGrants, Engine, EvictionReason, Fact, QuotaReport, Reason, Tick,
-};
+use quotient_engine::{Budget, Code, Engine, EvictionReason, Fact, QuotaReport, Reason, Tick};
 use serde_json::{Value, json};
 
 use crate::controllers::{Controllers, Moment, Wanted};
@@ -22,7 +19,7 @@ use crate::objects::{News, Objects, SharedObjects, controller_of};
 use crate::patrol::Patrol;
 use crate::queue::{Failed, Feedback};
 use crate::subject::Subject;
-use crate::write::{ClaimWrite, DeviceWrites, ExtendedWrite, PodRef, Write};
+use crate::write::{PodRef, Write};
 
 /// Something that a watch saw.
 #[derive(Debug, Clone)]
@@ -419,64 +416,6 @@ impl Scheduler {
             note_problems(&mut self.found, &mut self.happened, &key, found);
         }
         writes
-    }
-
-    fn write(&mut self, now: Now, decision: Decision, round: &mut Round) {
-        match decision {
-            Decision::Bind { pod, uid, node, claims, devices } => {
-                let created_us = self.waiting.get(&pod).map(|waiting| waiting.created_us);
-                round.happened.push(Happened::Bound { pod: pod.clone(), node: node.clone() });
-                let devices = self.device_writes(now, &pod, &uid, devices);
-                round.writes.push(Write::Bind { pod: PodRef { key: pod, uid }, node, claims, devices, created_us });
-            }
-            Decision::Evict { pod, uid, node, claimant, violates_budget: _, reason } => {
-                let (rule, message) = (reason.rule, reason.to_string());
-                let said = match &claimant {
-                    Some(claimant) => format!("Preempted by {claimant} ({}): {message}", rule.name()),
-                    None => format!("Evicted ({}): {message}", rule.name()),
-                };
-                let remark = Remark { is_warning: false, reason: "Preempted", message: said };
-                round.writes.extend(self.event(now, &pod, &uid, remark));
-                let evicted = (pod.clone(), claimant.clone(), message.clone());
-                round.writes.push(Write::Evict { pod: PodRef { key: pod, uid }, claimant, message });
-                let (pod, claimant, message) = evicted;
-                round.happened.push(Happened::Evicted { pod, node, claimant, reason, message });
-            }
-            Decision::Nominate { pod, uid, node } => {
-                round.happened.push(Happened::Nominated { pod: pod.clone(), node: node.clone() });
-                round.writes.push(Write::Nominate { pod: PodRef { key: pod, uid }, node });
-            }
-            Decision::Mark { pod, uid, group, capacity } => {
-                let label = (format!("{group}/capacity"), capacity.map(|capacity| capacity.name().to_string()));
-                round.writes.push(Write::Label { pod: PodRef { key: pod, uid }, labels: [label].into() });
-            }
-            Decision::Admit { namespace, name } => {
-                let group = ObjectKey::pod_group(&namespace, &name);
-                if self.controllers.admits(&group, &self.objects.read()) {
-                    round.writes.push(Write::Admit { group });
-                }
-            }
-            Decision::Hold { pod, uid, reason } => self.hold(now, pod, uid, reason, round),
-        }
-    }
-
-    /// What is to be written about the devices of a pod before it is bound.
-    fn device_writes(&self, now: Now, pod: &PodKey, uid: &Name, grants: DeviceGrants) -> DeviceWrites {
-        let at = whole_seconds(now.wall_us);
-        let write = |grant: ClaimGrant| {
-            let key = ClaimKey { namespace: pod.namespace.clone(), name: grant.claim };
-            let allocation = grant.allocation.and_then(|given| self.translator.device_allocation(&key, &given, &at));
-            let uid = self.translator.device_claim_uid(&key).unwrap_or_default().into();
-            ClaimWrite { claim: key.name, uid, allocation }
-        };
-        let claims = grants.claims.into_iter().map(write).collect();
-        let extended = grants.extended.map(|grant| {
-            let claim = extended_claim(&pod.namespace, &pod.name, uid, &grant.spec);
-            let allocation = self.translator.new_allocation(&claim, &grant.allocation, &at);
-            let name = extended_name(&pod.name, uid).into();
-            ExtendedWrite { name, claim, allocation, served: grant.served }
-        });
-        DeviceWrites { claims, extended }
     }
 
     fn event(&mut self, now: Now, pod: &PodKey, uid: &Name, remark: Remark) -> Option<Write> {

@@ -18,6 +18,7 @@ pub mod junit;
 mod naming;
 pub mod provisioner;
 pub mod quota_names;
+pub mod random;
 mod replica;
 pub mod report;
 pub mod run;

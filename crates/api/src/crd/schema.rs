@@ -15,7 +15,7 @@ const RESOURCES_MAX: u32 = 64;
 const QUANTITY_CHARS_MAX: u32 = 64;
 
 /// Amounts by resource, none below 0.
-pub(super) fn amounts(description: &str) -> Value {
+pub(crate) fn amounts(description: &str) -> Value {
     json!({
         "type": "object",
         "description": description,
@@ -31,7 +31,7 @@ pub(super) fn amounts(description: &str) -> Value {
 }
 
 /// The rule that of each resource that `low` and `high` both name, `high` is not below `low`.
-pub(super) fn not_below(high: &str, low: &str) -> Value {
+pub(crate) fn not_below(high: &str, low: &str) -> Value {
     // An integer is added to 0 to make a quantity of it: its text would be of a length that is not known beforehand.
     let quantity = |map: &str| {
         format!("(type(self.{map}[r]) == int ? quantity('0').add(self.{map}[r]) : quantity(self.{map}[r]))")
@@ -45,7 +45,7 @@ pub(super) fn not_below(high: &str, low: &str) -> Value {
 }
 
 /// The conditions of a status.
-pub(super) fn conditions() -> Value {
+pub(crate) fn conditions() -> Value {
     json!({
         "type": "array",
         "x-kubernetes-list-type": "map",

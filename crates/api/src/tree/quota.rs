@@ -1,6 +1,6 @@
 //! One quota of a tree, as its object declares it.
 
-use quotient_engine::fact::{Limits, Tick, TreeFact};
+use quotient_engine::fact::{Limits, Tick, TreeFact, TreeRoot};
 use quotient_engine::quantity::canonical;
 
 use super::{ROOT, annotation, keys};
@@ -29,13 +29,12 @@ pub(crate) fn fact(root: &Cursor<'_, '_>, key: &ObjectKey, interner: &mut Intern
         key: quota_key(key),
         parent: parent.map(|name| interner.name(name)),
         tree: interner.name(labels.field(keys::TREE_ID).str().unwrap_or_default()),
-        is_root,
+        // Of a quota that is no root the total means nothing.
+        root: is_root
+            .then(|| TreeRoot { total, ignores_default_tree: flag(&labels.field(keys::IGNORE_DEFAULT_TREE), false) }),
         is_parent: flag(&labels.field(keys::IS_PARENT), false),
         lends: flag(&labels.field(keys::ALLOW_LENT), true),
         weight: annotation::limits(&annotations.field(keys::SHARED_WEIGHT), interner),
-        // Of a quota that is no root it means nothing.
-        total: if is_root { total } else { Limits::default() },
-        ignores_default_tree: is_root && flag(&labels.field(keys::IGNORE_DEFAULT_TREE), false),
         namespaces: namespaces.iter().map(|name| interner.name(name)).collect(),
         users: users::users(&annotations, interner),
         min,

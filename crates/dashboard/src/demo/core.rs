@@ -6,10 +6,10 @@ use std::time::Duration;
 use crate::shared::Name;
 use quotient_api::{ObjectKey, key_of, time};
 use quotient_sim::cluster::Happened;
+use quotient_sim::random::Random;
 use quotient_sim::{Cluster, Setup, Stuck};
 use serde_json::Value;
 
-use crate::demo::draw::Draw;
 use crate::demo::objects::{self, Layout, PodPlan, gpus};
 use crate::demo::story::{self, Telling};
 use crate::journal::Eviction;
@@ -62,7 +62,7 @@ pub struct Core {
     /// What the story's change of quotas would do, once it was tried.
     pub preview: Option<String>,
     start_ms: i64,
-    draw: Draw,
+    draw: Random,
     due: BTreeMap<(i64, u64), Due>,
     counted: u64,
     /// How long pods run once they are bound, and their objects, to be made anew after an eviction.
@@ -87,7 +87,7 @@ impl Core {
             told: story::begin(),
             preview: None,
             start_ms,
-            draw: Draw::new(seed),
+            draw: Random::new(seed),
             due: BTreeMap::new(),
             counted: 0,
             lives: BTreeMap::new(),
@@ -112,7 +112,7 @@ impl Core {
     /// What runs before the story begins.
     fn begin(&mut self) -> Result<(), Stuck> {
         let layout = self.layout;
-        let hours = |draw: &mut Draw| draw.between(150, 330) * MINUTE_MS;
+        let hours = |draw: &mut Random| draw.between(150, 330) * MINUTE_MS;
         for i in 0..layout.vision_pods() {
             let runs = hours(&mut self.draw);
             self.submit(

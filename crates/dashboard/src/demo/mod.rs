@@ -6,7 +6,6 @@
 //! it run in real time behind the dashboard.
 
 pub mod core;
-mod draw;
 pub mod objects;
 pub mod player;
 pub mod story;

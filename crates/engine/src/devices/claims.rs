@@ -7,6 +7,7 @@ use crate::device::{Allocation, ClaimKey, ClaimSpec, DeviceClaimFact, ExtendedRe
 use crate::devices::Devices;
 use crate::fact::{Created, Name};
 use crate::pods::PodId;
+use crate::sign::Sign;
 
 /// A pod on a node that uses a claim: in the order of the claim's reservations, then by age and name. The first pays.
 pub(crate) type User = (usize, Created, Name, PodId);
@@ -119,23 +120,23 @@ impl Claims {
         let wanted = claim.allocation().filter(|_| !claim.users.is_empty() || claim.lingers).cloned();
         if wanted != claim.held {
             if let Some(old) = &claim.held {
-                devices.hold(old, false);
+                devices.hold(old, Sign::Take);
             }
             if let Some(new) = &wanted {
-                devices.hold(new, true);
+                devices.hold(new, Sign::Add);
             }
             claim.held = wanted;
         }
     }
 
     /// Counts a pod on a node as a user (or no longer).
-    pub fn use_claim(&mut self, key: &ClaimKey, user: (Name, Created, Name, PodId), add: bool, devices: &mut Devices) {
+    pub fn use_claim(&mut self, key: &ClaimKey, user: (Name, Created, Name, PodId), sign: Sign, devices: &mut Devices) {
         let (uid, created, name, id) = user;
         let claim = self.list.entry(key.clone()).or_insert_with(|| Claim {
             fact: DeviceClaimFact { key: key.clone(), ..DeviceClaimFact::default() },
             ..Claim::default()
         });
-        if add {
+        if sign.is_add() {
             let at = claim.fact.reserved_for.iter().position(|reserved| *reserved == uid).unwrap_or(usize::MAX);
             claim.users.insert((at, created, name, id));
         } else {

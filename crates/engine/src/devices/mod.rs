@@ -26,6 +26,7 @@ use crate::devices::site::Site;
 use crate::fact::{Amount, Labels, Name, NodeTerm, Operator, Requirement};
 use crate::resources::ResourceId;
 use crate::select::term_matches;
+use crate::sign::Sign;
 
 /// What claims have of a device.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -132,20 +133,20 @@ impl Devices {
             return false;
         }
         self.totals_changed = true;
-        self.list(&fact.key, false);
+        self.list(&fact.key, Sign::Take);
         let key = fact.key.clone();
         let pool = self.pools.entry(key.clone()).or_default();
         pool.fact = fact;
         pool.verdicts.clear();
         pool.listed = true;
-        self.list(&key, true);
+        self.list(&key, Sign::Add);
         true
     }
 
     pub fn pool_gone(&mut self, key: &PoolKey) -> bool {
         self.totals_changed = true;
         let was_listed = self.pools.get(key).is_some_and(|pool| pool.listed);
-        self.list(key, false);
+        self.list(key, Sign::Take);
         if let Some(pool) = self.pools.get_mut(key) {
             pool.fact = PoolFact { key: key.clone(), ..PoolFact::default() };
             pool.verdicts.clear();
@@ -174,19 +175,19 @@ impl Devices {
     }
 
     /// Lists a pool under the nodes that reach it (or no longer).
-    fn list(&mut self, key: &PoolKey, add: bool) {
+    fn list(&mut self, key: &PoolKey, sign: Sign) {
         let Some(pool) = self.pools.get(key) else { return };
         let of_devices = pool.fact.devices.iter().map(|device| &device.reach);
         for reach in of_devices.chain(&pool.fact.slices) {
             let pools = match reach {
-                Reach::Node(node) if add => self.of_node.entry(node.clone()).or_default(),
+                Reach::Node(node) if sign.is_add() => self.of_node.entry(node.clone()).or_default(),
                 Reach::Node(node) => match self.of_node.get_mut(node) {
                     Some(pools) => pools,
                     None => continue,
                 },
                 _ => &mut self.wide,
             };
-            if add {
+            if sign.is_add() {
                 pools.insert(key.clone())
             } else {
                 pools.remove(key)
@@ -222,7 +223,7 @@ impl Devices {
     }
 
     /// Counts what an allocation holds (or no longer).
-    pub fn hold(&mut self, allocation: &Allocation, add: bool) {
+    pub fn hold(&mut self, allocation: &Allocation, sign: Sign) {
         for result in allocation.results.iter().filter(|result| !result.admin) {
             let key = &result.device.pool;
             let pool = self.pools.entry(key.clone()).or_insert_with(|| Pool {
@@ -231,10 +232,10 @@ impl Devices {
             });
             let held = pool.held.entry(result.device.device.clone()).or_default();
             let count = if result.share { &mut held.shares } else { &mut held.whole };
-            *count = if add { *count + 1 } else { *count - 1 };
+            *count = if sign.is_add() { *count + 1 } else { *count - 1 };
             for (capacity, amount) in &result.consumed {
                 let sum = held.consumed.entry(capacity.clone()).or_default();
-                *sum += if add { *amount } else { -*amount };
+                *sum += sign.of(*amount);
             }
             if held.whole == 0 && held.shares == 0 {
                 pool.held.remove(&result.device.device);

@@ -8,6 +8,7 @@ use proptest::prelude::*;
 use super::*;
 use crate::device::*;
 use crate::quantity::Format;
+use crate::sign::Sign;
 
 const NODE: &str = "node";
 
@@ -107,7 +108,7 @@ fn world(dice: &mut Dice) -> Devices {
             let verdicts = (0..count).map(|_| if dice.one_in(few) { Verdict::No } else { Verdict::Yes }).collect();
             devices.observe_verdicts(VerdictsFact { matcher: name(matcher), pool: key.clone(), verdicts });
         }
-        devices.hold(&held, true);
+        devices.hold(&held, Sign::Add);
     }
     devices
 }

@@ -16,6 +16,7 @@ use crate::pods::{Pod, PodId};
 use crate::policy::{Ask, Refusal};
 use crate::resources::ResourceId;
 use crate::select::any_term_matches;
+use crate::sign::Sign;
 use crate::world::World;
 
 /// The devices that a pod still needs, and where those that it has can be used.
@@ -64,8 +65,8 @@ impl World {
             bill.0.into_iter().map(|(name, amount)| (self.names.intern(&name), amount)).collect();
         if totals != self.devices.totals {
             let old = std::mem::replace(&mut self.devices.totals, totals);
-            self.quotas.count_node(&old, false);
-            self.quotas.count_node(&self.devices.totals, true);
+            self.quotas.count_node(&old, Sign::Take);
+            self.quotas.count_node(&self.devices.totals, Sign::Add);
         }
     }
 
@@ -252,7 +253,7 @@ impl World {
         let shape = &self.shapes.get(pod.shape).charge;
         let mut charge: Vec<(ResourceId, Amount)> = shape.to_vec();
         self.add_bill(&mut charge, &bill);
-        let ask = Ask { charge: &charge, non_preemptible: pod.non_preemptible, has_victims: pod.has_victims() };
+        let ask = Ask { charge: &charge, non_preemptible: pod.is_non_preemptible(), has_victims: pod.has_victims() };
         self.quotas.refusals(&pod.quotas, &ask, &self.names)
     }
 
@@ -313,25 +314,27 @@ impl World {
 
     /// A pod enters or leaves a node with its claims. One that is decided onto the node gets devices for those claims
     /// that have none.
-    pub fn use_devices(&mut self, id: PodId, node: NodeId, decided: bool, add: bool) {
+    pub fn use_devices(&mut self, id: PodId, node: NodeId, decided: bool, sign: Sign) {
         let pod = self.pods.get(id);
         if pod.device_claims.is_empty() && self.shapes.get(pod.shape).spec().served.is_empty() {
             return;
         }
         let keys = self.claim_keys(pod);
         let user = (pod.uid.clone(), pod.created, pod.name.clone(), id);
-        if add && decided {
+        if sign.is_add() && decided {
             self.decide_devices(id, node);
         }
-        if !add && let Some(extended) = self.device_claims.extended.get(&id).cloned() {
-            self.devices.hold(&extended.allocation, false);
+        if !sign.is_add()
+            && let Some(extended) = self.device_claims.extended.get(&id).cloned()
+        {
+            self.devices.hold(&extended.allocation, Sign::Take);
             if !extended.firm {
                 self.device_claims.extended.remove(&id);
             }
         }
         for key in keys {
             let before = self.device_claims.get(&key).and_then(Claim::payer);
-            self.device_claims.use_claim(&key, user.clone(), add, &mut self.devices);
+            self.device_claims.use_claim(&key, user.clone(), sign, &mut self.devices);
             let after = self.device_claims.get(&key).and_then(Claim::payer);
             for other in [before, after].into_iter().flatten().filter(|other| before != after && *other != id) {
                 self.recharge(other);
@@ -343,7 +346,7 @@ impl World {
     fn decide_devices(&mut self, id: PodId, node: NodeId) {
         let Some(mut ask) = self.device_ask(id) else { return };
         if let Some(known) = self.device_claims.extended.get(&id).cloned() {
-            self.devices.hold(&known.allocation, true);
+            self.devices.hold(&known.allocation, Sign::Add);
             ask.extended.clear();
         }
         let served = self.served_on(&ask, node);
@@ -355,7 +358,7 @@ impl World {
             }
         }
         if let (Some(spec), Some(allocation)) = (extended_spec(&served), allocations.next()) {
-            self.devices.hold(&allocation, true);
+            self.devices.hold(&allocation, Sign::Add);
             let served = served.into_iter().map(|(request, _)| request).collect();
             self.device_claims.extended.insert(id, Extended { spec: Arc::new(spec), allocation, served, firm: false });
         }
@@ -364,8 +367,8 @@ impl World {
     /// Charges a pod on a node anew: what it pays for changed.
     pub fn recharge(&mut self, id: PodId) {
         let Some(node) = self.pods.get(id).node() else { return };
-        for add in [false, true] {
-            if add {
+        for sign in [Sign::Take, Sign::Add] {
+            if sign.is_add() {
                 let demand = &self.shapes.get(self.pods.get(id).shape).demand;
                 let mut cards = self.nodes.cards_for(node, demand);
                 cards.extend(self.held_devices(id));
@@ -373,8 +376,8 @@ impl World {
             }
             let pod = self.pods.get(id);
             let charge = crate::world::charge_of(&self.shapes, pod);
-            self.quotas.charge(id, pod, &charge, add, &self.names);
-            self.gangs.count(pod, &charge, add);
+            self.quotas.charge(id, pod, &charge, sign, &self.names);
+            self.gangs.count(pod, &charge, sign);
         }
     }
 
@@ -422,7 +425,7 @@ impl World {
         }
         let mut charge: Vec<(ResourceId, Amount)> = self.shapes.get(pod.shape).charge.to_vec();
         self.add_bill(&mut charge, &bill);
-        let ask = Ask { charge: &charge, non_preemptible: pod.non_preemptible, has_victims: pod.has_victims() };
+        let ask = Ask { charge: &charge, non_preemptible: pod.is_non_preemptible(), has_victims: pod.has_victims() };
         self.quotas.refusals(&pod.quotas, &ask, &self.names).into_iter().next()
     }
 }

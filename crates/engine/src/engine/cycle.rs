@@ -1,11 +1,11 @@
 //! The cycle: each waiting pod in turn, until nothing more can be decided.
 
 use crate::cards::CardChoice;
-use crate::decision::{Budget, Capacity, Decision, Decisions};
+use crate::decision::{Budget, Decision, Decisions};
 use crate::engine::Engine;
 use crate::engine::wake::Change;
 use crate::explain;
-use crate::fact::{Created, Name, PodKey, Tick};
+use crate::fact::{Created, PodKey, Tick};
 use crate::filter::volume_binding;
 use crate::gangs::GangId;
 use crate::nodes::NodeId;
@@ -17,7 +17,8 @@ use crate::queue::GroupId;
 use crate::reason::Reason;
 use crate::relations::Effects;
 use crate::reservations::{Reservation, ReservationIfBindFails, ReservationKind};
-use std::collections::{BTreeMap, BTreeSet};
+use crate::sign::Sign;
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 /// A way to place a pod that was tried, and what was in the way: quotas that refuse it, or else nodes that are closed.
@@ -242,10 +243,10 @@ impl Engine {
     fn take_turn(&mut self, id: PodId, decisions: &mut Decisions) -> Turn {
         let reservation = self.world.pods.get(id).reservation;
         self.note_awaited(id);
-        self.count_reservation(id, false);
+        self.count_reservation(id, Sign::Take);
         let turn = self.take_turn_unreserved(id, reservation, decisions);
         if matches!(turn, Turn::Rests(..) | Turn::AwaitsVictims(..)) {
-            self.count_reservation(id, true);
+            self.count_reservation(id, Sign::Add);
         }
         turn
     }
@@ -319,7 +320,7 @@ impl Engine {
                 |tried: &Tried| tried.refusals.is_empty() && self.is_worth_keeping(&tried.question, reservation.node);
             if reservation.kind != ReservationKind::Patience || !tried.iter().any(is_worth_keeping) {
                 // What was reserved counts no more; put it back for the moment it takes to drop it in order.
-                self.count_reservation(id, true);
+                self.count_reservation(id, Sign::Add);
                 self.give_up_reservation(id, decisions);
                 return Turn::Dropped;
             }
@@ -360,7 +361,7 @@ impl Engine {
             self.choose_cards(id, &card_choice);
             let question = self.world.question(id);
             let pod = self.world.pods.get(id);
-            let known = (question.shape, pod.priority, pod.non_preemptible, pod.quotas.clone());
+            let known = (question.shape, pod.priority, pod.is_non_preemptible(), pod.quotas.clone());
             // Who holds a reservation has more room than others of its kind, for whom all may be hopeless.
             let is_known = reservation.is_none() && !question.has_objections();
             if is_known && self.hopeless.get(&known) == Some(&self.changes) {
@@ -400,14 +401,10 @@ impl Engine {
     pub(super) fn victims_still_leaving(&self, claimant: &Pod) -> Vec<(PodKey, Option<Created>)> {
         let key = claimant.key();
         let on_known_node = |pod: &&Pod| pod.node().is_some_and(|node| self.world.nodes.is_present(node));
-        // A pod may leave for one that had the claimant's name before it; what its condition says has no uid.
-        let for_this_one = |pod: &&Pod| {
-            let seen = pod.leaving_since.is_some() && pod.victim_of.as_ref() == Some(&key);
-            seen || pod.evicted_for.as_ref().is_some_and(|(_, uid)| *uid == claimant.uid)
-        };
+        let for_this_one = |pod: &&Pod| pod.departure.is_for(&key, &claimant.uid);
         let pods = self.leaving_for.get(&key).into_iter().flatten().map(|id| self.world.pods.get(*id));
         let pods = pods.filter(on_known_node).filter(for_this_one);
-        let mut victims: Vec<_> = pods.map(|pod| (pod.key(), pod.leaving_since)).collect();
+        let mut victims: Vec<_> = pods.map(|pod| (pod.key(), pod.departure.since())).collect();
         victims.sort();
         victims
     }
@@ -418,7 +415,7 @@ impl Engine {
         let leaving = self.world.leaving_pods().into_iter().map(|id| self.world.pods.get(id));
         let (here, elsewhere): (Vec<&Pod>, Vec<&Pod>) = leaving.partition(|pod| pod.node() == Some(node));
         let nearest = if here.is_empty() { elsewhere } else { here };
-        let mut nearest: Vec<_> = nearest.into_iter().map(|pod| (pod.key(), pod.leaving_since)).collect();
+        let mut nearest: Vec<_> = nearest.into_iter().map(|pod| (pod.key(), pod.departure.since())).collect();
         nearest.sort();
         nearest
     }
@@ -491,75 +488,5 @@ impl Engine {
         let node = self.world.nodes.get(node).name.clone();
         decisions.list.push(Decision::Bind { pod: key, uid, node, claims, devices });
         Turn::Placed
-    }
-
-    /// Says why pods wait, where that changed.
-    fn tell(&mut self, decisions: &mut Decisions) {
-        let mut news: Vec<(PodId, Arc<Reason>)> = Vec::new();
-        for id in std::mem::take(&mut self.unsaid) {
-            let pod = self.world.pods.get(id);
-            let reason = match &pod.problem {
-                Some(problem) => explain::invalid(problem),
-                None if !pod.gates.is_empty() => explain::gated(&pod.gates),
-                None => Engine::unready(pod.unready.as_ref().unwrap_or(&pod.name)),
-            };
-            news.push((id, Arc::new(reason)));
-        }
-        news.sort_by_cached_key(|(id, _)| self.world.pods.get(*id).key());
-        news.extend(self.queue.take_untold());
-        for (id, reason) in news {
-            let pod = self.world.pods.get_mut(id);
-            if pod.reason.as_ref() != Some(&reason) {
-                pod.reason = Some(reason.clone());
-                decisions.list.push(Decision::Hold { pod: pod.key(), uid: pod.uid.clone(), reason });
-            }
-        }
-    }
-
-    /// Marks running pods as within their quotas or over them, where that changed.
-    fn mark(&mut self, decisions: &mut Decisions) {
-        let mut pods = std::mem::take(&mut self.remark);
-        let mut marks: BTreeMap<PodId, Vec<(Name, Capacity)>> = BTreeMap::new();
-        for quota in self.world.quotas.take_unmarked() {
-            let quotas = &self.world.quotas;
-            if quotas.marks_pods(quota) {
-                pods.extend(quotas.get(quota).pods.iter().map(|senior| senior.pod));
-            }
-        }
-        let mut concerned: BTreeSet<QuotaId> = BTreeSet::new();
-        for pod in &pods {
-            concerned.extend(&self.world.pods.get(*pod).quotas);
-            marks.insert(*pod, Vec::new());
-        }
-        for quota in concerned {
-            let group = self.world.quotas.get(quota).key.group.clone();
-            for (pod, capacity) in self.world.quotas.marks(quota, &self.world.pods, &self.world.shapes) {
-                if let Some(marks) = marks.get_mut(&pod) {
-                    marks.push((group.clone(), capacity));
-                }
-            }
-        }
-        let mut changed = Vec::new();
-        for (pod, mut new) in marks {
-            new.sort();
-            if self.world.pods.get(pod).marks != new {
-                changed.push((self.world.pods.get(pod).key(), pod, new));
-            }
-        }
-        changed.sort();
-        for (key, pod, new) in changed {
-            let old = std::mem::replace(&mut self.world.pods.get_mut(pod).marks, new.clone());
-            let uid = self.world.pods.get(pod).uid.clone();
-            let mut say = |group: &Name, capacity: Option<Capacity>| {
-                let (pod, uid, group) = (key.clone(), uid.clone(), group.clone());
-                decisions.list.push(Decision::Mark { pod, uid, group, capacity });
-            };
-            for (group, _) in old.iter().filter(|(group, _)| !new.iter().any(|(g, _)| g == group)) {
-                say(group, None);
-            }
-            for (group, capacity) in new.iter().filter(|mark| !old.contains(mark)) {
-                say(group, Some(*capacity));
-            }
-        }
     }
 }

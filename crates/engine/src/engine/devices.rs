@@ -9,23 +9,24 @@ use crate::fact::{Name, PodFact, PodSpec};
 use crate::place::{Answer, Question};
 use crate::pods::{Place, PodId};
 use crate::reason::{Code, Reason};
+use crate::sign::Sign;
 use std::sync::Arc;
 
 impl Engine {
     /// Lists a pod under its claims (or no longer).
-    pub(super) fn list_asker(&mut self, id: PodId, add: bool) {
+    pub(super) fn list_asker(&mut self, id: PodId, sign: Sign) {
         let pod = self.world.pods.get(id);
         let keys = self.world.claim_keys(pod);
         let asks = !pod.device_claims.is_empty() || !self.world.shapes.get(pod.shape).spec().extended.is_empty();
         let claims = &mut self.world.device_claims;
-        if add && asks {
+        if sign.is_add() && asks {
             claims.askers.insert(id);
         } else {
             claims.askers.remove(&id);
         }
         for key in keys {
             let pods = claims.named_by.entry(key.clone()).or_default();
-            if add {
+            if sign.is_add() {
                 pods.insert(id)
             } else {
                 pods.remove(&id)
@@ -51,7 +52,7 @@ impl Engine {
             Some(extended) => {
                 // The claim that was made for it says the same from now on; or it is not bound after all.
                 if is_placed {
-                    world.devices.hold(&extended.allocation, false);
+                    world.devices.hold(&extended.allocation, Sign::Take);
                 }
                 world.device_claims.extended.remove(&id);
                 world.recharge(id);

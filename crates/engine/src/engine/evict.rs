@@ -12,6 +12,7 @@ use crate::preempt::Plan;
 use crate::reason::eviction::EvictionReason;
 use crate::relations::Effects;
 use crate::reservations::{Reservation, ReservationKind};
+use crate::sign::Sign;
 
 /// Why a pod goes.
 pub(super) struct Eviction {
@@ -119,8 +120,8 @@ impl Engine {
         self.world.takings.expect(self.world.pods.get(victim));
         // One that leaves for nobody leaves for itself, as it were: nobody else has its uid.
         let claimant = claimant.unwrap_or((key, uid));
-        self.world.change_leaving(victim, effects, |pod| pod.evicted_for = Some(claimant));
-        self.note_leaving_for(victim, true);
-        self.world.budgets.unseen.push(victim);
+        self.world.change_leaving(victim, effects, |pod| pod.departure.decide(claimant));
+        self.note_leaving_for(victim, Sign::Add);
+        self.world.budgets.eviction_decided(victim);
     }
 }

@@ -12,6 +12,7 @@ use crate::gangs::GangId;
 use crate::policy::QuotaId;
 use crate::reason::{Code, Reason};
 use crate::resources::{CPU_ID, MEMORY_ID, ResourceId};
+use crate::sign::Sign;
 use crate::world::World;
 
 impl Engine {
@@ -27,9 +28,9 @@ impl Engine {
         let admitted = gang.admitted;
         gang.fact = Some(fact);
         if !admitted {
-            self.world.gangs.outside.insert(id);
+            self.world.gangs.set_outside(id, true);
         }
-        self.world.gangs.changed.insert(id);
+        self.world.gangs.note_changed(id);
         if queue_changed {
             let members = self.world.gangs.get(id).members.iter().copied().collect();
             self.reassign_pods(members);
@@ -45,7 +46,7 @@ impl Engine {
         gang.reason = None;
         gang.cards = Vec::new();
         let members = gang.members.iter().copied().collect();
-        self.world.gangs.outside.remove(&id);
+        self.world.gangs.set_outside(id, false);
         self.reassign_pods(members);
         self.settle_gang(id);
         self.world.gangs.forget_if_empty(id);
@@ -54,7 +55,7 @@ impl Engine {
 
     /// Brings what queues hold for gangs up to date.
     pub(super) fn settle_gangs(&mut self) {
-        for id in std::mem::take(&mut self.world.gangs.changed) {
+        for id in self.world.gangs.take_changed() {
             if self.world.gangs.is_listed(id) {
                 self.settle_gang(id);
                 self.world.gangs.forget_if_empty(id);
@@ -70,8 +71,8 @@ impl Engine {
             return;
         }
         let (old_queue, old_reserved, old_elastic) = (gang.queue, gang.reserved.clone(), gang.elastic.clone());
-        self.world.quotas.count_gang(old_queue, &old_reserved, &old_elastic, false);
-        self.world.quotas.count_gang(queue, &reserved, &elastic, true);
+        self.world.quotas.count_gang(old_queue, &old_reserved, &old_elastic, Sign::Take);
+        self.world.quotas.count_gang(queue, &reserved, &elastic, Sign::Add);
         let gang = self.world.gangs.get_mut(id);
         (gang.queue, gang.reserved, gang.elastic) = (queue, reserved, elastic);
         self.admission_due = true;
@@ -132,10 +133,10 @@ impl Engine {
 
     /// Lets in those groups for which there is room, the oldest first. Returns whether one came in.
     pub(super) fn admit_gangs(&mut self, decisions: &mut Decisions) -> bool {
-        if !std::mem::take(&mut self.admission_due) || self.world.gangs.outside.is_empty() {
+        if !std::mem::take(&mut self.admission_due) || self.world.gangs.outside().is_empty() {
             return false;
         }
-        let mut waiting: Vec<GangId> = self.world.gangs.outside.iter().copied().collect();
+        let mut waiting: Vec<GangId> = self.world.gangs.outside().iter().copied().collect();
         waiting.sort_by_cached_key(|id| {
             let gang = self.world.gangs.get(*id);
             let created = gang.fact.as_ref().map(|fact| fact.created);
@@ -151,7 +152,7 @@ impl Engine {
                     gang.cards = cards;
                     let (namespace, name) = (gang.namespace.clone(), gang.name.clone());
                     decisions.list.push(Decision::Admit { namespace, name });
-                    self.world.gangs.outside.remove(&id);
+                    self.world.gangs.set_outside(id, false);
                     self.settle_gang(id);
                     any = true;
                 }

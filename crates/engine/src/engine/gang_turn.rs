@@ -4,15 +4,14 @@
 use std::sync::Arc;
 
 use crate::cards::CardChoice;
-use crate::decision::{Decision, Decisions};
+use crate::decision::Decisions;
 use crate::engine::Engine;
 use crate::engine::cycle::Turn;
-use crate::engine::wake::Change;
 use crate::explain;
-use crate::gangs::{Gang, GangId, GangTally};
+use crate::gangs::{GangId, GangTally};
 use crate::nodes::NodeId;
 use crate::place::{Answer, ClosedCounts, Question};
-use crate::pods::{Place, Pod, PodId};
+use crate::pods::{Place, PodId};
 use crate::policy::Refusal;
 use crate::preempt::{Outcome, Plan};
 use crate::queue::GroupId;
@@ -20,10 +19,11 @@ use crate::reason::{Code, Reason};
 use crate::relations::Effects;
 use crate::reservations::{Reservation, ReservationKind};
 use crate::resources::ResourceId;
+use crate::sign::Sign;
 
 /// What keeps a pod from being placed.
 #[derive(Default)]
-struct Unplaced {
+pub(super) struct Unplaced {
     nowhere: Option<(Question, ClosedCounts)>,
     refused: Option<Refusal>,
 }
@@ -71,7 +71,7 @@ impl Engine {
         let gang = self.world.gangs.get(id);
         let shown = format!("{}/{}", gang.namespace, gang.name);
         let Some(fact) = &gang.fact else {
-            let remedies = vec![format!("make the PodGroup {shown}, or take its name off the pod")];
+            let remedies = vec![format!("create the group {shown}, or take its name off the pod")];
             let message = format!("the group {shown} does not exist");
             return Turn::Rests(explain::plain(Code::GangIncomplete, message, remedies), Vec::new());
         };
@@ -93,14 +93,14 @@ impl Engine {
             members.iter().for_each(|member| self.world.pods.get_mut(*member).awaits_victims = true);
         }
         for member in &members {
-            self.count_reservation(*member, false);
+            self.count_reservation(*member, Sign::Take);
         }
         let turn = self.take_gang_turn_unreserved(id, &members, decisions);
         match &turn {
             Turn::Rests(reason, _) | Turn::AwaitsVictims(reason, _) => {
                 let waiting = members.iter().filter(|member| self.world.pods.get(**member).place == Place::Waiting);
                 for member in waiting.copied().collect::<Vec<_>>() {
-                    self.count_reservation(member, true);
+                    self.count_reservation(member, Sign::Add);
                     if self.world.shapes.get(self.world.pods.get(member).shape).is_related() {
                         let question = self.world.question(member);
                         self.wait_for_company(member, &question);
@@ -128,7 +128,7 @@ impl Engine {
         let world = &self.world;
         let gang = world.gangs.get(id);
         let mut tally = gang.tally.clone();
-        members.iter().for_each(|member| tally.count(world.pods.get(*member), &[], true));
+        members.iter().for_each(|member| tally.count(world.pods.get(*member), &[], Sign::Add));
         if !gang.is_enough_of(&tally) {
             let count = tally.len();
             let message = format!(
@@ -154,7 +154,7 @@ impl Engine {
                         for member in
                             members.iter().filter(|member| !places.iter().any(|(placed, _)| placed == *member))
                         {
-                            self.count_reservation(*member, true);
+                            self.count_reservation(*member, Sign::Add);
                         }
                         for (member, node) in places {
                             self.bind(member, node, decisions);
@@ -227,7 +227,7 @@ impl Engine {
         }
         // What was reserved counts no more; put it back for the moment it takes to drop it in order.
         for (member, _) in &reservations {
-            self.count_reservation(*member, true);
+            self.count_reservation(*member, Sign::Add);
         }
         for (member, _) in &reservations {
             self.give_up_reservation(*member, decisions);
@@ -236,7 +236,7 @@ impl Engine {
     }
 
     /// The cards that a gang could take: one for all, unless they may differ or one is held already.
-    fn card_choices(&mut self, id: GangId, members: &[PodId]) -> Vec<Option<ResourceId>> {
+    pub(super) fn card_choices(&mut self, id: GangId, members: &[PodId]) -> Vec<Option<ResourceId>> {
         let (held, mixed) = self.world.gangs.card_of(Some(id), &self.world.pods);
         let shapes = members.iter().map(|member| self.world.shapes.get(self.world.pods.get(*member).shape));
         let Some(names) = shapes.map(|shape| shape.spec().cards.clone()).find(|cards| cards.len() > 1) else {
@@ -294,12 +294,12 @@ impl Engine {
     }
 
     /// Whether a pod brings its gang nearer to its minimum.
-    fn is_needed(&self, id: GangId, member: PodId, tally: &GangTally) -> bool {
+    pub(super) fn is_needed(&self, id: GangId, member: PodId, tally: &GangTally) -> bool {
         self.world.gangs.get(id).needs(self.world.pods.get(member).task.as_ref(), tally)
     }
 
     /// The node that takes a pod as things stand, its own reservation first.
-    fn find_place(&mut self, id: PodId, card: Option<ResourceId>) -> Result<NodeId, Box<Unplaced>> {
+    pub(super) fn find_place(&mut self, id: PodId, card: Option<ResourceId>) -> Result<NodeId, Box<Unplaced>> {
         let mut unplaced = Unplaced::default();
         for card_choice in self.card_choices_with(id, card) {
             self.world.pods.get_mut(id).card_choice = card_choice;
@@ -390,7 +390,7 @@ impl Engine {
             self.world.pods.get_mut(*member).card_choice = card_choice;
             let question = self.world.question(*member);
             if self.world.nodes.by_name().any(|node| self.world.could_serve(&question, node)) {
-                tally.count(self.world.pods.get(*member), &[], true);
+                tally.count(self.world.pods.get(*member), &[], Sign::Add);
                 needed.push(*member);
             }
         }
@@ -408,7 +408,7 @@ impl Engine {
     fn leave_out(&mut self, members: &[PodId], places: &[(PodId, NodeId)], decisions: &mut Decisions) {
         for member in members.iter().filter(|member| !places.iter().any(|(pod, _)| pod == *member)) {
             if self.world.pods.get(*member).reservation.is_some() {
-                self.count_reservation(*member, true);
+                self.count_reservation(*member, Sign::Add);
                 self.give_up_reservation(*member, decisions);
             }
         }
@@ -428,7 +428,7 @@ impl Engine {
                 return Turn::Rests(incomplete, Vec::new());
             }
             for member in members.iter().filter(|member| !places.iter().any(|(pod, _)| pod == *member)) {
-                self.count_reservation(*member, true);
+                self.count_reservation(*member, Sign::Add);
             }
             for (pod, node) in places {
                 self.bind(*pod, *node, decisions);
@@ -441,82 +441,5 @@ impl Engine {
         }
         self.hold_room(places, decisions);
         Turn::Reserved
-    }
-
-    /// Lets a gang that waited for long hold a node for each pod of its minimum. Returns whether it does.
-    pub(super) fn reserve_for_gang(&mut self, id: GangId, decisions: &mut Decisions) -> bool {
-        if self.world.gangs.get(id).fact.is_none() || !self.world.gangs.get(id).admitted {
-            return false;
-        }
-        let members = self.waiting_members(id);
-        if members.iter().any(|member| self.world.pods.get(*member).reservation.is_some()) {
-            return false; // Room is kept for it already.
-        }
-        if self.is_gang_kept_out(id, &members) {
-            return false;
-        }
-        let card = self.card_choices(id, &members).first().copied().flatten();
-        let mut held: Vec<(PodId, NodeId)> = Vec::new();
-        let mut tally = self.world.gangs.get(id).tally.clone();
-        for member in members {
-            if self.world.gangs.get(id).is_enough_of(&tally) {
-                break;
-            }
-            if !self.is_needed(id, member, &tally) {
-                continue;
-            }
-            let open = self.find_place(member, card).ok();
-            let Some(node) = open.or_else(|| self.node_to_reserve(member)) else { continue };
-            self.dequeue(member);
-            self.take_reservation(member, Reservation { node, kind: ReservationKind::Patience });
-            tally.count(self.world.pods.get(member), &[], true);
-            held.push((member, node));
-        }
-        let enough = self.world.gangs.get(id).is_enough_of(&tally);
-        for (member, node) in held {
-            if !enough {
-                self.drop_reservation(member);
-            }
-            self.enqueue(member);
-            if enough {
-                let (pod, node) = (self.world.pods.get(member), self.world.nodes.get(node).name.clone());
-                decisions.list.push(Decision::Nominate { pod: pod.key(), uid: pod.uid.clone(), node: Some(node) });
-            }
-        }
-        if enough {
-            self.note(Change::Reserved);
-        }
-        enough
-    }
-
-    /// Whether a gang's own ceilings, or a queue that is closed or not there, keep its minimum out: then room that is
-    /// kept for it serves nobody.
-    fn is_gang_kept_out(&self, id: GangId, members: &[PodId]) -> bool {
-        let mut tally = self.world.gangs.get(id).tally.clone();
-        let mut needed: Vec<PodId> = Vec::new();
-        for member in members {
-            if self.is_needed(id, *member, &tally) {
-                tally.count(self.world.pods.get(*member), &[], true);
-                needed.push(*member);
-            }
-        }
-        needed.iter().any(|member| self.world.membership_error(*member).is_some())
-            || self.world.is_refused_together(&needed)
-    }
-
-    /// A gang as it stands.
-    pub(super) fn group_report(&self, gang: &Gang) -> crate::engine::GroupReport {
-        let pods = || gang.members.iter().map(|id| self.world.pods.get(*id));
-        let placed = |pod: &&Pod| pod.node().is_some();
-        crate::engine::GroupReport {
-            namespace: gang.namespace.clone(),
-            name: gang.name.clone(),
-            admitted: gang.admitted,
-            members: gang.members.len() as u32,
-            placed: pods().filter(placed).count() as u32,
-            running: pods().filter(placed).filter(|pod| pod.running).count() as u32,
-            min_member: gang.min_member(),
-            reason: gang.reason.clone(),
-        }
     }
 }

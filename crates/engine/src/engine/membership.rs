@@ -6,6 +6,7 @@ use crate::gangs::GangId;
 use crate::pods::{PodId, QuotaOf};
 use crate::policy::{Membership, QuotaId, Reassigned, Ties};
 use crate::reason::Code;
+use crate::sign::Sign;
 use crate::world::{World, charge_of};
 
 /// The quotas that a pod answers to, and how it is compared by them.
@@ -46,18 +47,18 @@ impl World {
             self.gangs.get_mut(gang).members.insert(id);
         }
         self.pods.get_mut(id).gang = gang;
-        self.count_in_gang(id, true);
+        self.count_in_gang(id, Sign::Add);
     }
 
     /// Counts a pod in its gang (or no longer), if it is one that counts as running.
-    pub fn count_in_gang(&mut self, id: PodId, add: bool) {
+    pub fn count_in_gang(&mut self, id: PodId, sign: Sign) {
         let pod = self.pods.get(id);
-        self.gangs.count(pod, &charge_of(&self.shapes, pod), add);
+        self.gangs.count(pod, &charge_of(&self.shapes, pod), sign);
     }
 
     /// Takes a pod out of its gang.
     pub fn leave_gang(&mut self, id: PodId) {
-        self.count_in_gang(id, false);
+        self.count_in_gang(id, Sign::Take);
         if let Some(gang) = self.pods.get_mut(id).gang.take() {
             self.gangs.get_mut(gang).members.remove(&id);
         }
@@ -111,8 +112,7 @@ impl Engine {
             self.reassign_pods(named);
         }
         if *groups {
-            let gangs: Vec<GangId> = self.world.gangs.iter().map(|(id, _)| id).collect();
-            self.world.gangs.changed.extend(gangs);
+            self.world.gangs.note_all_changed();
         }
     }
 

@@ -6,6 +6,7 @@ use crate::fact::{Name, PodKey};
 use crate::pods::Place;
 use crate::relations::Effects;
 use crate::reservations::Reservation;
+use crate::sign::Sign;
 
 impl Engine {
     pub(super) fn bind_failed(&mut self, key: &PodKey, uid: &Name) {
@@ -35,15 +36,15 @@ impl Engine {
     pub(super) fn evict_failed(&mut self, key: &PodKey, uid: &Name) {
         let Some(id) = self.world.pods.find(key) else { return };
         let pod = self.world.pods.get(id);
-        if pod.uid != *uid || pod.evicted_for.is_none() {
+        if pod.uid != *uid || !pod.departure.is_decided() {
             return;
         }
-        self.note_leaving_for(id, false);
-        self.world.budgets.unseen.retain(|unseen| *unseen != id);
+        self.note_leaving_for(id, Sign::Take);
+        self.world.budgets.eviction_settled(id);
         let mut effects = Effects::default();
-        self.world.change_leaving(id, &mut effects, |pod| pod.evicted_for = None);
+        self.world.change_leaving(id, &mut effects, |pod| pod.departure.undecide());
         self.wake(effects);
-        self.note_leaving_for(id, true);
+        self.note_leaving_for(id, Sign::Add);
         self.note(Change::EvictFailed);
     }
 }

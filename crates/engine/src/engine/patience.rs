@@ -5,10 +5,12 @@ use crate::engine::Engine;
 use crate::engine::wake::Change;
 use crate::fact::Tick;
 use crate::filter::{Filter, node_cap, resources_fit};
+use crate::gangs::GangId;
 use crate::nodes::NodeId;
 use crate::pods::PodId;
 use crate::reservations::{Reservation, ReservationKind};
 use crate::resources::ResourceId;
+use crate::sign::Sign;
 
 impl Engine {
     /// Lets the first pod that waited long enough hold a node, if none does. Returns whether one does now.
@@ -92,5 +94,66 @@ impl Engine {
 
     pub(super) fn patient_until(&self, since: Tick) -> Tick {
         Tick(since.0.saturating_add(self.settings.reserve_after_ms))
+    }
+
+    /// Lets a gang that waited for long hold a node for each pod of its minimum. Returns whether it does.
+    pub(super) fn reserve_for_gang(&mut self, id: GangId, decisions: &mut Decisions) -> bool {
+        if self.world.gangs.get(id).fact.is_none() || !self.world.gangs.get(id).admitted {
+            return false;
+        }
+        let members = self.waiting_members(id);
+        if members.iter().any(|member| self.world.pods.get(*member).reservation.is_some()) {
+            return false; // Room is kept for it already.
+        }
+        if self.is_gang_kept_out(id, &members) {
+            return false;
+        }
+        let card = self.card_choices(id, &members).first().copied().flatten();
+        let mut held: Vec<(PodId, NodeId)> = Vec::new();
+        let mut tally = self.world.gangs.get(id).tally.clone();
+        for member in members {
+            if self.world.gangs.get(id).is_enough_of(&tally) {
+                break;
+            }
+            if !self.is_needed(id, member, &tally) {
+                continue;
+            }
+            let open = self.find_place(member, card).ok();
+            let Some(node) = open.or_else(|| self.node_to_reserve(member)) else { continue };
+            self.dequeue(member);
+            self.take_reservation(member, Reservation { node, kind: ReservationKind::Patience });
+            tally.count(self.world.pods.get(member), &[], Sign::Add);
+            held.push((member, node));
+        }
+        let enough = self.world.gangs.get(id).is_enough_of(&tally);
+        for (member, node) in held {
+            if !enough {
+                self.drop_reservation(member);
+            }
+            self.enqueue(member);
+            if enough {
+                let (pod, node) = (self.world.pods.get(member), self.world.nodes.get(node).name.clone());
+                decisions.list.push(Decision::Nominate { pod: pod.key(), uid: pod.uid.clone(), node: Some(node) });
+            }
+        }
+        if enough {
+            self.note(Change::Reserved);
+        }
+        enough
+    }
+
+    /// Whether a gang's own ceilings, or a queue that is closed or not there, keep its minimum out: then room that is
+    /// kept for it serves nobody.
+    fn is_gang_kept_out(&self, id: GangId, members: &[PodId]) -> bool {
+        let mut tally = self.world.gangs.get(id).tally.clone();
+        let mut needed: Vec<PodId> = Vec::new();
+        for member in members {
+            if self.is_needed(id, *member, &tally) {
+                tally.count(self.world.pods.get(*member), &[], Sign::Add);
+                needed.push(*member);
+            }
+        }
+        needed.iter().any(|member| self.world.membership_error(*member).is_some())
+            || self.world.is_refused_together(&needed)
     }
 }

@@ -3,7 +3,9 @@
 use crate::decision::{Budget, Capacity};
 use crate::engine::{Engine, GroupReport, NodeReport, QuotaReport};
 use crate::fact::{Amount, Name, PodKey, QuotaKey, Tick};
+use crate::gangs::Gang;
 use crate::nodes::NodeId;
+use crate::pods::Pod;
 use crate::reason::Reason;
 use crate::resources::{PODS_ID, ResourceId};
 use std::collections::BTreeMap;
@@ -98,5 +100,21 @@ impl Engine {
             },
         };
         world.nodes.by_name().map(report).collect()
+    }
+
+    /// A gang as it stands.
+    pub(super) fn group_report(&self, gang: &Gang) -> GroupReport {
+        let pods = || gang.members.iter().map(|id| self.world.pods.get(*id));
+        let placed = |pod: &&Pod| pod.node().is_some();
+        GroupReport {
+            namespace: gang.namespace.clone(),
+            name: gang.name.clone(),
+            admitted: gang.admitted,
+            members: gang.members.len() as u32,
+            placed: pods().filter(placed).count() as u32,
+            running: pods().filter(placed).filter(|pod| pod.running).count() as u32,
+            min_member: gang.min_member(),
+            reason: gang.reason.clone(),
+        }
     }
 }

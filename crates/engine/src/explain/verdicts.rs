@@ -8,6 +8,7 @@ use crate::place::Question;
 use crate::pods::Place;
 use crate::reason::Numbers;
 use crate::resources::ResourceId;
+use crate::sign::Sign;
 use crate::world::World;
 
 /// What one node says to a pod.
@@ -37,7 +38,7 @@ impl Engine {
         // To ask prepares answers for the next who asks; in a copy nobody notices.
         let mut world = self.world.clone();
         // What is kept for the pod itself is not in its way.
-        world.count_reservation(id, false);
+        world.count_reservation(id, Sign::Take);
         let question = world.question(id);
         let mut verdicts: Vec<_> = world.nodes.by_name().map(|node| world.verdict(&question, node)).collect();
         verdicts.sort_by_key(|(nearness, _)| *nearness);

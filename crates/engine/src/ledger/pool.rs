@@ -4,6 +4,7 @@ use crate::fact::{Amount, Name};
 use crate::ledger::Ledger;
 use crate::ledger::sums::Sums;
 use crate::resources::ResourceId;
+use crate::sign::Sign;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub(crate) struct PoolId(pub u32);
@@ -30,9 +31,9 @@ impl Pool {
     }
 
     /// Counts what a quota names in min (or no longer).
-    pub fn count_named(&mut self, min: &[(ResourceId, Amount)], add: bool) {
+    pub fn count_named(&mut self, min: &[(ResourceId, Amount)], sign: Sign) {
         for (resource, _) in min {
-            self.named.add(*resource, if add { 1 } else { -1 });
+            self.named.add(*resource, sign.of(1));
         }
     }
 
@@ -46,21 +47,20 @@ impl Pool {
     }
 
     /// Counts a quota in the sums (or no longer).
-    pub fn count(&mut self, min: &[(ResourceId, Amount)], ledger: &Ledger, add: bool) {
-        let sign: i128 = if add { 1 } else { -1 };
+    pub fn count(&mut self, min: &[(ResourceId, Amount)], ledger: &Ledger, sign: Sign) {
         for (resource, min) in min {
-            self.named.add(*resource, sign);
-            self.min.add(*resource, sign * i128::from(*min));
+            self.named.add(*resource, sign.of(1));
+            self.min.add(*resource, sign.of(i128::from(*min)));
         }
-        self.count_unused(min, ledger, add);
-        self.ledger.count(ledger, add);
+        self.count_unused(min, ledger, sign);
+        self.ledger.count(ledger, sign);
     }
 
     /// Counts what a quota leaves of its min (or no longer).
-    pub fn count_unused(&mut self, min: &[(ResourceId, Amount)], ledger: &Ledger, add: bool) {
+    pub fn count_unused(&mut self, min: &[(ResourceId, Amount)], ledger: &Ledger, sign: Sign) {
         for (resource, min) in min {
             let unused = (i128::from(*min) - ledger.used.get(*resource)).max(0);
-            self.unused.add(*resource, if add { unused } else { -unused });
+            self.unused.add(*resource, sign.of(unused));
         }
     }
 }

@@ -2,6 +2,7 @@
 
 use crate::fact::Amount;
 use crate::resources::ResourceId;
+use crate::sign::Sign;
 
 /// Amounts by resource number; what is not there is 0.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -21,9 +22,9 @@ impl Sums {
     }
 
     /// Adds a charge (or takes it off).
-    pub fn charge(&mut self, charge: &[(ResourceId, Amount)], add: bool) {
+    pub fn charge(&mut self, charge: &[(ResourceId, Amount)], sign: Sign) {
         for (resource, amount) in charge {
-            self.add(*resource, if add { i128::from(*amount) } else { -i128::from(*amount) });
+            self.add(*resource, sign.of(i128::from(*amount)));
         }
     }
 

@@ -2,19 +2,17 @@
 //!
 //! *Ceiling*: max, and what the pool's mins add up to. *Entitlement*: min.
 
-use std::collections::BTreeSet;
-
 use crate::decision::Rule;
 use crate::fact::{Amount, Limits, Name};
 use crate::ledger::share::Share;
 use crate::ledger::{amount_of, compile};
-use crate::lookup::LookupMap;
 use crate::policy::{
     Ask, At, Ceiling, Charge, Draw, DrawDepth, ElasticFact, LedgerId, Policy, PolicyKind, QuotaId, Quotas, Reassigned,
     Rules, Standing,
 };
 use crate::reason::Code;
 use crate::resources::{ResourceId, ResourceNames};
+use crate::sign::Sign;
 
 /// What an elastic quota says.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
@@ -100,16 +98,6 @@ impl<'a> Rules<'a> for At<'a, Elastic> {
     }
 }
 
-/// The quotas that pods of a namespace answer to.
-#[derive(Debug, Clone, Default)]
-pub(super) struct Namespaces(LookupMap<Name, Vec<QuotaId>>);
-
-impl Namespaces {
-    pub fn quotas_of(&self, namespace: &Name) -> &[QuotaId] {
-        self.0.get(namespace).map_or(&[], Vec::as_slice)
-    }
-}
-
 /// What elastic quotas, fair or not, do when they come and go.
 impl Quotas {
     /// Takes in a quota that shares a pool with others of its group.
@@ -132,8 +120,8 @@ impl Quotas {
         *known = policy(new);
         let ledger = self.get(id).ledger.clone();
         self.change_pool(pool, |pool| {
-            pool.count(&old.min, &ledger, false);
-            pool.count(&new_min, &ledger, true);
+            pool.count(&old.min, &ledger, Sign::Take);
+            pool.count(&new_min, &ledger, Sign::Add);
         });
         self.moved.shares.insert(id);
         self.unmarked.insert(id);
@@ -146,30 +134,5 @@ impl Quotas {
         let old = self.get_mut(id).policy.elastic_mut().map(|elastic| std::mem::take(&mut elastic.namespaces));
         let namespaces = self.rename_namespaces(id, &old.unwrap_or_default(), &[]);
         Reassigned { namespaces, ..Reassigned::default() }
-    }
-
-    fn rename_namespaces(&mut self, id: QuotaId, old: &[Name], new: &[Name]) -> BTreeSet<Name> {
-        let mut changed = BTreeSet::new();
-        let by_namespace = &mut self.shared.namespaces.0;
-        for namespace in old.iter().filter(|namespace| !new.contains(namespace)) {
-            if let Some(quotas) = by_namespace.get_mut(namespace) {
-                quotas.retain(|quota| *quota != id);
-            }
-            changed.insert(namespace.clone());
-        }
-        for namespace in new.iter().filter(|namespace| !old.contains(namespace)) {
-            let quotas = by_namespace.or_insert_with(namespace.clone(), Vec::new);
-            if !quotas.contains(&id) {
-                quotas.push(id);
-            }
-            changed.insert(namespace.clone());
-        }
-        // The order of a pod's quotas must not depend on the order in which they were seen.
-        for namespace in &changed {
-            let mut quotas = self.shared.namespaces.quotas_of(namespace).to_vec();
-            quotas.sort_by(|a, b| self.get(*a).key.cmp(&self.get(*b).key));
-            self.shared.namespaces.0.insert(namespace.clone(), quotas);
-        }
-        changed
     }
 }

@@ -49,8 +49,8 @@ pub struct TreeFact {
     pub parent: Option<Name>,
     /// Which tree, by id; empty for the default tree.
     pub tree: Name,
-    /// It is the root of a tree of its own, which has `total` to share.
-    pub is_root: bool,
+    /// It is the root of a tree of its own.
+    pub root: Option<TreeRoot>,
     /// Quotas may be below it, and pods may not name it.
     pub is_parent: bool,
     /// What it does not ask for, others may have (`allow-lent-resource`).
@@ -59,10 +59,6 @@ pub struct TreeFact {
     pub max: Limits,
     /// By what the hungry share what is left; where it is empty or all zero, max.
     pub weight: Limits,
-    /// What a tree's nodes hold; for its root.
-    pub total: Limits,
-    /// A root whose total is not taken out of the default tree.
-    pub ignores_default_tree: bool,
     /// Namespaces whose pods it is charged for if they name no quota and have none of their own.
     pub namespaces: Vec<Name>,
     /// Since when its status says that it holds more than its runtime. The ticks are milliseconds since the Unix epoch
@@ -70,6 +66,15 @@ pub struct TreeFact {
     pub overused_since: Option<Tick>,
     /// The namespaces whose pods may answer to it.
     pub users: Users,
+}
+
+/// What the root of a tree has.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct TreeRoot {
+    /// What the tree's nodes hold, for its quotas to share.
+    pub total: Limits,
+    /// The total is not taken out of the default tree.
+    pub ignores_default_tree: bool,
 }
 
 /// A queue. Its name is unique in the cluster.

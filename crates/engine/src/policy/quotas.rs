@@ -16,6 +16,7 @@ use crate::pods::{Pod, PodId};
 use crate::policy::{Moved, Policy, Shared};
 use crate::reason::QuotaPath;
 use crate::resources::{ResourceId, ResourceNames};
+use crate::sign::Sign;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub(crate) struct QuotaId(pub u32);
@@ -137,7 +138,7 @@ impl Quotas {
         debug_assert!(quota.pods.is_empty(), "pods answer to other quotas before theirs is forgotten");
         self.ids.remove(&quota.key);
         if let Some(min) = quota.policy.pooled() {
-            self.change_pool(quota.pool, |pool| pool.count(min, &quota.ledger, false));
+            self.change_pool(quota.pool, |pool| pool.count(min, &quota.ledger, Sign::Take));
         }
         self.moved.shares.remove(&id);
         self.unmarked.remove(&id);
@@ -174,10 +175,10 @@ impl Quotas {
             return;
         }
         let ledger = self.get(id).ledger.clone();
-        for (from, add) in [(self.get(id).parent, false), (parent, true)] {
+        for (from, sign) in [(self.get(id).parent, Sign::Take), (parent, Sign::Add)] {
             let above: Vec<QuotaId> = from.into_iter().flat_map(|from| self.path(from)).collect();
             for quota in above {
-                self.get_mut(quota).ledger.count(&ledger, add);
+                self.get_mut(quota).ledger.count(&ledger, sign);
                 self.moved.shares.insert(quota);
             }
         }
@@ -193,10 +194,10 @@ impl Quotas {
             match quota.policy.pooled() {
                 Some(min) => {
                     let pool = &mut self.pools[quota.pool.0 as usize];
-                    pool.count_unused(min, &quota.ledger, false);
+                    pool.count_unused(min, &quota.ledger, Sign::Take);
                     change(&mut quota.ledger);
                     change(&mut pool.ledger);
-                    pool.count_unused(min, &quota.ledger, true);
+                    pool.count_unused(min, &quota.ledger, Sign::Add);
                     self.unmarked.insert(id);
                 }
                 None => change(&mut quota.ledger),
@@ -205,73 +206,73 @@ impl Quotas {
     }
 
     /// Charges a pod on a node to its quotas (or no longer).
-    pub fn charge(&mut self, id: PodId, pod: &Pod, charge: &[(ResourceId, Amount)], add: bool, names: &ResourceNames) {
+    pub fn charge(&mut self, id: PodId, pod: &Pod, charge: &[(ResourceId, Amount)], sign: Sign, names: &ResourceNames) {
         for quota in &pod.quotas {
             let seniority = seniority(id, pod, charge, names);
             let pods = Arc::make_mut(&mut self.get_mut(*quota).pods);
-            if add {
+            if sign.is_add() {
                 pods.insert(seniority)
             } else {
                 pods.remove(&seniority)
             };
             self.moved.shares.insert(*quota);
             self.change(*quota, |ledger| {
-                ledger.used.charge(charge, add);
+                ledger.used.charge(charge, sign);
                 if pod.running {
-                    ledger.running.charge(charge, add);
+                    ledger.running.charge(charge, sign);
                 }
                 if pod.is_leaving() {
-                    ledger.leaving.charge(charge, add);
+                    ledger.leaving.charge(charge, sign);
                 }
-                if pod.non_preemptible {
-                    ledger.non_preemptible.charge(charge, add);
+                if pod.is_non_preemptible() {
+                    ledger.non_preemptible.charge(charge, sign);
                 }
             });
         }
-        self.charged(&pod.quotas, charge, add);
+        self.charged(&pod.quotas, charge, sign);
     }
 
     /// Counts what a pod requests, on a node or not (or no longer).
-    pub fn count_request(&mut self, pod: &Pod, charge: &[(ResourceId, Amount)], add: bool) {
+    pub fn count_request(&mut self, pod: &Pod, charge: &[(ResourceId, Amount)], sign: Sign) {
         for quota in &pod.quotas {
             if !self.counts_requests(*quota) {
                 continue;
             }
             self.change(*quota, |ledger| {
-                ledger.requested.charge(charge, add);
-                if pod.non_preemptible {
-                    ledger.non_preemptible_requested.charge(charge, add);
+                ledger.requested.charge(charge, sign);
+                if pod.is_non_preemptible() {
+                    ledger.non_preemptible_requested.charge(charge, sign);
                 }
             });
-            self.request_counted(*quota, charge, add);
+            self.request_counted(*quota, charge, sign);
         }
     }
 
     /// A pod on a node began to run, or no longer does.
-    pub fn count_running(&mut self, pod: &Pod, charge: &[(ResourceId, Amount)], add: bool) {
+    pub fn count_running(&mut self, pod: &Pod, charge: &[(ResourceId, Amount)], sign: Sign) {
         for quota in &pod.quotas {
-            self.change(*quota, |ledger| ledger.running.charge(charge, add));
+            self.change(*quota, |ledger| ledger.running.charge(charge, sign));
         }
     }
 
     /// A pod on a node began to leave, or stays after all.
-    pub fn count_leaving(&mut self, pod: &Pod, charge: &[(ResourceId, Amount)], add: bool) {
+    pub fn count_leaving(&mut self, pod: &Pod, charge: &[(ResourceId, Amount)], sign: Sign) {
         for quota in &pod.quotas {
-            self.change(*quota, |ledger| ledger.leaving.charge(charge, add));
+            self.change(*quota, |ledger| ledger.leaving.charge(charge, sign));
             self.moved.shares.insert(*quota);
         }
     }
 
     /// Counts a waiting pod's reservation (or no longer).
-    pub fn count_reservation(&mut self, pod: &Pod, charge: &[(ResourceId, Amount)], add: bool) {
+    pub fn count_reservation(&mut self, pod: &Pod, charge: &[(ResourceId, Amount)], sign: Sign) {
         for quota in &pod.quotas {
-            self.change(*quota, |ledger| ledger.reserved.charge(charge, add));
+            self.change(*quota, |ledger| ledger.reserved.charge(charge, sign));
         }
     }
 
     /// What nodes hold in all changed.
-    pub fn count_node(&mut self, allocatable: &[(ResourceId, Amount)], add: bool) {
-        self.total.charge(allocatable, add);
+    pub fn count_node(&mut self, allocatable: &[(ResourceId, Amount)], sign: Sign) {
+        self.total.charge(allocatable, sign);
         self.total_changed(allocatable.iter().map(|(resource, _)| *resource));
     }
 
@@ -281,12 +282,12 @@ impl Quotas {
         quota: Option<QuotaId>,
         reserved: &[(ResourceId, Amount)],
         surplus: &[(ResourceId, Amount)],
-        add: bool,
+        sign: Sign,
     ) {
         let Some(quota) = quota.filter(|id| self.is_listed(*id)) else { return };
         self.change(quota, |ledger| {
-            ledger.reserved_for_groups.charge(reserved, add);
-            ledger.gang_surplus.charge(surplus, add);
+            ledger.reserved_for_groups.charge(reserved, sign);
+            ledger.gang_surplus.charge(surplus, sign);
         });
     }
 

@@ -26,15 +26,13 @@ use crate::policy::{
 use crate::reason::Code;
 use crate::resources::{ResourceId, ResourceNames};
 
-/// The quota of pods that have no other.
-const DEFAULT_QUOTA: &str = "koordinator-default-quota";
-/// The quota of the system's own pods.
-const SYSTEM_QUOTA: &str = "koordinator-system-quota";
-
 /// What a quota of a tree says, and what follows.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Tree {
     fact: TreeFact,
+    /// Whether it stands beside the tree: what the system and pods without a quota use is taken off before the rest is
+    /// shared.
+    is_beside: bool,
     min: Vec<(ResourceId, Amount)>,
     max: Vec<(ResourceId, Amount)>,
     weight: Vec<(ResourceId, Amount)>,
@@ -49,32 +47,31 @@ pub(super) struct Tree {
 }
 
 impl Tree {
-    fn new(fact: TreeFact, names: &mut ResourceNames) -> Self {
+    fn new(fact: TreeFact, is_beside: bool, names: &mut ResourceNames) -> Self {
         Tree {
+            is_beside,
             min: compile(&fact.min, names),
             max: compile(&fact.max, names),
             weight: compile(&fact.weight, names),
-            total: compile(&fact.total, names),
+            total: fact.root.as_ref().map_or_else(Vec::new, |root| compile(&root.total, names)),
             fact,
             ..Tree::default()
         }
     }
 
-    /// Whether it stands beside the tree: what the system and pods without a quota use is taken off before the rest is
-    /// shared.
-    fn is_beside(&self) -> bool {
-        matches!(&*self.fact.key.name, DEFAULT_QUOTA | SYSTEM_QUOTA)
+    fn is_root(&self) -> bool {
+        self.fact.root.is_some()
     }
 
     /// The resources that it limits.
     fn limited(&self) -> &[(ResourceId, Amount)] {
-        if self.fact.is_root { &self.total } else { &self.max }
+        if self.is_root() { &self.total } else { &self.max }
     }
 
     /// What may be held of a resource now; `None` where it is not limited.
     pub fn runtime(&self, resource: ResourceId) -> Option<i128> {
         let named = amount_of(self.limited(), resource)?;
-        Some(if self.fact.is_root || self.is_beside() { named } else { self.runtime.get(resource) })
+        Some(if self.is_root() || self.is_beside { named } else { self.runtime.get(resource) })
     }
 
     /// What may be held now, of all that is limited.
@@ -126,11 +123,19 @@ pub(super) struct Trees {
     /// What is to be shared anew.
     dirty: BTreeMap<Node, BTreeSet<ResourceId>>,
     scale_min: bool,
+    default_quota: Name,
+    system_quota: Name,
 }
 
 impl Trees {
     pub fn configure(&mut self, settings: &TreeSettings) {
-        self.scale_min = settings.scale_min;
+        let TreeSettings { revoke_after_ms: _, scale_min, default_quota, system_quota } = settings.clone();
+        (self.scale_min, self.default_quota, self.system_quota) = (scale_min, default_quota, system_quota);
+    }
+
+    /// Whether a name is one of the quotas beside the default tree, which need not exist.
+    fn is_beside(&self, name: &Name) -> bool {
+        *name == self.default_quota || *name == self.system_quota
     }
 
     /// Whether there is no quota of a tree.
@@ -263,13 +268,13 @@ impl Quotas {
                 }
                 Some(id) if is_own(id) || self.may_use(id, namespace, ties.labels) => Ok(Some(id)),
                 Some(_) => Err((Code::QuotaNotAllowed, format!("namespace {namespace} may not use quota {name}"))),
-                None if matches!(&**name, DEFAULT_QUOTA | SYSTEM_QUOTA) => Ok(None),
+                None if trees.is_beside(name) => Ok(None),
                 None => Err((Code::QuotaNotFound, format!("quota {name}, named by the pod, does not exist"))),
             };
         }
         let own = trees.links.find(namespace).filter(|id| self.get(*id).key.namespace == *namespace);
         let listed = || trees.by_namespace.get(namespace).and_then(|by_key| by_key.values().next().copied());
-        let default = || trees.links.find(DEFAULT_QUOTA);
+        let default = || trees.links.find(&trees.default_quota);
         let takes_pods = |id: &QuotaId| !self.tree(*id).fact.is_parent;
         Ok(own.filter(takes_pods).or_else(listed).filter(takes_pods).or_else(default))
     }

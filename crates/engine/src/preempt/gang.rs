@@ -90,7 +90,7 @@ impl World {
         let mut by_quotas: BTreeMap<_, Vec<PodId>> = BTreeMap::new();
         for pod in pods {
             let known = self.pods.get(*pod);
-            by_quotas.entry((known.quotas.clone(), known.non_preemptible)).or_default().push(*pod);
+            by_quotas.entry((known.quotas.clone(), known.is_non_preemptible())).or_default().push(*pod);
         }
         let mut missing = Missing::new();
         for ((quotas, non_preemptible), pods) in by_quotas {

@@ -93,7 +93,7 @@ impl World {
     pub fn find_victims(&mut self, claimant: PodId, question: &Question) -> Outcome {
         let pod = self.pods.get(claimant);
         let (priority, charge) = (pod.priority, self.asked_charge(claimant));
-        let ask = Ask { charge: &charge, non_preemptible: pod.non_preemptible, has_victims: false };
+        let ask = Ask { charge: &charge, non_preemptible: pod.is_non_preemptible(), has_victims: false };
         let shortages = self.quotas.shortages(&pod.quotas, &ask);
         let shortages = shortages.into_iter().map(|short| (Short::Ledger(short), short.amount)).collect();
         let mut rights = self.rights(claimant, priority, charge);

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 
 use crate::fact::Created;
 use crate::preempt::search::{Problem, Unit};
+use crate::sign::Sign;
 
 /// Units that are alike in all but age and name.
 #[derive(Debug, Clone)]
@@ -108,14 +109,13 @@ impl<'a> Reach<'a> {
     }
 
     /// Takes a unit (or puts it back).
-    pub fn take(&mut self, unit: usize, add: bool) {
+    pub fn take(&mut self, unit: usize, sign: Sign) {
         let known = &self.problem.units[unit];
         let class = &mut self.classes[self.class_of[unit]];
-        let sign = if add { 1 } else { -1 };
-        let count = |to: &mut u32, by: u32| *to = if add { *to + by } else { *to - by };
-        class.left = if add { class.left - 1 } else { class.left + 1 };
+        let count = |to: &mut u32, by: u32| *to = if sign.is_add() { *to + by } else { *to - by };
+        class.left = if sign.is_add() { class.left - 1 } else { class.left + 1 };
         known.budgets.iter().for_each(|(budget, pods)| count(&mut self.taken[*budget], *pods));
-        self.need.iter_mut().zip(&known.gives).for_each(|(need, gives)| *need -= sign * gives);
+        self.need.iter_mut().zip(&known.gives).for_each(|(need, gives)| *need -= sign.of(*gives));
         count(&mut self.used.0, known.pods.len() as u32);
         count(&mut self.used.1, known.entitled);
         count(&mut self.used.2, u32::from(known.is_gang));

@@ -23,6 +23,7 @@ use std::collections::BTreeMap;
 use crate::fact::{Created, PodKey};
 use crate::preempt::cost::{Cost, Counts};
 use crate::preempt::reach::Reach;
+use crate::sign::Sign;
 
 /// The most steps on one level of violations and priority. A step looks at every class once; searches that are known
 /// take fewer than a thousand.
@@ -271,11 +272,11 @@ impl<'a> Level<'a> {
             }
             self.chosen.push(unit);
             if self.rules.permits(&self.chosen) {
-                self.take(unit, true);
+                self.take(unit, Sign::Add);
                 if self.reach.is_possible() {
                     self.descend(at + 1);
                 }
-                self.take(unit, false);
+                self.take(unit, Sign::Take);
             }
             self.chosen.pop();
             let is_final = self.times.is_some() && self.best.is_some();
@@ -290,12 +291,12 @@ impl<'a> Level<'a> {
         closed.into_iter().for_each(|class| self.reach.reopen(class));
     }
 
-    fn take(&mut self, unit: usize, add: bool) {
-        self.reach.take(unit, add);
+    fn take(&mut self, unit: usize, sign: Sign) {
+        self.reach.take(unit, sign);
         if let Some(times) = &mut self.times {
             for (created, _) in &self.problem.units[unit].pods {
                 let left = times.entry(*created).or_default();
-                *left = if add { *left - 1 } else { *left + 1 };
+                *left = if sign.is_add() { *left - 1 } else { *left + 1 };
             }
         }
     }

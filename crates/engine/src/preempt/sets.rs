@@ -12,6 +12,7 @@ use crate::preempt::rights::{Going, Rights};
 use crate::preempt::search::{Found, Rules, cheapest};
 use crate::preempt::{Best, Hunt};
 use crate::relations::Effects;
+use crate::sign::Sign;
 use crate::world::World;
 
 /// What the claimant's place depends on.
@@ -192,7 +193,7 @@ impl World {
         let reservations: Vec<PodId> =
             going.iter().filter(|goes| goes.is_reservation).flat_map(|goes| goes.pods.clone()).collect();
         for claimant in &reservations {
-            self.count_reservation(*claimant, false);
+            self.count_reservation(*claimant, Sign::Take);
         }
         Lifted { pods: self.lift(&pods), reservations }
     }
@@ -200,7 +201,7 @@ impl World {
     pub(super) fn put_back_going(&mut self, lifted: Lifted) {
         self.put_back(lifted.pods);
         for claimant in lifted.reservations {
-            self.count_reservation(claimant, true);
+            self.count_reservation(claimant, Sign::Add);
         }
     }
 

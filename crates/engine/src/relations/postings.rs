@@ -4,6 +4,7 @@ use crate::fact::Name;
 use crate::pods::{Pod, PodId, Pods};
 use crate::relations::{RelationId, Relations, anchor};
 use crate::select::selects;
+use crate::sign::Sign;
 
 /// Pods found by a label, or by namespace alone. Entries of pods that have gone are passed over and swept out
 /// when they are the greater part.
@@ -73,12 +74,12 @@ impl Relations {
         }
     }
 
-    pub(super) fn post(&mut self, id: PodId, add: bool, pods: &Pods) {
+    pub(super) fn post(&mut self, id: PodId, sign: Sign, pods: &Pods) {
         let pod = pods.get(id);
         let entry = (id, pod.stamp);
         let Relations { postings, namespace_postings, posted_keys, .. } = self;
         let change = |posting: &mut Posting| {
-            if add {
+            if sign.is_add() {
                 posting.entries.push(entry);
                 posting.live += 1;
             } else {

@@ -25,6 +25,15 @@ impl How {
     }
 }
 
+/// What a pod's labels and annotations come to.
+pub fn class_of(non_preemptible: bool, protected: bool) -> EvictionClass {
+    match (non_preemptible, protected) {
+        (true, _) => EvictionClass::NonPreemptible,
+        (false, true) => EvictionClass::Protected,
+        (false, false) => EvictionClass::Preemptible,
+    }
+}
+
 /// What happens whatever kind of quota is tried out.
 #[derive(Debug, Clone)]
 pub enum Common {

@@ -48,7 +48,11 @@ impl EvictionExplained {
                 let with = all.iter().filter(same);
                 Told {
                     eviction: one.clone(),
-                    rule_says: rule_says(&one.evicted.rule),
+                    rule_says: one
+                        .evicted
+                        .reason
+                        .as_ref()
+                        .map_or("see docs/semantics.md", |reason| reason.rule.sentence()),
                     with: with.map(|other| format!("{}/{}", other.evicted.namespace, other.evicted.name)).collect(),
                 }
             })
@@ -100,18 +104,4 @@ fn from_condition(state: &State, namespace: &str, name: &str) -> Option<Told> {
     };
     let eviction = Eviction { file: String::new(), evicted };
     Some(Told { eviction, rule_says: "the condition DisruptionTarget of the pod says so", with: Vec::new() })
-}
-
-/// What a rule gives a claimant the right to.
-fn rule_says(rule: &str) -> &'static str {
-    match rule {
-        "priority.preempt" => "a pod without a quota preempts pods of lower priority that have none",
-        "quota.preempt" => "a pod preempts pods of lower priority under its own quota",
-        "elastic.reclaim" => "a quota within its min reclaims from quotas above theirs",
-        "elastic.fairshare" => "a quota within its fair share reclaims from quotas above theirs",
-        "tree.reclaim" => "a quota within its min reclaims from quotas of its tree above their runtime",
-        "tree.overuse" => "a quota stayed above its runtime for too long",
-        "queue.reclaim" => "a queue below what it deserves reclaims from queues above theirs",
-        _ => "see docs/semantics.md",
-    }
 }

@@ -3,6 +3,7 @@
 //! `make storm` runs it for ten minutes. `STORM_SEED` brings the order of faults back; what a real server does in
 //! between is its own.
 
+use quotient_sim::random::Random;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::thread;
@@ -14,20 +15,8 @@ use crate::proxy::Proxy;
 use crate::town::{MAX, MIN, NODES, TEAMS, Town, node};
 use crate::{TO_EACH_ITS_OWN, holder, signal};
 
-/// Chance that is the same for the same seed (splitmix64).
-struct Dice(u64);
-
-impl Dice {
-    fn roll(&mut self, sides: u64) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mixed = (self.0 ^ (self.0 >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        let mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        (mixed ^ (mixed >> 31)) % sides
-    }
-}
-
 struct Storm {
-    dice: Dice,
+    dice: Random,
     town: Town,
     proxy: Proxy,
     daemons: Vec<Daemon>,
@@ -41,12 +30,12 @@ impl Storm {
     }
 
     fn pause(&mut self, most_ms: u64) {
-        thread::sleep(Duration::from_millis(200 + self.dice.roll(most_ms)));
+        thread::sleep(Duration::from_millis(200 + self.dice.below(most_ms)));
     }
 
     /// Something goes wrong, or somebody wants something else.
     fn strike(&mut self) -> &'static str {
-        match self.dice.roll(11) {
+        match self.dice.below(11) {
             0 => {
                 self.proxy.be_unkind(true);
                 self.pause(2_000);
@@ -59,27 +48,27 @@ impl Storm {
             }
             2 => {
                 let kinds = ["elasticquotas", "/pods", "/nodes"];
-                self.proxy.forbid(Some(kinds[self.dice.roll(3) as usize]));
+                self.proxy.forbid(Some(kinds[self.dice.below(3) as usize]));
                 self.proxy.cut();
                 self.pause(3_000);
                 self.proxy.forbid(None);
                 "403"
             }
             3 => {
-                let index = self.dice.roll(2) as usize;
+                let index = self.dice.below(2) as usize;
                 let next = self.start();
                 std::mem::replace(&mut self.daemons[index], next).kill();
                 "kill -9"
             }
             4 => {
-                let id = self.daemons[self.dice.roll(2) as usize].id();
+                let id = self.daemons[self.dice.below(2) as usize].id();
                 signal("STOP", id);
                 self.pause(5_000);
                 signal("CONT", id);
                 "SIGSTOP"
             }
             5 => {
-                let index = self.dice.roll(2) as usize;
+                let index = self.dice.below(2) as usize;
                 signal("TERM", self.daemons[index].id());
                 self.pause(1_000);
                 self.daemons[index] = self.start();
@@ -90,7 +79,7 @@ impl Storm {
                 "API server restarted"
             }
             7 => {
-                let name = node(self.dice.roll(NODES as u64) as usize);
+                let name = node(self.dice.below(NODES as u64) as usize);
                 let _ = self.town.plane.kubectl(&["delete", "node", &name, "--wait=false"]);
                 for pod in items(&self.town.plane, "pods").iter().filter(|pod| pod["spec"]["nodeName"] == name.as_str())
                 {
@@ -103,12 +92,12 @@ impl Storm {
                 "node gone"
             }
             8 => {
-                let (team, min) = (self.dice.roll(TEAMS as u64), 2 + self.dice.roll(5));
+                let (team, min) = (self.dice.below(TEAMS as u64), 2 + self.dice.below(5));
                 self.town.set_quota(team as usize, min as usize, MAX);
                 "quota edited"
             }
             _ => {
-                let (team, count) = (self.dice.roll(TEAMS as u64), self.dice.roll(MAX as u64 + 1));
+                let (team, count) = (self.dice.below(TEAMS as u64), self.dice.below(MAX as u64 + 1));
                 self.town.want(team as usize, count as usize);
                 "load changed"
             }
@@ -124,7 +113,7 @@ fn a_storm() {
     let town = Town::new();
     let proxy = Proxy::start(&town.plane.kubeconfig(), town.plane.folder());
     let observer = Observer::start(&town.plane.kubeconfig());
-    let mut storm = Storm { dice: Dice(seed), town, proxy, daemons: Vec::new(), struck: BTreeMap::new() };
+    let mut storm = Storm { dice: Random::new(seed), town, proxy, daemons: Vec::new(), struck: BTreeMap::new() };
     storm.daemons = vec![storm.start(), storm.start()];
     holder(&storm.town, "");
     let begun = Instant::now();

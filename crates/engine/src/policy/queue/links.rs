@@ -5,6 +5,7 @@ use crate::ledger::links::{above_unless_circle, chain};
 use crate::policy::queue::{QueuePolicy, ROOT_QUEUE};
 use crate::policy::{Policy, QueueFact, QuotaId, Quotas, Reassigned};
 use crate::resources::ResourceNames;
+use crate::sign::Sign;
 
 impl Quotas {
     /// Takes in a queue.
@@ -80,26 +81,26 @@ impl Quotas {
         let Some(name) = self.named_parent(id) else { return };
         self.shared.queues.links.name_parent(name, id);
         self.set_parent(id, above_unless_circle(id, |id| self.named_above(id)));
-        self.count_child(id, true);
+        self.count_child(id, Sign::Add);
     }
 
     fn detach_queue(&mut self, id: QuotaId) {
         let Some(name) = self.named_parent(id) else { return };
         self.shared.queues.links.unname_parent(&name, id);
-        self.count_child(id, false);
+        self.count_child(id, Sign::Take);
         self.set_parent(id, None);
     }
 
     /// Counts a queue with its parent (or no longer).
-    fn count_child(&mut self, id: QuotaId, add: bool) {
+    fn count_child(&mut self, id: QuotaId, sign: Sign) {
         let guarantee = self.queue(id).guarantee.clone();
         let Some(parent) = self.get(id).parent else {
-            self.shared.queues.guaranteed_top.charge(&guarantee, add);
+            self.shared.queues.guaranteed_top.charge(&guarantee, sign);
             return;
         };
         let parent = self.queue_mut(parent);
-        parent.guaranteed_below.charge(&guarantee, add);
-        parent.children = if add { parent.children + 1 } else { parent.children - 1 };
+        parent.guaranteed_below.charge(&guarantee, sign);
+        parent.children = if sign.is_add() { parent.children + 1 } else { parent.children - 1 };
     }
 
     /// Takes a queue out, before it is forgotten.

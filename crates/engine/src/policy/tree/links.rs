@@ -4,9 +4,10 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use crate::fact::Name;
 use crate::ledger::links::{above_unless_circle, chain};
-use crate::policy::tree::{DEFAULT_QUOTA, Node, Tree};
+use crate::policy::tree::{Node, Tree};
 use crate::policy::{Policy, QuotaId, Quotas, Reassigned, TreeFact, Users};
 use crate::resources::{ResourceId, ResourceNames};
+use crate::sign::Sign;
 
 impl Quotas {
     /// Takes in a quota of a tree.
@@ -19,7 +20,8 @@ impl Quotas {
         }
         let pool = self.pool_of(&key.group, &fact.tree);
         let is_new = self.find(&key).is_none();
-        let new = Tree::new(fact, names);
+        let is_beside = self.shared.trees.is_beside(&fact.key.name);
+        let new = Tree::new(fact, is_beside, names);
         // Who may use a quota is also said for those below it.
         let says_other = |old: &TreeFact| (&old.users, &old.parent) != (&new.fact.users, &new.fact.parent);
         let users_moved = match self.find(&key) {
@@ -55,9 +57,9 @@ impl Quotas {
         self.shared.trees.links.list(key.name.clone(), id);
         let (old_pool, old_min) = (self.get(id).pool, self.tree(id).min.clone());
         if !is_new {
-            self.pools[old_pool.0 as usize].count_named(&old_min, false);
+            self.pools[old_pool.0 as usize].count_named(&old_min, Sign::Take);
         }
-        self.pools[pool.0 as usize].count_named(&new.min, true);
+        self.pools[pool.0 as usize].count_named(&new.min, Sign::Add);
         let mut near = self.chain_in_tree(id);
         let old = self.tree_mut(id);
         let (asked_below, asked_own) = (std::mem::take(&mut old.asked_below), std::mem::take(&mut old.asked_own));
@@ -69,7 +71,7 @@ impl Quotas {
         near.extend(self.chain_in_tree(id));
         near.extend(self.shared.trees.links.naming(&key.name));
         self.link_anew(near);
-        reassigned.all = users_moved || is_new && key.name.as_ref() == DEFAULT_QUOTA;
+        reassigned.all = users_moved || is_new && key.name == self.shared.trees.default_quota;
         self.moved.shares.insert(id);
         Some(reassigned)
     }
@@ -79,7 +81,7 @@ impl Quotas {
         self.detach(id);
         let (name, pool, min) = (self.get(id).key.name.clone(), self.get(id).pool, self.tree(id).min.clone());
         self.shared.trees.links.unlist(&name, id);
-        self.pools[pool.0 as usize].count_named(&min, false);
+        self.pools[pool.0 as usize].count_named(&min, Sign::Take);
         let mut near = self.chain_in_tree(id);
         near.extend(self.shared.trees.links.naming(&name));
         near.retain(|quota| *quota != id);
@@ -92,17 +94,17 @@ impl Quotas {
     pub(in crate::policy) fn release_tree(&mut self, id: QuotaId) -> Reassigned {
         let (key, fact) = (self.get(id).key.clone(), self.tree(id).fact.clone());
         self.shared.trees.links.unlist(&key.name, id);
-        self.list_namespaces(id, false);
+        self.list_namespaces(id, Sign::Take);
         let namespaces: BTreeSet<Name> = fact.namespaces.into_iter().chain([key.namespace]).collect();
-        let all = key.name.as_ref() == DEFAULT_QUOTA || fact.users != Users::Unsaid;
+        let all = key.name == self.shared.trees.default_quota || fact.users != Users::Unsaid;
         Reassigned { namespaces, named: BTreeSet::from([key.name]), all, groups: false }
     }
 
-    fn list_namespaces(&mut self, id: QuotaId, add: bool) {
+    fn list_namespaces(&mut self, id: QuotaId, sign: Sign) {
         let (key, namespaces) = (self.get(id).key.clone(), self.tree(id).fact.namespaces.clone());
         for namespace in namespaces {
             let quotas = self.shared.trees.by_namespace.entry(namespace.clone()).or_default();
-            if add {
+            if sign.is_add() {
                 quotas.insert(key.clone(), id);
             } else {
                 quotas.remove(&key);
@@ -151,12 +153,12 @@ impl Quotas {
     /// Whether a quota shares with others what is above it.
     pub(super) fn is_sharer(&self, id: QuotaId) -> bool {
         let tree = self.tree(id);
-        !tree.fact.is_root && !tree.is_beside()
+        !tree.is_root() && !tree.is_beside
     }
 
     /// Takes a quota off its parent.
     fn detach(&mut self, id: QuotaId) {
-        self.list_namespaces(id, false);
+        self.list_namespaces(id, Sign::Take);
         let node = self.node_of(id);
         let resources: Vec<ResourceId> = self.tree(id).max.iter().map(|(resource, _)| *resource).collect();
         let total: Vec<ResourceId> = self.tree(id).total.iter().map(|(resource, _)| *resource).collect();
@@ -180,7 +182,7 @@ impl Quotas {
 
     /// Puts a quota below the parent that it names, and lets it ask for what it does.
     fn attach(&mut self, id: QuotaId) {
-        self.list_namespaces(id, true);
+        self.list_namespaces(id, Sign::Add);
         if let Some(name) = self.tree(id).fact.parent.clone() {
             self.shared.trees.links.name_parent(name, id);
         }

@@ -5,10 +5,11 @@ use std::collections::BTreeMap;
 use crate::fact::{Amount, Name};
 use crate::ledger::amount_of;
 use crate::ledger::sums::Sums;
+use crate::policy::tree::Node;
 use crate::policy::tree::sharing::{Sharer, share_out};
-use crate::policy::tree::{Node, Tree};
 use crate::policy::{Charge, QuotaId, Quotas};
 use crate::resources::ResourceId;
+use crate::sign::Sign;
 
 impl Quotas {
     /// Adds to what the quotas above ask for.
@@ -60,11 +61,11 @@ impl Quotas {
     }
 
     /// Counts what pods use that answer to no quota of a tree, or to one beside it (or no longer).
-    pub(in crate::policy) fn count_outside_trees(&mut self, quotas: &[QuotaId], charge: &Charge, add: bool) {
+    pub(in crate::policy) fn count_outside_trees(&mut self, quotas: &[QuotaId], charge: &Charge, sign: Sign) {
         let quota = quotas.iter().find_map(|quota| self.get(*quota).policy.tree());
-        let (is_outside, is_beside) = (quota.is_none(), quota.is_some_and(Tree::is_beside));
+        let (is_outside, is_beside) = (quota.is_none(), quota.is_some_and(|tree| tree.is_beside));
         if is_outside {
-            self.shared.trees.outside.charge(charge, add);
+            self.shared.trees.outside.charge(charge, sign);
         }
         if is_outside || is_beside {
             self.tree_total_changed(charge.iter().map(|(resource, _)| *resource));
@@ -72,8 +73,8 @@ impl Quotas {
     }
 
     /// Counts what a pod that answers to a quota requests (or no longer).
-    pub(in crate::policy) fn count_own_request(&mut self, id: QuotaId, charge: &Charge, add: bool) {
-        self.tree_mut(id).asked_own.charge(charge, add);
+    pub(in crate::policy) fn count_own_request(&mut self, id: QuotaId, charge: &Charge, sign: Sign) {
+        self.tree_mut(id).asked_own.charge(charge, sign);
         self.request_changed(id, charge.iter().map(|(resource, _)| *resource));
     }
 
@@ -86,9 +87,9 @@ impl Quotas {
         for id in &self.shared.trees.apart {
             let quota = self.get(*id);
             let tree = self.tree(*id);
-            if tree.is_beside() {
+            if tree.is_beside {
                 total -= quota.ledger.used.get(resource);
-            } else if tree.fact.is_root && !tree.fact.ignores_default_tree {
+            } else if tree.fact.root.as_ref().is_some_and(|root| !root.ignores_default_tree) {
                 total -= amount_of(&tree.total, resource).unwrap_or(0);
             }
         }

@@ -1,0 +1,335 @@
+//! Taking in what was seen of pods.
+
+use std::sync::Arc;
+
+use crate::departure::Departure;
+use crate::engine::Engine;
+use crate::engine::wake::Change;
+use crate::fact::{Name, Phase, PodFact, PodKey, Tick};
+use crate::pods::{Place, Pod, PodId, QuotaOf};
+use crate::relations::Effects;
+use crate::reservations::{Reservation, ReservationIfBindFails, ReservationKind};
+use crate::sign::Sign;
+
+/// What is new of a pod.
+struct PodNews {
+    /// Where it fits, and who minds it.
+    kind: bool,
+    /// When it is tried.
+    turn: bool,
+    /// What it answers to.
+    membership: bool,
+    /// Whether it leaves, and for whom.
+    departure: bool,
+    nomination: bool,
+}
+
+impl Engine {
+    pub(super) fn observe_pod(&mut self, now: Tick, fact: PodFact) {
+        let key = fact.key();
+        self.world.relations.mention_namespace(&key.namespace);
+        match self.world.pods.find(&key) {
+            Some(id) if self.world.pods.get(id).uid != fact.uid => {
+                self.pod_gone(&key);
+                self.new_pod(now, fact);
+            }
+            Some(_) if fact.phase.is_over() => self.pod_gone(&key),
+            Some(id) => self.known_pod(id, fact),
+            None => self.new_pod(now, fact),
+        }
+    }
+
+    fn new_pod(&mut self, now: Tick, fact: PodFact) {
+        if fact.phase.is_over() {
+            return;
+        }
+        let (spec, unready) = self.world.with_needs(&fact.spec, (&fact.namespace, &fact.uid), &fact.device_claims);
+        let shape = self.world.shape(&spec, &fact.namespace, &fact.labels, fact.owner.as_ref());
+        let node = fact.node.clone();
+        let nominated = fact.nominated.clone();
+        let id = self.world.pods.insert(Pod {
+            namespace: fact.namespace,
+            name: fact.name,
+            uid: fact.uid,
+            created: fact.created,
+            labels: fact.labels,
+            shape,
+            priority: fact.priority,
+            never_preempts: fact.never_preempts,
+            gates: fact.gates,
+            ours: fact.ours,
+            owner: fact.owner,
+            problem: fact.problem,
+            device_claims: fact.device_claims,
+            plugin: Vec::new(),
+            unready,
+            place: Place::Waiting,
+            stamp: 0,
+            departure: Departure::seen(fact.leaving_since, fact.victim_of),
+            reservation: None,
+            awaits_victims: false,
+            granted: Vec::new(),
+            reservation_if_bind_fails: None,
+            nominated,
+            quotas: Vec::new(),
+            quota: QuotaOf::None,
+            membership_error: None,
+            tree_quota: fact.tree_quota,
+            queue: fact.queue,
+            group_name: fact.group,
+            task: fact.task,
+            eviction_class: fact.eviction_class,
+            cards: Vec::new(),
+            counted: false,
+            card_choice: None,
+            gang: None,
+            running: fact.phase == Phase::Running,
+            marks: fact.marks,
+            first_seen: now,
+            group: None,
+            reason: None,
+        });
+        self.list_asker(id, Sign::Add);
+        self.world.takings.pod_comes(self.world.pods.get(id));
+        self.world.join_gang(id);
+        let membership = self.world.pod_membership(id);
+        self.world.set_membership(id, membership);
+        self.note_leaving_for(id, Sign::Add);
+        if !self.world.pods.get(id).marks.is_empty() {
+            self.remark.insert(id); // Nobody may have taken the mark off when its quota went.
+        }
+        match node {
+            Some(name) => {
+                self.place(id, &name);
+                self.note(Change::PodPlaced);
+            }
+            None => {
+                self.adopt_nomination(id);
+                if self.world.pods.get(id).reservation.is_some() {
+                    self.note(Change::Nomination); // It takes room that others count on.
+                }
+                self.enqueue(id);
+            }
+        }
+        self.world.settle_request(id);
+    }
+
+    /// Puts a pod onto the node that its object names.
+    fn place(&mut self, id: PodId, name: &Name) {
+        let node = self.world.nodes.number(name);
+        let mut effects = Effects::default();
+        self.world.pods.get_mut(id).reason = None;
+        self.world.enter(id, Place::Placed(node), &mut effects);
+        self.settle_devices(id);
+        self.wake(effects);
+    }
+
+    fn known_pod(&mut self, id: PodId, mut fact: PodFact) {
+        let unready = self.read_needs(id, &mut fact);
+        let news = self.news_of(id, &fact, unready.as_ref());
+        if news.turn {
+            self.world.takings.begin_anew();
+        }
+        let pod = self.world.pods.get(id);
+        let (was_waiting, was_running) = (pod.place == Place::Waiting, pod.running);
+        if pod.marks != fact.marks {
+            self.world.pods.get_mut(id).marks = fact.marks.clone();
+            self.remark.insert(id);
+        }
+        let is_running = fact.phase == Phase::Running;
+        if was_running != is_running {
+            self.world.change_running(id, is_running);
+        }
+        if news.kind || news.turn || news.membership {
+            // While it was not queued, services and namespaces may have changed without regard to it.
+            let has_new_shape = news.kind || was_waiting;
+            self.change_pod(id, |engine| engine.take_in_spec(id, &fact, unready, has_new_shape));
+        }
+        if news.departure {
+            self.take_in_departure(id, &fact, was_waiting);
+        }
+        self.take_in_node(id, fact.node.as_ref());
+        if news.nomination {
+            self.take_in_nomination(id, fact.nominated);
+        }
+        self.world.settle_request(id);
+    }
+
+    /// What a fact says of a pod that is not known of it.
+    fn news_of(&self, id: PodId, fact: &PodFact, unready: Option<&Name>) -> PodNews {
+        let pod = self.world.pods.get(id);
+        let old_spec = self.world.shapes.get(pod.shape).spec();
+        PodNews {
+            kind: (!Arc::ptr_eq(old_spec, &fact.spec) && *old_spec != fact.spec)
+                || pod.labels != fact.labels
+                || pod.owner != fact.owner,
+            turn: pod.priority != fact.priority
+                || pod.never_preempts != fact.never_preempts
+                || pod.gates != fact.gates
+                || pod.ours != fact.ours
+                || pod.problem != fact.problem
+                || pod.device_claims != fact.device_claims
+                || pod.unready.as_ref() != unready,
+            membership: pod.tree_quota != fact.tree_quota
+                || pod.queue != fact.queue
+                || pod.group_name != fact.group
+                || pod.task != fact.task
+                || pod.eviction_class != fact.eviction_class,
+            departure: !pod.departure.is_known(fact.leaving_since, fact.victim_of.as_ref()),
+            nomination: pod.nominated != fact.nominated,
+        }
+    }
+
+    /// Takes in what a pod is; it counts nowhere at the moment.
+    fn take_in_spec(&mut self, id: PodId, fact: &PodFact, unready: Option<Name>, has_new_shape: bool) {
+        if has_new_shape {
+            let shape = self.world.shape(&fact.spec, &fact.namespace, &fact.labels, fact.owner.as_ref());
+            self.set_shape(id, shape);
+        }
+        if self.world.pods.get(id).device_claims != fact.device_claims {
+            self.list_asker(id, Sign::Take);
+            self.world.pods.get_mut(id).device_claims = fact.device_claims.clone();
+            self.list_asker(id, Sign::Add);
+        }
+        let pod = self.world.pods.get_mut(id);
+        pod.labels = fact.labels.clone();
+        pod.owner = fact.owner.clone();
+        pod.priority = fact.priority;
+        pod.never_preempts = fact.never_preempts;
+        pod.gates = fact.gates.clone();
+        pod.ours = fact.ours;
+        pod.problem = fact.problem.clone();
+        pod.unready = unready;
+        pod.queue = fact.queue.clone();
+        pod.group_name = fact.group.clone();
+        pod.task = fact.task.clone();
+        pod.eviction_class = fact.eviction_class;
+        self.world.pods.set_tree_quota(id, fact.tree_quota.clone());
+        self.world.join_gang(id);
+        let membership = self.world.pod_membership(id);
+        self.world.set_membership(id, membership);
+    }
+
+    /// Takes in that a pod leaves, or stays after all, and for whom.
+    fn take_in_departure(&mut self, id: PodId, fact: &PodFact, was_waiting: bool) {
+        self.note_leaving_for(id, Sign::Take);
+        if was_waiting {
+            self.dequeue(id);
+        }
+        let mut effects = Effects::default();
+        let (since, victim_of) = (fact.leaving_since, fact.victim_of.clone());
+        self.world.change_leaving(id, &mut effects, |pod| pod.departure.see(since, victim_of));
+        if fact.leaving_since.is_some() {
+            self.world.budgets.eviction_settled(id);
+        }
+        self.wake(effects);
+        self.note_leaving_for(id, Sign::Add);
+        if was_waiting {
+            if self.world.pods.get(id).is_leaving() {
+                self.drop_reservation(id);
+            }
+            self.enqueue(id);
+        }
+        self.note(Change::PodTerminating);
+    }
+
+    /// Takes in which node a pod's object names.
+    fn take_in_node(&mut self, id: PodId, name: Option<&Name>) {
+        let pod = self.world.pods.get(id);
+        match (pod.place, name) {
+            (Place::Waiting, Some(name)) => {
+                self.dequeue(id);
+                self.drop_reservation(id);
+                self.place(id, name);
+                self.note(Change::PodPlaced);
+            }
+            (Place::Assumed(node), Some(name)) if self.world.nodes.get(node).name == *name => {
+                self.world.pods.confirm(id);
+                self.world.pods.get_mut(id).reservation_if_bind_fails = None;
+                // It can be a victim from now on, which matters only to those who would have wanted it before.
+                if std::mem::take(&mut self.looked_past_assumed) {
+                    self.note(Change::VictimAppeared);
+                }
+            }
+            (Place::Assumed(node) | Place::Placed(node), Some(name)) if self.world.nodes.get(node).name != *name => {
+                let mut effects = Effects::default();
+                self.world.leave(id, Place::Waiting, &mut effects);
+                self.world.pods.get_mut(id).reservation_if_bind_fails = None;
+                self.wake(effects);
+                self.place(id, name);
+                self.note(Change::PodPlaced);
+            }
+            _ => {}
+        }
+    }
+
+    /// Takes in the node that a pod's status says is kept for it.
+    fn take_in_nomination(&mut self, id: PodId, nominated: Option<Name>) {
+        self.world.pods.get_mut(id).nominated = nominated.clone();
+        match self.world.pods.get(id).place {
+            Place::Waiting => {
+                self.dequeue(id);
+                self.adopt_nomination(id);
+                self.enqueue(id);
+                self.note(Change::Nomination);
+            }
+            Place::Assumed(_) => {
+                let pod = self.world.pods.get_mut(id);
+                if pod.reservation_if_bind_fails.as_ref().map(|reservation| &reservation.node) != nominated.as_ref() {
+                    let kind = ReservationKind::Preemption;
+                    pod.reservation_if_bind_fails = nominated.map(|node| ReservationIfBindFails { node, kind });
+                }
+            }
+            Place::Placed(_) => {}
+        }
+    }
+
+    /// Holds the room that the pod's status says is kept for it, and no other.
+    fn adopt_nomination(&mut self, id: PodId) {
+        let pod = self.world.pods.get(id);
+        let held = pod.reservation.map(|reservation| &self.world.nodes.get(reservation.node).name);
+        if held.is_some() && held == pod.nominated.as_ref() {
+            return; // It is our own reservation that was written, and we know better what it is for.
+        }
+        self.drop_reservation(id);
+        let pod = self.world.pods.get(id);
+        if !pod.ours || pod.is_leaving() {
+            return;
+        }
+        if let Some(name) = pod.nominated.clone() {
+            let node = self.world.nodes.number(&name);
+            self.take_reservation(id, Reservation { node, kind: ReservationKind::Preemption });
+        }
+    }
+
+    pub(super) fn pod_gone(&mut self, key: &PodKey) {
+        let Some(id) = self.world.pods.find(key) else { return };
+        if !self.world.pods.get(id).departure.is_decided() {
+            self.world.takings.pod_goes(self.world.pods.get(id));
+        }
+        self.world.withdraw_request(id);
+        self.note_leaving_for(id, Sign::Take);
+        self.remark.remove(&id);
+        self.world.budgets.eviction_settled(id);
+        match self.world.pods.get(id).place {
+            Place::Waiting => {
+                self.dequeue(id);
+                self.drop_reservation(id);
+            }
+            place => {
+                if matches!(place, Place::Assumed(_)) {
+                    self.undecide_claims(id);
+                }
+                let mut effects = Effects::default();
+                self.world.leave(id, Place::Waiting, &mut effects);
+                self.settle_devices(id);
+                self.wake(effects);
+                self.note(Change::PodLeft);
+            }
+        }
+        self.list_asker(id, Sign::Take);
+        self.world.leave_gang(id);
+        let pod = self.world.pods.remove(id);
+        self.release_shape(pod.shape);
+    }
+}
