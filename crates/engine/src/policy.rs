@@ -356,6 +356,11 @@ trait Rules<'a> {
     /// How well it is served.
     fn share(&self) -> Share;
 
+    /// Whether it says what it is entitled to: only then is it served well or badly.
+    fn has_entitlement(&self) -> bool {
+        true
+    }
+
     /// What it must never be left with less of.
     fn guarantees(&self) -> &'a Charge {
         &[]
@@ -537,9 +542,16 @@ impl Quotas {
         self.get(id).policy.pooled().is_some()
     }
 
-    /// How well a pod's quotas are served; the best served counts.
+    /// How well a pod's quotas are served; the best served counts. One that is entitled to nothing hides no other.
     pub fn share(&self, quotas: &[QuotaId]) -> Share {
-        quotas.iter().map(|id| ask!(self, *id, at => at.share())).max().unwrap_or(Share::EVEN)
+        let (mut most, mut priority) = (None, 0);
+        for id in quotas {
+            let (share, counts) = ask!(self, *id, at => (at.share(), at.has_entitlement()));
+            // A pod has one queue at most, and nothing else has a priority.
+            priority = if share.priority() == 0 { priority } else { share.priority() };
+            most = if counts { most.max(Some(share.with_priority(0))) } else { most };
+        }
+        most.unwrap_or(Share::EVEN).with_priority(priority)
     }
 }
 

@@ -348,7 +348,7 @@ impl Engine {
     /// The cheapest way to make room, over all cards that the pod accepts; its preference decides between equals.
     fn cheapest_way(&mut self, id: PodId, reservation: Option<Reservation>, tried: &[Tried]) -> Option<Outcome> {
         let pod = self.world.pods.get(id).clone();
-        let is_beyond_help = |tried: &Tried| self.world.quotas.is_beyond_help(&tried.refusals);
+        let is_beyond_help = |tried: &Tried| self.world.quotas.is_beyond_help(&pod.quotas, &tried.refusals);
         if tried.iter().all(is_beyond_help) || self.has_reserved_enough(id) {
             return None;
         }

@@ -43,7 +43,8 @@ impl QueuePolicy {
     fn new(fact: QueueFact, names: &mut ResourceNames) -> Self {
         QueuePolicy {
             capability: compile(&fact.capability, names),
-            deserved: fact.deserved.as_ref().map(|deserved| compile(deserved, names)),
+            // One that names nothing says nothing.
+            deserved: fact.deserved.as_ref().map(|d| compile(d, names)).filter(|deserved| !deserved.is_empty()),
             guarantee: compile(&fact.guarantee, names),
             cards: fact.card_quota.as_ref().map(|cards| compile(cards, names)),
             fact,
@@ -225,6 +226,10 @@ impl<'a> Rules<'a> for At<'a, QueuePolicy> {
         let owed = |(resource, amount): (ResourceId, i128)| Share::of(ledger.used.get(resource), amount);
         let share = queue.deserving().into_iter().map(owed).max().unwrap_or(Share::EVEN);
         share.with_priority(queue.fact.priority)
+    }
+
+    fn has_entitlement(&self) -> bool {
+        self.policy.deserved.is_some() || !self.policy.guarantee.is_empty()
     }
 
     fn guarantees(&self) -> &'a Charge {

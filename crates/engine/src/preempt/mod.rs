@@ -30,7 +30,7 @@ use crate::gangs::GangId;
 use crate::nodes::NodeId;
 use crate::place::{Answer, Question};
 use crate::pods::{Place, PodId, Resident};
-use crate::policy::Ask;
+use crate::policy::{Ask, QuotaId};
 use crate::preempt::cost::{Cost, Counts};
 use crate::preempt::missing::{Missing, Short};
 use crate::preempt::rights::{Going, Rights};
@@ -105,7 +105,7 @@ impl World {
         {
             return Outcome::Hopeless; // There is nobody who may go, and nobody who leaves.
         }
-        let is_related = self.is_related(question);
+        let is_related = self.is_related(question) || self.may_raise_ceilings(claimant, &shortages);
         let leaving = if is_related { self.leaving_pods() } else { Vec::new() };
         let lifted = self.lift(&leaving);
         // Without those who leave, others object.
@@ -136,6 +136,17 @@ impl World {
             || question.devices.is_some()
             || shape.is_bound_to_others()
             || question.has_objections()
+    }
+
+    /// Whether victims may raise the ceiling that refuses a claimant, so that it takes a trial to know: those outside a
+    /// tree leave more to share, and another quota of the claimant may entitle it to evict them.
+    fn may_raise_ceilings(&self, claimant: PodId, shortages: &Missing) -> bool {
+        let moves = |short: &Short| match short {
+            Short::Ledger(shortage) => self.quotas.may_gain(shortage.ledger, &[]),
+            _ => false,
+        };
+        let is_other = |quota: &QuotaId| !self.quotas.is_shared_out(*quota) && !self.quotas.is_plain(*quota);
+        shortages.iter().any(|(short, _)| moves(short)) && self.pods.get(claimant).quotas.iter().any(is_other)
     }
 
     fn hunt(&mut self, mut hunt: Hunt<'_>) -> Outcome {
@@ -465,7 +476,7 @@ impl World {
     pub(crate) fn best_node_without(&mut self, claimant: PodId, going: &[Going]) -> Option<NodeId> {
         let leaving = self.leaving_pods();
         let lifted = self.lift(&leaving);
-        let gone = self.lift_going(going);
+        let gone = self.lift_going(claimant, going);
         let node = self.open_node(claimant);
         self.put_back_going(gone);
         self.put_back(lifted);

@@ -2,7 +2,8 @@
 //!
 //! A claimant has a right to a victim by one of its quotas: one that both answer to lets it evict lower-priority pods;
 //! one within whose entitlement it stays lets it take from quotas of the pool that hold more than they keep. Every
-//! other quota of the victim protects it for as long as that quota holds no more than it is entitled to. Whether
+//! other quota of the victim, the claimant's own among them, protects it for as long as that quota holds no more than
+//! it is entitled to. Whether
 //! several victims may go together is asked of the set (`permits`), since each one that goes leaves its quotas with
 //! less.
 
@@ -27,6 +28,16 @@ pub(crate) struct Right {
     pub from: Option<(QuotaId, DrawDepth)>,
 }
 
+/// Which pods of a quota are within what it is entitled to.
+#[derive(Debug, Clone)]
+enum Within {
+    /// It is entitled to nothing of what the claimant requests, such as a queue with a capability alone.
+    Nobody,
+    /// Those before this one, by seniority.
+    Before(Seniority),
+    Everybody,
+}
+
 /// What a claimant may do, worked out once for a search.
 #[derive(Debug, Clone)]
 pub(crate) struct Rights {
@@ -39,10 +50,10 @@ pub(crate) struct Rights {
     own: Vec<(QuotaId, Standing)>,
     /// The claimant's quotas and those above them.
     levels: Vec<QuotaId>,
-    /// For quotas that were asked about: the first pod by seniority that is beyond what the quota is entitled to, among
-    /// pods that stay; and the same among those that say they must not be evicted. Worked out when first needed, since
-    /// a search looks at pods of few quotas.
-    first_over: RefCell<LookupMap<QuotaId, Option<Seniority>>>,
+    /// For quotas that were asked about: which pods are within what the quota is entitled to, among pods that stay; and
+    /// the first that is beyond it of those that say they must not be evicted. Worked out when first needed, since a
+    /// search looks at pods of few quotas.
+    within: RefCell<LookupMap<QuotaId, Within>>,
     first_unprotected: RefCell<LookupMap<QuotaId, Option<Seniority>>>,
     /// The same over all that the quota governs, as pods are marked.
     first_marked: RefCell<LookupMap<QuotaId, Option<Seniority>>>,
@@ -139,7 +150,7 @@ impl World {
             charge,
             levels: own.iter().flat_map(|(quota, _)| self.quotas.path(*quota)).collect(),
             own,
-            first_over: RefCell::default(),
+            within: RefCell::default(),
             first_unprotected: RefCell::default(),
             first_marked: RefCell::default(),
             drawable: Vec::new(),
@@ -182,12 +193,21 @@ impl World {
 
     /// Whether a pod is within its quota's entitlement by seniority, as far as the claimant's resources are concerned.
     pub fn is_within(&self, rights: &Rights, victim: PodId, quota: QuotaId) -> bool {
-        let mut known = rights.first_over.borrow_mut();
-        let first = known.or_insert_with(quota, || {
+        let mut known = rights.within.borrow_mut();
+        let within = known.or_insert_with(quota, || {
             let asked = |resource| rights.requests(resource);
-            self.quotas.first_over(quota, &self.pods, &self.shapes, asked, |pod| !pod.is_leaving()).cloned()
+            let mut requested = rights.charge.iter().filter(|(resource, _)| asked(*resource));
+            if !requested.any(|(resource, _)| self.quotas.entitlement(quota, *resource).is_some()) {
+                return Within::Nobody;
+            }
+            let first = self.quotas.first_over(quota, &self.pods, &self.shapes, asked, |pod| !pod.is_leaving());
+            first.map_or(Within::Everybody, |first| Within::Before(first.clone()))
         });
-        first.as_ref().is_none_or(|first| self.seniority(victim) < *first)
+        match within {
+            Within::Nobody => false,
+            Within::Before(first) => self.seniority(victim) < *first,
+            Within::Everybody => true,
+        }
     }
 
     fn seniority(&self, pod: PodId) -> Seniority {
@@ -247,13 +267,14 @@ impl World {
             return (binding.peek().is_none() && lower).then_some(Right { rule: Rule::Priority, from: None });
         }
         let binding: Vec<QuotaId> = binding.collect();
-        // Under a quota that both answer to, only the less important make room, whatever another pool says.
-        if binding.iter().any(|quota| rights.is_own(*quota)) {
-            return (lower && !rights.spares_own).then_some(Right { rule: Rule::OwnQuota, from: None });
+        // Under a quota that both answer to, the less important make room, after all others.
+        if lower && !rights.spares_own && binding.iter().any(|quota| rights.is_own(*quota)) {
+            return Some(Right { rule: Rule::OwnQuota, from: None });
         }
         rights.own.iter().find_map(|(own, standing)| {
             let pool = self.quotas.get(*own).pool;
-            let from = *binding.iter().find(|quota| self.quotas.get(**quota).pool == pool)?;
+            let is_drawn_on = |quota: &&QuotaId| self.quotas.get(**quota).pool == pool && !rights.is_own(**quota);
+            let from = *binding.iter().find(is_drawn_on)?;
             let draw = standing.draw?;
             let is_marked = |pod: &PodId| self.quotas.marks_pods(from) && self.is_marked_within(rights, *pod, from);
             if pods.iter().all(is_marked) {
@@ -339,7 +360,12 @@ impl World {
             let mut quotas: Vec<QuotaId> = set.iter().flat_map(|going| going.quotas.iter().copied()).collect();
             quotas.sort_unstable();
             quotas.dedup();
-            quotas.retain(|quota| !rights.is_own(*quota));
+            // A quota of the claimant's own protects none that it evicts by priority.
+            let is_reclaimed = |quota: &QuotaId| {
+                let mut reclaimed = set.iter().filter(|going| going.right.from.is_some());
+                reclaimed.any(|going| going.quotas.contains(quota))
+            };
+            quotas.retain(|quota| !rights.is_own(*quota) || is_reclaimed(quota));
             quotas.into_iter().all(|quota| self.is_some_order_right(rights, quota, set))
         }
     }
@@ -410,6 +436,9 @@ impl World {
             let compared = &standing.compared[..];
             let taking = Taking { claimant: *own, charge: &rights.charge, compared, gone_before: gone };
             return standing.compared.iter().any(finds) && self.quotas.permits(quota, &taking);
+        }
+        if going.right.from.is_none() && rights.is_own(quota) {
+            return true;
         }
         if self.quotas.marks_pods(quota) && going.pods.iter().all(|pod| self.is_marked_within(rights, *pod, quota)) {
             return false;
