@@ -371,6 +371,11 @@ trait Rules<'a> {
         true
     }
 
+    /// Whether, after so much is gone from all quotas below it, one more pod may be taken from one of them.
+    fn permits_below(&self, _compared: &[ResourceId], _gone: Amounts<'_>) -> bool {
+        true
+    }
+
     /// Whether it says nothing, and counts as no quota.
     fn is_plain(&self) -> bool {
         false
@@ -494,6 +499,11 @@ impl Quotas {
     /// Whether one more pod may be taken from a quota.
     pub fn permits(&self, from: QuotaId, taking: &Taking<'_>) -> bool {
         ask!(self, from, at => at.permits(taking))
+    }
+
+    /// Whether, after so much is gone from all quotas below this one, one more pod may be taken from one of them.
+    pub fn permits_below(&self, id: QuotaId, compared: &[ResourceId], gone: Amounts<'_>) -> bool {
+        ask!(self, id, at => at.permits_below(compared, gone))
     }
 
     /// Whether a quota says nothing: it gives no right and no protection.

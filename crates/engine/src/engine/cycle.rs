@@ -328,6 +328,7 @@ impl Engine {
             return self.rests(id, &pod, tried, false);
         }
         match self.cheapest_way(id, reservation, tried) {
+            Some(Outcome::Plan(plan)) if self.takes_unseen_room(&plan) => self.rests(id, &pod, tried, true),
             Some(Outcome::Plan(plan)) => {
                 self.carry_out(*plan, decisions);
                 Turn::Reserved
@@ -390,7 +391,13 @@ impl Engine {
     pub(super) fn note_awaited(&mut self, id: PodId) {
         let awaits = self.world.pods.get(id).reservation.is_some()
             && !self.victims_still_leaving(&self.world.pods.get(id).clone()).is_empty();
-        self.world.pods.get_mut(id).awaits_victims = awaits;
+        let pod = self.world.pods.get_mut(id);
+        pod.awaits_victims = awaits;
+        // What a reservation that was told of is for is known once pods are seen to leave for it.
+        if let Some(reservation) = pod.reservation.as_mut().filter(|held| awaits && held.kind == ReservationKind::Room)
+        {
+            reservation.kind = ReservationKind::Preemption;
+        }
     }
 
     pub(super) fn victims_still_leaving(&self, claimant: &Pod) -> Vec<(PodKey, Option<Created>)> {

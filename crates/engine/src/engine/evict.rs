@@ -5,7 +5,7 @@ use crate::engine::Engine;
 use crate::engine::wake::Change;
 use crate::fact::{Name, PodKey};
 use crate::nodes::NodeId;
-use crate::pods::PodId;
+use crate::pods::{Pod, PodId};
 use crate::preempt::Plan;
 use crate::relations::Effects;
 use crate::reservations::{Reservation, ReservationKind};
@@ -56,6 +56,19 @@ impl Engine {
             self.enqueue(*pod);
         }
         self.wake(effects);
+    }
+
+    /// Whether a plan takes over a reservation for which evictions were decided that are not seen under way yet. They
+    /// would be called off with it, and there would be no room to take over: the claimant waits until they are seen.
+    pub(super) fn takes_unseen_room(&self, plan: &Plan) -> bool {
+        let holders = plan.going.iter().filter(|goes| goes.is_reservation).flat_map(|goes| &goes.pods);
+        let mut holders = holders.map(|holder| self.world.pods.get(*holder));
+        holders.any(|holder| {
+            let victims = self.leaving_for.get(&holder.key()).into_iter().flatten();
+            let mut victims = victims.map(|victim| self.world.pods.get(*victim));
+            let is_for_it = |victim: &Pod| victim.evicted_for.as_ref().is_some_and(|(_, uid)| *uid == holder.uid);
+            victims.any(|victim| victim.leaving_since.is_none() && is_for_it(victim))
+        })
     }
 
     /// The pod of the claimant's for which a victim goes: the first on its node, or the first of all.

@@ -376,7 +376,7 @@ impl Engine {
                     if pod.reservation_if_bind_fails.as_ref().map(|reservation| &reservation.node)
                         != fact.nominated.as_ref()
                     {
-                        let kind = ReservationKind::Preemption;
+                        let kind = ReservationKind::Room;
                         pod.reservation_if_bind_fails =
                             fact.nominated.map(|node| ReservationIfBindFails { node, kind });
                     }
@@ -469,7 +469,7 @@ impl Engine {
         }
         if let Some(name) = pod.nominated.clone() {
             let node = self.world.nodes.number(&name);
-            self.take_reservation(id, Reservation { node, kind: ReservationKind::Preemption });
+            self.take_reservation(id, Reservation { node, kind: ReservationKind::Room });
         }
     }
 

@@ -16,7 +16,7 @@ use crate::gangs::GangId;
 use crate::ledger::amount_of;
 use crate::lookup::LookupMap;
 use crate::pods::{Pod, PodId, QuotaOf, Resident};
-use crate::policy::{DrawDepth, QuotaId, Seniority, Standing, Taking, seniority};
+use crate::policy::{Amounts, DrawDepth, QuotaId, Seniority, Standing, Taking, seniority};
 use crate::resources::ResourceId;
 use crate::world::World;
 
@@ -356,18 +356,40 @@ impl World {
     /// Whether these may go together: no gang is broken, no guarantee, and in some order each finds every quota it
     /// leaves still above what that quota keeps or is entitled to. Any part of a set that may go may go.
     pub fn permits(&self, rights: &Rights, set: &[&Going]) -> bool {
-        self.spares_gangs(set) && self.spares_guarantees(rights, set) && {
-            let mut quotas: Vec<QuotaId> = set.iter().flat_map(|going| going.quotas.iter().copied()).collect();
-            quotas.sort_unstable();
-            quotas.dedup();
-            // A quota of the claimant's own protects none that it evicts by priority.
-            let is_reclaimed = |quota: &QuotaId| {
-                let mut reclaimed = set.iter().filter(|going| going.right.from.is_some());
-                reclaimed.any(|going| going.quotas.contains(quota))
-            };
-            quotas.retain(|quota| !rights.is_own(*quota) || is_reclaimed(quota));
-            quotas.into_iter().all(|quota| self.is_some_order_right(rights, quota, set))
+        self.spares_gangs(set)
+            && self.spares_guarantees(rights, set)
+            && {
+                let mut quotas: Vec<QuotaId> = set.iter().flat_map(|going| going.quotas.iter().copied()).collect();
+                quotas.sort_unstable();
+                quotas.dedup();
+                // A quota of the claimant's own protects none that it evicts by priority.
+                let is_reclaimed = |quota: &QuotaId| {
+                    let mut reclaimed = set.iter().filter(|going| going.right.from.is_some());
+                    reclaimed.any(|going| going.quotas.contains(quota))
+                };
+                quotas.retain(|quota| !rights.is_own(*quota) || is_reclaimed(quota));
+                quotas.into_iter().all(|quota| self.is_some_order_right(rights, quota, set))
+            }
+            && self.spares_parents(rights, set)
+    }
+
+    /// Whether the quotas above those that are drawn on let all go together. Where all are of one quota, that was asked
+    /// of it.
+    fn spares_parents(&self, rights: &Rights, set: &[&Going]) -> bool {
+        let mut below: BTreeMap<QuotaId, Vec<&Going>> = BTreeMap::new();
+        for going in set {
+            let Some((from, _)) = going.right.from else { continue };
+            for level in self.quotas.path(from).skip(1).filter(|level| !rights.levels.contains(level)) {
+                below.entry(level).or_default().push(going);
+            }
         }
+        let from = |going: &Going| going.right.from.map(|(from, _)| from);
+        below.into_iter().filter(|(_, set)| set.iter().any(|going| from(going) != from(set[0]))).all(|(level, set)| {
+            is_some_order_right(set, |going, gone| {
+                let compared = from(going).and_then(|from| rights.compared_in(from, self)).unwrap_or_default();
+                self.quotas.permits_below(level, compared, gone)
+            })
+        })
     }
 
     fn spares_gangs(&self, set: &[&Going]) -> bool {
@@ -406,28 +428,13 @@ impl World {
     }
 
     /// Whether those of one quota can go in some order in which each may.
-    ///
-    /// It is found from the last one back: whoever can go last is no hindrance to the others, which find more there
-    /// before it than after, so that it does not matter which of several is put last.
     fn is_some_order_right(&self, rights: &Rights, quota: QuotaId, set: &[&Going]) -> bool {
-        let mut unordered: Vec<&Going> = set.iter().copied().filter(|going| going.quotas.contains(&quota)).collect();
-        while !unordered.is_empty() {
-            let all = unordered.clone();
-            unordered.retain(|going| {
-                let gone = |resource: ResourceId| {
-                    all.iter().map(|other| other.charged(resource)).sum::<i128>() - going.charged(resource)
-                };
-                !self.may_go_after(rights, quota, going, &gone)
-            });
-            if unordered.len() == all.len() {
-                return false;
-            }
-        }
-        true
+        let of_quota: Vec<&Going> = set.iter().copied().filter(|going| going.quotas.contains(&quota)).collect();
+        is_some_order_right(of_quota, |going, gone| self.may_go_after(rights, quota, going, gone))
     }
 
     /// Whether a quota lets one more go after so much is gone.
-    fn may_go_after(&self, rights: &Rights, quota: QuotaId, going: &Going, gone: &dyn Fn(ResourceId) -> i128) -> bool {
+    fn may_go_after(&self, rights: &Rights, quota: QuotaId, going: &Going, gone: Amounts<'_>) -> bool {
         if let Some((_, depth)) = going.right.from.filter(|(from, _)| *from == quota) {
             let pool = self.quotas.get(quota).pool;
             let own = rights.own.iter().find(|(own, _)| self.quotas.get(*own).pool == pool);
@@ -452,4 +459,24 @@ impl World {
         });
         finds || !speaks
     }
+}
+
+/// Whether these can go in some order in which each may go after those before it.
+///
+/// It is found from the last one back: whoever can go last is no hindrance to the others, which find more there before
+/// it than after, so that it does not matter which of several is put last.
+fn is_some_order_right(mut unordered: Vec<&Going>, may_go_after: impl Fn(&Going, Amounts<'_>) -> bool) -> bool {
+    while !unordered.is_empty() {
+        let all = unordered.clone();
+        unordered.retain(|going| {
+            let gone = |resource: ResourceId| {
+                all.iter().map(|other| other.charged(resource)).sum::<i128>() - going.charged(resource)
+            };
+            !may_go_after(going, &gone)
+        });
+        if unordered.len() == all.len() {
+            return false;
+        }
+    }
+    true
 }
