@@ -1,11 +1,12 @@
 //! Evictions end although every pod comes back: random clusters in which controllers make each evicted pod anew.
 //!
-//! *The bound.* Pods of the same quotas, priority and requests are a class. As long as nothing changes from outside, who
-//! takes from whom is a graph of classes without a cycle. Written in an order in which each class takes from later ones
-//! only, the numbers of running pods grow lexicographically with every claim, so a step has fewer claims than
-//! Π (nᵢ + 1), with nᵢ pods in class i, and each claim evicts at most all pods ([`StepCount::proven`]). That is far more
-//! than ever happens: room moves from class to class along the order, so each pod is evicted about once for each class
-//! at most, and a step that passes pods × classes ([`StepCount::expected`]) is held to be a loop.
+//! *The bound.* Pods of the same quotas, priority and requests are a class. As long as nothing changes from outside,
+//! who takes from whom is a graph of classes without a cycle. Written in an order in which each class takes from later
+//! ones only, the numbers of running pods grow lexicographically with every claim, so a step has fewer claims than the
+//! product of n + 1 over all classes, with n pods in the class, and each claim evicts at most all pods
+//! ([`StepCount::proven`]). That is far more than ever happens: room moves from class to class along the order, so each
+//! pod is evicted about once for each class at most, and a step that passes pods × classes ([`StepCount::expected`]) is
+//! held to be a loop.
 
 use std::collections::BTreeMap;
 use std::path::Path;

@@ -35,9 +35,9 @@ pub fn room_then(world: &World, claimant: &Claimant) -> Option<Placed> {
     world.ways(claimant).into_iter().find(|placed| world.admits(&then, &leaving, placed, Sure::Surely))
 }
 
-/// Whether it may surely be placed now, and nobody who has a claim is kept out by it. "From the decision to evict until
-/// the claimant binds, what it freed is its own: nobody else takes it", so what leaves and what is claimed are added up;
-/// only "a claimant binds when its own victims are gone", which is looked at apart.
+/// Whether it may surely be placed now, and nobody who has a claim is kept out by it. "From the decision to evict
+/// until the claimant binds, what it freed is its own: nobody else takes it", so what leaves and what is claimed are
+/// added up; only "a claimant binds when its own victims are gone", which is looked at apart.
 pub fn room_now(world: &World, claimant: &Claimant) -> Option<Placed> {
     let (now, then) = (world.held_now(), world.held_then(&claimant.pods));
     let mut both = now.clone();
