@@ -76,7 +76,7 @@ pub(crate) struct Hunt<'a> {
     question: Cow<'a, Question>,
     /// What ledgers are short of.
     shortages: Missing,
-    /// Those who would help there, wherever they are; gathered when first needed.
+    /// Those who would help there, wherever they are, of whom the search looks at now; gathered when first needed.
     helpers: Option<Vec<Going>>,
     /// Where its place depends on other pods by more than amounts.
     is_related: bool,
@@ -161,7 +161,7 @@ impl World {
         if !self.reservations.is_empty() {
             hunt.reservations_only = true;
             best = self.best_anywhere(&mut hunt, has_room);
-            hunt.reservations_only = false;
+            (hunt.reservations_only, hunt.helpers) = (false, None);
         }
         // Others go first; where no set of them will do, those of the claimant's own quotas may.
         if best.is_none() && hunt.rights.is_entitled() {
@@ -377,7 +377,7 @@ impl World {
 
     /// The victims that would help in ledgers, wherever they are.
     fn gather_helpers(&self, hunt: &mut Hunt<'_>) {
-        if hunt.helpers.is_some() && !hunt.reservations_only {
+        if hunt.helpers.is_some() {
             return;
         }
         let own = self.pods.get(hunt.rights.claimant).quotas.iter();
@@ -385,7 +385,6 @@ impl World {
         let pods = quotas.flat_map(|quota| self.quotas.get(*quota).pods.iter().map(|senior| senior.pod)).collect();
         let mut helpers = self.all_going(hunt, pods, |_| true);
         helpers.retain(|goes| hunt.shortages.iter().any(|(short, _)| self.given(short, goes) > 0));
-        // Reservations are looked at alone first; what is gathered then is not all.
         hunt.helpers = Some(helpers);
     }
 
