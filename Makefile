@@ -75,12 +75,17 @@ counts:
 
 # Each round has a seed, which it prints: PROPTEST_RNG_SEED=<seed> brings a failure back. The model, written apart from the
 # engine, watches CASES random clusters; smallest cases of what differs are printed, and kept in the folder FOUND if given.
+# As many clusters in which every evicted pod comes back must settle; what means the same must come to the same.
 explore: export CARGO_PROFILE_DEV_OPT_LEVEL = 2
 explore: export PROPTEST_CASES = $(or $(CASES),20000)
+explore: export TERMINATION_CASES = $(PROPTEST_CASES)
+explore: export METAMORPHIC_CASES = $(PROPTEST_CASES)
 explore:
 	@set -e; for seed in $(or $(SEED),$$(od -An -N16 -tu4 /dev/urandom)); do \
 	  echo "PROPTEST_RNG_SEED=$$seed PROPTEST_CASES=$(PROPTEST_CASES)"; \
 	  PROPTEST_RNG_SEED=$$seed $(CARGO) test --quiet --locked --package quotient-engine; \
+	  TERMINATION_SEED=$$seed METAMORPHIC_SEED=$$seed $(CARGO) test --quiet --locked --package quotient-model \
+	    --test termination --test metamorphic -- --nocapture; \
 	  $(CARGO) run --quiet --locked --package quotient-model -- $(PROPTEST_CASES) $$seed $(FOUND); \
 	done
 

@@ -66,6 +66,11 @@ impl Departure {
         decided.into_iter().chain(self.condition_names.as_ref().filter(|_| self.seen_since.is_some()))
     }
 
+    /// Whether it was decided for the pod of this uid, and is not seen under way yet.
+    pub fn is_unseen_for(&self, uid: &Name) -> bool {
+        self.seen_since.is_none() && self.decided_for.as_ref().is_some_and(|(_, of)| of == uid)
+    }
+
     /// Whether it leaves for this pod, and not for one that had its name before. What a condition says has no uid.
     pub fn is_for(&self, key: &PodKey, uid: &Name) -> bool {
         let is_decided = self.decided_for.as_ref().is_some_and(|(_, of)| of == uid);

@@ -32,7 +32,7 @@ pub(crate) use crate::policy::folds::{Refusal, Shortage};
 pub(crate) use crate::policy::membership::{Membership, Ties};
 pub(crate) use crate::policy::quotas::{Quota, QuotaId, Quotas, Seniority, seniority};
 pub(crate) use crate::policy::rules::{
-    Ask, Ceiling, Charge, Draw, DrawDepth, LedgerId, Moved, Reassigned, Standing, Taking,
+    Amounts, Ask, Ceiling, Charge, Draw, DrawDepth, LedgerId, Moved, Reassigned, Standing, Taking,
 };
 
 use crate::engine::{QuotaReport, Settings};
@@ -282,6 +282,11 @@ impl Quotas {
         ask!(self, from, at => at.permits(taking))
     }
 
+    /// Whether, after so much is gone from all quotas below this one, one more pod may be taken from one of them.
+    pub fn permits_below(&self, id: QuotaId, compared: &[ResourceId], gone: Amounts<'_>) -> bool {
+        ask!(self, id, at => at.permits_below(compared, gone))
+    }
+
     /// Whether a quota says nothing: it gives no right and no protection.
     pub fn is_plain(&self, id: QuotaId) -> bool {
         ask!(self, id, at => at.is_plain())
@@ -328,9 +333,16 @@ impl Quotas {
         self.get(id).policy.pooled().is_some()
     }
 
-    /// How well a pod's quotas are served; the best served counts.
+    /// How well a pod's quotas are served; the best served counts. One that is entitled to nothing hides no other.
     pub fn share(&self, quotas: &[QuotaId]) -> Share {
-        quotas.iter().map(|id| ask!(self, *id, at => at.share())).max().unwrap_or(Share::EVEN)
+        let (mut most, mut priority) = (None, 0);
+        for id in quotas {
+            let (share, counts) = ask!(self, *id, at => (at.share(), at.has_entitlement()));
+            // A pod has one queue at most, and nothing else has a priority.
+            priority = if share.priority() == 0 { priority } else { share.priority() };
+            most = if counts { most.max(Some(share.with_priority(0))) } else { most };
+        }
+        most.unwrap_or(Share::EVEN).with_priority(priority)
     }
 }
 

@@ -96,9 +96,14 @@ impl<'a> View<'a> {
         is_parent || self.path(queue).iter().any(|level| level.closed)
     }
 
+    /// What a queue says it deserves. One that names nothing says nothing.
+    fn says_deserved(queue: &QueueFact) -> Option<&Limits> {
+        queue.deserved.as_ref().filter(|deserved| !deserved.is_empty())
+    }
+
     fn is_plain(queue: &QueueFact) -> bool {
         queue.capability.is_empty()
-            && queue.deserved.is_none()
+            && Self::says_deserved(queue).is_none()
             && queue.guarantee.is_empty()
             && queue.card_quota.is_none()
     }
@@ -169,7 +174,7 @@ impl<'a> View<'a> {
 
     fn deserved(&self, queue: &'a QueueFact, resource: &str) -> Option<i128> {
         let guarantee = Self::guarantee(queue, resource);
-        let base = match &queue.deserved {
+        let base = match Self::says_deserved(queue) {
             Some(deserved) => i128::from(deserved.get(resource).or(queue.guarantee.get(resource))?),
             None => guarantee,
         };
@@ -346,7 +351,8 @@ impl Run {
         let decisions = self.engine.decide(self.server.tick(), Budget::default());
         let mut acted = false;
         let mut started: BTreeSet<GroupKey> = BTreeSet::new();
-        for act in acts(&decisions) {
+        let acts = acts(&decisions);
+        for (at, act) in acts.iter().enumerate() {
             match &act[0] {
                 Decision::Bind { pod, node, .. } => {
                     acted = true;
@@ -357,17 +363,8 @@ impl Run {
                     acted = true;
                     self.check_evictions(act, &awaiting, seen)?;
                 }
-                Decision::Nominate { pod, node: None, .. } => {
-                    // Who may evict it once it runs takes its room over, without another eviction.
-                    let takes_over = |decision: &Decision| match decision {
-                        Decision::Nominate { pod: other, node: Some(_), .. } => other != pod,
-                        _ => false,
-                    };
-                    let is_taken_over = decisions.list.iter().any(takes_over);
-                    prop_assert!(
-                        is_taken_over || !awaiting.contains(pod),
-                        "{pod} gives up a claim for which pods leave"
-                    );
+                Decision::Nominate { pod, node: None, .. } if awaiting.contains(pod) => {
+                    self.check_taken_over(&self.server.pods[pod], &acts[at + 1..])?;
                 }
                 Decision::Admit { namespace, name } => {
                     acted = true;
@@ -530,6 +527,63 @@ impl Run {
                 prop_assert!(stays >= i128::from(*guarantee), "{} keeps {stays} {resource}", level.key.name);
             }
         }
+        Ok(())
+    }
+
+    /// Who gives up a claim for which pods leave gives it to the next that is nominated: for the same node, or under a
+    /// limit of both, and with a right to evict it once it runs. A member that has no part in its gang's plan gives up
+    /// what was kept for it, too.
+    fn check_taken_over(&self, holder: &PodFact, later: &[&[Decision]]) -> Result<(), TestCaseError> {
+        let view = self.view();
+        let nominations = later.iter().filter_map(|act| match &act[0] {
+            Decision::Nominate { pod, node, .. } => Some((pod, node.as_ref())),
+            _ => None,
+        });
+        let taking: Vec<(&PodFact, &Name)> = nominations
+            .skip_while(|(_, node)| node.is_none())
+            .map_while(|(pod, node)| Some((&self.server.pods[pod], node?)))
+            .collect();
+        let Some((first, _)) = taking.first() else {
+            prop_assert!(false, "{} gives up a claim for which pods leave", holder.key());
+            return Ok(());
+        };
+        if first.group.is_some() && first.group == holder.group {
+            return Ok(());
+        }
+        let gang = view.group_of(first).filter(|group| !view.is_started(group));
+        let is_one = |pod: &PodFact| gang.is_some() && pod.group == first.group || pod.key() == first.key();
+        let taking: Vec<(&PodFact, &Name)> = taking.iter().copied().take_while(|(pod, _)| is_one(pod)).collect();
+        let (own, other) = (view.queue_of(first), view.queue_of(holder));
+        let path = |queue: Option<_>| -> BTreeSet<QuotaKey> {
+            queue.into_iter().flat_map(|queue| view.path(queue)).map(|level| level.key.clone()).collect()
+        };
+        let is_near = taking.iter().any(|(_, node)| Some(*node) == holder.nominated.as_ref());
+        let is_limited_alike = !path(own).is_disjoint(&path(other));
+        prop_assert!(is_near || is_limited_alike, "{} gives way to {} elsewhere", holder.key(), first.key());
+        let binds = |queue: &&QueueFact| !View::is_plain(queue);
+        let lower = taking.iter().all(|(pod, _)| holder.priority < pod.priority);
+        let may = match (own.filter(binds), other.filter(binds)) {
+            (None, None) => lower,
+            (Some(own), Some(other)) if own.key == other.key => lower,
+            (Some(own), Some(other)) => {
+                let stays = |queue: &QueueFact, r: &str| view.used(queue, r, &|pod| self.server.is_leaving(pod));
+                let claims = |r: &str| -> i128 {
+                    let nominated = self.server.pods.values().filter(|pod| pod.nominated.is_some());
+                    let waiting = nominated.filter(|pod| self.server.is_candidate(pod) && view.is_below(pod, other));
+                    waiting.filter(|pod| !is_one(pod)).map(|pod| View::asks(pod, r)).sum()
+                };
+                let asked = |r: &str| -> i128 { taking.iter().map(|(pod, _)| View::asks(pod, r)).sum() };
+                let compares = |r: &&str| {
+                    asked(r) > 0
+                        && View::asks(holder, r) > 0
+                        && view.deserved(own, r).is_some_and(|d| stays(own, r) + asked(r) <= d)
+                        && view.deserved(other, r).is_some_and(|d| stays(other, r) + claims(r) > d)
+                };
+                other.reclaimable && COUNTED.iter().any(compares)
+            }
+            _ => false,
+        };
+        prop_assert!(may, "{} gives way to {}, which may not evict it", holder.key(), first.key());
         Ok(())
     }
 

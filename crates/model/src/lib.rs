@@ -15,6 +15,7 @@ pub mod explore;
 pub mod fit;
 pub mod order;
 pub mod quota;
+pub mod returning;
 pub mod rights;
 pub mod runtime;
 pub mod search;

@@ -337,23 +337,23 @@ impl<'a> Rights<'a> {
                 Base::Reclaim(own) | Base::Share(own)
                     if world.quotas[own].pool == world.quotas[*quota].pool && !shared =>
                 {
-                    self.gives_back(victim, unit, *quota, &left, base, sure)
+                    self.gives_back(unit, *quota, &left, base, sure)
                 }
-                _ => !self.protects(victim, unit, *quota, &left, sure),
+                _ => !self.protects(unit, *quota, &left, sure),
             }
         })
     }
 
     /// Whether a quota of the claimant's own pool is still above what it is entitled to, so that the pod may be
     /// taken back.
-    fn gives_back(&self, victim: usize, unit: &[usize], quota: usize, left: &Held, base: Base, sure: Sure) -> bool {
+    fn gives_back(&self, unit: &[usize], quota: usize, left: &Held, base: Base, sure: Sure) -> bool {
         let world = self.world;
         let of = &world.quotas[quota];
         match of.policy {
             Policy::Elastic => self.above(unit, quota, left, sure, None, 0),
             Policy::Fair => {
                 let share = matches!(base, Base::Share(_));
-                self.over_quota(victim, quota, sure) && self.above(unit, quota, left, sure, None, usize::from(share))
+                self.is_over_quota(unit, quota, sure) && self.above(unit, quota, left, sure, None, usize::from(share))
             }
             Policy::Tree => self.levels(quota, sure).iter().all(|level| self.above(unit, *level, left, sure, None, 0)),
             Policy::Queue => {
@@ -370,7 +370,7 @@ impl<'a> Rights<'a> {
     }
 
     /// "A victim's other quotas protect by count: each of its quotas must still be above what it is entitled to."
-    fn protects(&self, victim: usize, unit: &[usize], quota: usize, left: &Held, sure: Sure) -> bool {
+    fn protects(&self, unit: &[usize], quota: usize, left: &Held, sure: Sure) -> bool {
         let of = &self.world.quotas[quota];
         let elastic = matches!(of.policy, Policy::Elastic | Policy::Fair);
         let names = |name: &str| match sure {
@@ -385,7 +385,7 @@ impl<'a> Rights<'a> {
             return true;
         }
         let fair = of.policy == Policy::Fair && sure == Sure::Surely;
-        fair && !self.over_quota(victim, quota, sure) || !self.above(unit, quota, left, sure, None, usize::from(fair))
+        fair && !self.is_over_quota(unit, quota, sure) || !self.above(unit, quota, left, sure, None, usize::from(fair))
     }
 
     /// The levels at which a victim's quota must be above: surely at all that the claimant is not under.
@@ -409,6 +409,15 @@ impl<'a> Rights<'a> {
                 unit.iter().any(|pod| world.pods[*pod].node.is_some_and(|node| world.charged(*pod, node, name) > 0));
             world.used(left, quota, name) > entitled + more && (holds || sure == Sure::Perhaps)
         })
+    }
+
+    /// "The minimum of a gang counts as one pod of that size": of which age that one pod is, no document says.
+    fn is_over_quota(&self, unit: &[usize], quota: usize, sure: Sure) -> bool {
+        let over = |victim: &usize| self.over_quota(*victim, quota, sure);
+        match sure {
+            Sure::Surely => unit.iter().all(over),
+            Sure::Perhaps => unit.iter().any(over),
+        }
     }
 
     /// "Running pods sorted by creation time; cumulative used ≤ min is in-quota, the rest over-quota." Whether all

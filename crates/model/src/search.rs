@@ -35,19 +35,18 @@ pub fn room_then(world: &World, claimant: &Claimant) -> Option<Placed> {
     world.ways(claimant).into_iter().find(|placed| world.admits(&then, &leaving, placed, Sure::Surely))
 }
 
-/// Whether it may surely be placed now, and nobody who has a claim is kept out by it. "A ceiling holds for what is
-/// held now and for what will be held, each on its own, never for both added up." That this holds for a node's room,
-/// too, is not said, so there both are added up.
+/// Whether it may surely be placed now, and nobody who has a claim is kept out by it. "From the decision to evict
+/// until the claimant binds, what it freed is its own: nobody else takes it", so what leaves and what is claimed are
+/// added up; only "a claimant binds when its own victims are gone", which is looked at apart.
 pub fn room_now(world: &World, claimant: &Claimant) -> Option<Placed> {
     let (now, then) = (world.held_now(), world.held_then(&claimant.pods));
     let mut both = now.clone();
     both.extend(&then);
     let leaving = leaving(world);
-    world.ways(claimant).into_iter().find(|placed| {
-        world.nodes_admit(&both, placed)
-            && world.admits(&now, &leaving, placed, Sure::Surely)
-            && world.admits(&then, &leaving, placed, Sure::Surely)
-    })
+    world
+        .ways(claimant)
+        .into_iter()
+        .find(|placed| [&both, &now, &then].into_iter().all(|held| world.admits(held, &leaving, placed, Sure::Surely)))
 }
 
 pub fn leaving(world: &World) -> Vec<usize> {

@@ -331,6 +331,7 @@ impl Engine {
             return self.rests(id, tried, false);
         }
         match self.cheapest_way(id, reservation, tried) {
+            Some(Outcome::Plan(plan)) if self.takes_unseen_room(&plan) => self.rests(id, tried, true),
             Some(Outcome::Plan(plan)) => {
                 self.carry_out(*plan, decisions);
                 Turn::Reserved
@@ -350,7 +351,8 @@ impl Engine {
 
     /// The cheapest way to make room, over all cards that the pod accepts; its preference decides between equals.
     fn cheapest_way(&mut self, id: PodId, reservation: Option<Reservation>, tried: &[Tried]) -> Option<Outcome> {
-        let is_beyond_help = |tried: &Tried| self.world.quotas.is_beyond_help(&tried.refusals);
+        let pod = self.world.pods.get(id);
+        let is_beyond_help = |tried: &Tried| self.world.quotas.is_beyond_help(&pod.quotas, &tried.refusals);
         if tried.iter().all(is_beyond_help) || self.has_reserved_enough(id) {
             return None;
         }
@@ -393,8 +395,15 @@ impl Engine {
     pub(super) fn note_awaited(&mut self, id: PodId) {
         let pod = self.world.pods.get(id);
         let awaits = pod.reservation.is_some() && !self.victims_still_leaving(pod).is_empty();
-        if pod.awaits_victims != awaits {
-            self.world.pods.get_mut(id).awaits_victims = awaits;
+        // What a reservation that was told of is for is known once pods are seen to leave for it.
+        let is_told = |held: Reservation| awaits && held.kind == ReservationKind::Room;
+        let is_told = pod.reservation.is_some_and(is_told);
+        if pod.awaits_victims != awaits || is_told {
+            let pod = self.world.pods.get_mut(id);
+            pod.awaits_victims = awaits;
+            if let Some(reservation) = pod.reservation.as_mut().filter(|_| is_told) {
+                reservation.kind = ReservationKind::Preemption;
+            }
         }
     }
 

@@ -61,6 +61,18 @@ impl Engine {
         self.wake(effects);
     }
 
+    /// Whether a plan takes over a reservation for which evictions were decided that are not seen under way yet. They
+    /// would be called off with it, and there would be no room to take over: the claimant waits until they are seen.
+    pub(super) fn takes_unseen_room(&self, plan: &Plan) -> bool {
+        let holders = plan.going.iter().filter(|goes| goes.is_reservation).flat_map(|goes| &goes.pods);
+        let mut holders = holders.map(|holder| self.world.pods.get(*holder));
+        holders.any(|holder| {
+            let victims = self.leaving_for.get(&holder.key()).into_iter().flatten();
+            let mut victims = victims.map(|victim| self.world.pods.get(*victim));
+            victims.any(|victim| victim.departure.is_unseen_for(&holder.uid))
+        })
+    }
+
     /// The pod of the claimant's for which a victim goes: the first on its node, or the first of all.
     fn claimant_of(&self, plan: &Plan, victim: PodId) -> PodId {
         let node = self.world.pods.get(victim).node();

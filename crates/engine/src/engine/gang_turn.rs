@@ -185,6 +185,9 @@ impl Engine {
             }
         }
         if let Some(plan) = best {
+            if self.takes_unseen_room(&plan) {
+                return Turn::Rests(incomplete, Vec::new());
+            }
             self.leave_out(members, &plan.places, decisions);
             self.carry_out(*plan, decisions);
             return Turn::Reserved;

@@ -24,6 +24,10 @@ impl Share {
         }
     }
 
+    pub fn priority(self) -> i32 {
+        self.priority
+    }
+
     pub fn with_priority(self, priority: i32) -> Share {
         Share { priority, ..self }
     }

@@ -105,8 +105,20 @@ impl Quotas {
         }
     }
 
+    /// Whether there may be more room in a ledger when a pod of these quotas goes: it holds something there, or it
+    /// stands outside all trees, and what is shared out in one grows.
+    pub fn may_gain(&self, ledger: LedgerId, quotas: &[QuotaId]) -> bool {
+        let is_shared = matches!(ledger, LedgerId::Quota(id) if self.is_shared_out(id));
+        self.is_charged(ledger, quotas) || is_shared && !self.is_any_shared_out(quotas)
+    }
+
+    /// Whether one of these quotas has ceilings that move with what others hold and request.
+    pub fn is_any_shared_out(&self, quotas: &[QuotaId]) -> bool {
+        quotas.iter().any(|quota| self.is_shared_out(*quota))
+    }
+
     /// Whether holdings in a ledger go down when a pod of these quotas goes.
-    pub fn is_charged(&self, ledger: LedgerId, quotas: &[QuotaId]) -> bool {
+    fn is_charged(&self, ledger: LedgerId, quotas: &[QuotaId]) -> bool {
         quotas.iter().any(|quota| match ledger {
             LedgerId::Quota(id) => self.path(*quota).any(|above| above == id),
             LedgerId::Pool(pool) => self.get(*quota).pool == pool,
@@ -125,8 +137,12 @@ impl Quotas {
         }
     }
 
-    /// Whether no eviction helps a pod that was refused so: nobody holds anything where it was.
-    pub fn is_beyond_help(&self, refusals: &[Refusal]) -> bool {
+    /// Whether no eviction helps a pod of these quotas that was refused so: nobody holds anything where it was, and no
+    /// other quota entitles it to evict those who stand outside.
+    pub fn is_beyond_help(&self, quotas: &[QuotaId], refusals: &[Refusal]) -> bool {
+        if quotas.iter().any(|quota| !self.is_shared_out(*quota) && !self.is_plain(*quota)) {
+            return false;
+        }
         let mut moving = refusals.iter().filter(|refusal| refusal.code == Code::RuntimeExceeded);
         moving.any(|refusal| self.get(refusal.quota).ledger.taken(refusal.resource) <= 0)
     }

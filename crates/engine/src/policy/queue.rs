@@ -15,8 +15,8 @@ use crate::ledger::share::Share;
 use crate::ledger::sums::Sums;
 use crate::ledger::{amount_of, compile};
 use crate::policy::{
-    Ask, At, Ceiling, Charge, Draw, DrawDepth, LedgerId, PolicyKind, QueueFact, QuotaId, Quotas, Rules, Standing,
-    Taking, Users,
+    Amounts, Ask, At, Ceiling, Charge, Draw, DrawDepth, LedgerId, PolicyKind, QueueFact, QuotaId, Quotas, Rules,
+    Standing, Taking, Users,
 };
 use crate::reason::Code;
 use crate::resources::{CPU_ID, MEMORY_ID, ResourceId, ResourceNames};
@@ -43,7 +43,8 @@ impl QueuePolicy {
     fn new(fact: QueueFact, names: &mut ResourceNames) -> Self {
         QueuePolicy {
             capability: compile(&fact.capability, names),
-            deserved: fact.deserved.as_ref().map(|deserved| compile(deserved, names)),
+            // One that names nothing says nothing.
+            deserved: fact.deserved.as_ref().map(|d| compile(d, names)).filter(|deserved| !deserved.is_empty()),
             guarantee: compile(&fact.guarantee, names),
             cards: fact.card_quota.as_ref().map(|cards| compile(cards, names)),
             fact,
@@ -156,11 +157,7 @@ impl<'a> At<'a, QueuePolicy> {
                 quotas.deserved_above(*level, *r).is_none_or(|d| ledger.to_be_used(*r) + i128::from(*amount) <= d)
             })
         };
-        let over = |level: &QuotaId| {
-            let ledger = &quotas.get(*level).ledger;
-            let is_over = |r: &ResourceId, d: i128| ledger.stays(*r) - gone_before(*r) > d;
-            compared.iter().any(|r| quotas.deserved_above(*level, *r).is_none_or(|d| is_over(r, d)))
-        };
+        let over = |level: &QuotaId| quotas.permits_below(*level, compared, gone_before);
         mine.iter().skip(1).filter(|level| !theirs.contains(level)).all(deserves)
             && theirs.iter().skip(1).filter(|level| !mine.contains(level)).all(over)
     }
@@ -227,12 +224,22 @@ impl<'a> Rules<'a> for At<'a, QueuePolicy> {
         share.with_priority(queue.fact.priority)
     }
 
+    fn has_entitlement(&self) -> bool {
+        self.policy.deserved.is_some() || !self.policy.guarantee.is_empty()
+    }
+
     fn guarantees(&self) -> &'a Charge {
         &self.policy.guarantee
     }
 
     fn permits(&self, taking: &Taking<'_>) -> bool {
         self.draws_through(taking)
+    }
+
+    /// It holds more than it deserves, where it says what that is.
+    fn permits_below(&self, compared: &[ResourceId], gone: Amounts<'_>) -> bool {
+        let is_over = |r: &ResourceId, d: i128| self.quota.ledger.stays(*r) - gone(*r) > d;
+        compared.iter().any(|r| self.quotas.deserved_above(self.id, *r).is_none_or(|d| is_over(r, d)))
     }
 
     fn is_plain(&self) -> bool {

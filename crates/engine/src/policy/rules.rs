@@ -162,6 +162,11 @@ pub(super) trait Rules<'a> {
     /// How well it is served.
     fn share(&self) -> Share;
 
+    /// Whether it says what it is entitled to: only then is it served well or badly.
+    fn has_entitlement(&self) -> bool {
+        true
+    }
+
     /// What it must never be left with less of.
     fn guarantees(&self) -> &'a Charge {
         &[]
@@ -169,6 +174,11 @@ pub(super) trait Rules<'a> {
 
     /// Whether one more pod may be taken from it.
     fn permits(&self, _taking: &Taking<'_>) -> bool {
+        true
+    }
+
+    /// Whether, after so much is gone from all quotas below it, one more pod may be taken from one of them.
+    fn permits_below(&self, _compared: &[ResourceId], _gone: Amounts<'_>) -> bool {
         true
     }
 

@@ -44,7 +44,8 @@ impl Short {
 pub(crate) type Missing = Vec<(Short, i128)>;
 
 impl World {
-    /// What goes gives, of something that is short.
+    /// What goes gives at most, of something that is short. What a tree shares out, and how much more of it the
+    /// claimant's quota has once pods outside are gone, is known when a set is tried.
     pub fn given(&self, short: &Short, going: &Going) -> i128 {
         let of_pods = |gift: &dyn Fn(PodId) -> i128| going.pods.iter().map(|pod| gift(*pod)).sum();
         let demand = |pod: PodId| &self.shapes.get(self.pods.get(pod).shape).demand;
@@ -58,8 +59,8 @@ impl World {
                 false => 0,
             }),
             Short::Ledger(shortage) => of_pods(&|pod| {
-                let is_charged = self.quotas.is_charged(shortage.ledger, &self.pods.get(pod).quotas);
-                if is_charged { self.charged(pod, shortage.resource) } else { 0 }
+                let may_gain = self.quotas.may_gain(shortage.ledger, &self.pods.get(pod).quotas);
+                if may_gain { self.charged(pod, shortage.resource) } else { 0 }
             }),
             Short::Pods(pods) => of_pods(&|pod| i128::from(pods.contains(&pod))),
             Short::Volumes(node, driver) => of_pods(&|pod| {

@@ -30,7 +30,7 @@ use crate::gangs::GangId;
 use crate::nodes::NodeId;
 use crate::place::{Answer, Question};
 use crate::pods::{Place, PodId, QuotaOf, Resident};
-use crate::policy::Ask;
+use crate::policy::{Ask, QuotaId};
 use crate::preempt::cost::{Cost, Counts};
 use crate::preempt::missing::{Missing, Short};
 use crate::preempt::rights::{Going, Rights};
@@ -76,7 +76,7 @@ pub(crate) struct Hunt<'a> {
     question: Cow<'a, Question>,
     /// What ledgers are short of.
     shortages: Missing,
-    /// Those who would help there, wherever they are; gathered when first needed.
+    /// Those who would help there, wherever they are, of whom the search looks at now; gathered when first needed.
     helpers: Option<Vec<Going>>,
     /// Where its place depends on other pods by more than amounts.
     is_related: bool,
@@ -101,7 +101,7 @@ impl World {
         if !self.could_anybody_go(&rights) && self.pods.leaving().next().is_none() {
             return Outcome::Hopeless;
         }
-        let is_related = self.is_related(question);
+        let is_related = self.is_related(question) || self.may_raise_ceilings(claimant, &shortages);
         let leaving = if is_related { self.leaving_pods() } else { Vec::new() };
         let lifted = self.lift(&leaving);
         // Without those who leave, others object.
@@ -140,6 +140,17 @@ impl World {
             || question.has_objections()
     }
 
+    /// Whether victims may raise the ceiling that refuses a claimant, so that it takes a trial to know: those outside a
+    /// tree leave more to share, and another quota of the claimant may entitle it to evict them.
+    fn may_raise_ceilings(&self, claimant: PodId, shortages: &Missing) -> bool {
+        let moves = |short: &Short| match short {
+            Short::Ledger(shortage) => self.quotas.may_gain(shortage.ledger, &[]),
+            _ => false,
+        };
+        let is_other = |quota: &QuotaId| !self.quotas.is_shared_out(*quota) && !self.quotas.is_plain(*quota);
+        shortages.iter().any(|(short, _)| moves(short)) && self.pods.get(claimant).quotas.iter().any(is_other)
+    }
+
     fn hunt(&mut self, mut hunt: Hunt<'_>) -> Outcome {
         let claimant = hunt.rights.claimant;
         let has_room = self.has_room_once_left(&hunt);
@@ -152,7 +163,7 @@ impl World {
         if !self.reservations.is_empty() {
             hunt.reservations_only = true;
             best = self.best_anywhere(&mut hunt, has_room);
-            hunt.reservations_only = false;
+            (hunt.reservations_only, hunt.helpers) = (false, None);
         }
         // Others go first; where no set of them will do, those of the claimant's own quotas may.
         if best.is_none() && hunt.rights.is_entitled() {
@@ -388,7 +399,7 @@ impl World {
 
     /// The victims that would help in ledgers, wherever they are.
     fn gather_helpers(&self, hunt: &mut Hunt<'_>) {
-        if hunt.helpers.is_some() && !hunt.reservations_only {
+        if hunt.helpers.is_some() {
             return;
         }
         let own = self.pods.get(hunt.rights.claimant).quotas.iter();
@@ -396,7 +407,6 @@ impl World {
         let pods = quotas.flat_map(|quota| self.quotas.get(*quota).pods.iter().map(|senior| senior.pod)).collect();
         let mut helpers = self.all_going(hunt, pods, |_| true);
         helpers.retain(|goes| hunt.shortages.iter().any(|(short, _)| self.given(short, goes) > 0));
-        // Reservations are looked at alone first; what is gathered then is not all.
         hunt.helpers = Some(helpers);
     }
 
@@ -487,7 +497,7 @@ impl World {
     pub(crate) fn best_node_without(&mut self, claimant: PodId, going: &[Going]) -> Option<NodeId> {
         let leaving = self.leaving_pods();
         let lifted = self.lift(&leaving);
-        let gone = self.lift_going(going);
+        let gone = self.lift_going(claimant, going);
         let node = self.open_node(claimant);
         self.put_back_going(gone);
         self.put_back(lifted);

@@ -2,7 +2,8 @@
 //!
 //! A claimant has a right to a victim by one of its quotas: one that both answer to lets it evict lower-priority pods;
 //! one within whose entitlement it stays lets it take from quotas of the pool that hold more than they keep. Every
-//! other quota of the victim protects it for as long as that quota holds no more than it is entitled to. Whether
+//! other quota of the victim, the claimant's own among them, protects it for as long as that quota holds no more than
+//! it is entitled to. Whether
 //! several victims may go together is asked of the set (`permits`), since each one that goes leaves its quotas with
 //! less.
 
@@ -15,7 +16,7 @@ use crate::gangs::GangId;
 use crate::ledger::amount_of;
 use crate::lookup::LookupMap;
 use crate::pods::{Pod, PodId, QuotaOf, Resident};
-use crate::policy::{DrawDepth, QuotaId, Seniority, Standing, Taking, seniority};
+use crate::policy::{Amounts, DrawDepth, QuotaId, Seniority, Standing, Taking, seniority};
 use crate::resources::ResourceId;
 use crate::world::World;
 
@@ -25,6 +26,16 @@ pub(crate) struct Right {
     pub rule: Rule,
     /// For a claim on what others hold beyond what they keep: the quota that is drawn on, and how far that may go.
     pub from: Option<(QuotaId, DrawDepth)>,
+}
+
+/// Which pods of a quota are within what it is entitled to.
+#[derive(Debug, Clone)]
+enum Within {
+    /// It is entitled to nothing of what the claimant requests, such as a queue with a capability alone.
+    Nobody,
+    /// Those before this one, by seniority.
+    Before(Seniority),
+    Everybody,
 }
 
 /// What a claimant may do, worked out once for a search.
@@ -39,10 +50,10 @@ pub(crate) struct Rights {
     own: Vec<(QuotaId, Standing)>,
     /// The claimant's quotas and those above them.
     levels: Vec<QuotaId>,
-    /// For quotas that were asked about: the first pod by seniority that is beyond what the quota is entitled to, among
-    /// pods that stay; and the same among those that say they must not be evicted. Worked out when first needed, since
-    /// a search looks at pods of few quotas.
-    first_over: RefCell<LookupMap<QuotaId, Option<Seniority>>>,
+    /// For quotas that were asked about: which pods are within what the quota is entitled to, among pods that stay; and
+    /// the first that is beyond it of those that say they must not be evicted. Worked out when first needed, since a
+    /// search looks at pods of few quotas.
+    within: RefCell<LookupMap<QuotaId, Within>>,
     first_unprotected: RefCell<LookupMap<QuotaId, Option<Seniority>>>,
     /// The same over all that the quota governs, as pods are marked.
     first_marked: RefCell<LookupMap<QuotaId, Option<Seniority>>>,
@@ -145,7 +156,7 @@ impl World {
             charge,
             levels: own.iter().flat_map(|(quota, _)| self.quotas.path(*quota)).collect(),
             own,
-            first_over: RefCell::default(),
+            within: RefCell::default(),
             first_unprotected: RefCell::default(),
             first_marked: RefCell::default(),
             drawable: Vec::new(),
@@ -188,12 +199,21 @@ impl World {
 
     /// Whether a pod is within its quota's entitlement by seniority, as far as the claimant's resources are concerned.
     pub fn is_within(&self, rights: &Rights, victim: PodId, quota: QuotaId) -> bool {
-        let mut known = rights.first_over.borrow_mut();
-        let first = known.or_insert_with(quota, || {
+        let mut known = rights.within.borrow_mut();
+        let within = known.or_insert_with(quota, || {
             let asked = |resource| rights.requests(resource);
-            self.quotas.first_over(quota, &self.pods, &self.shapes, asked, |pod| !pod.is_leaving()).cloned()
+            let mut requested = rights.charge.iter().filter(|(resource, _)| asked(*resource));
+            if !requested.any(|(resource, _)| self.quotas.entitlement(quota, *resource).is_some()) {
+                return Within::Nobody;
+            }
+            let first = self.quotas.first_over(quota, &self.pods, &self.shapes, asked, |pod| !pod.is_leaving());
+            first.map_or(Within::Everybody, |first| Within::Before(first.clone()))
         });
-        first.as_ref().is_none_or(|first| self.seniority(victim) < *first)
+        match within {
+            Within::Nobody => false,
+            Within::Before(first) => self.seniority(victim) < *first,
+            Within::Everybody => true,
+        }
     }
 
     fn seniority(&self, pod: PodId) -> Seniority {
@@ -253,13 +273,14 @@ impl World {
             return (binding.peek().is_none() && lower).then_some(Right { rule: Rule::Priority, from: None });
         }
         let binding: Vec<QuotaId> = binding.collect();
-        // Under a quota that both answer to, only the less important make room, whatever another pool says.
-        if binding.iter().any(|quota| rights.is_own(*quota)) {
-            return (lower && !rights.spares_own).then_some(Right { rule: Rule::OwnQuota, from: None });
+        // Under a quota that both answer to, the less important make room, after all others.
+        if lower && !rights.spares_own && binding.iter().any(|quota| rights.is_own(*quota)) {
+            return Some(Right { rule: Rule::OwnQuota, from: None });
         }
         rights.own.iter().find_map(|(own, standing)| {
             let pool = self.quotas.get(*own).pool;
-            let from = *binding.iter().find(|quota| self.quotas.get(**quota).pool == pool)?;
+            let is_drawn_on = |quota: &&QuotaId| self.quotas.get(**quota).pool == pool && !rights.is_own(**quota);
+            let from = *binding.iter().find(is_drawn_on)?;
             let draw = standing.draw?;
             let is_marked = |pod: &PodId| self.quotas.marks_pods(from) && self.is_marked_within(rights, *pod, from);
             if pods.iter().all(is_marked) {
@@ -341,13 +362,40 @@ impl World {
     /// Whether these may go together: no gang is broken, no guarantee, and in some order each finds every quota it
     /// leaves still above what that quota keeps or is entitled to. Any part of a set that may go may go.
     pub fn permits(&self, rights: &Rights, set: &[&Going]) -> bool {
-        self.spares_gangs(set) && self.spares_guarantees(rights, set) && {
-            let mut quotas: Vec<QuotaId> = set.iter().flat_map(|going| going.quotas.iter().copied()).collect();
-            quotas.sort_unstable();
-            quotas.dedup();
-            quotas.retain(|quota| !rights.is_own(*quota));
-            quotas.into_iter().all(|quota| self.is_some_order_right(rights, quota, set))
+        self.spares_gangs(set)
+            && self.spares_guarantees(rights, set)
+            && {
+                let mut quotas: Vec<QuotaId> = set.iter().flat_map(|going| going.quotas.iter().copied()).collect();
+                quotas.sort_unstable();
+                quotas.dedup();
+                // A quota of the claimant's own protects none that it evicts by priority.
+                let is_reclaimed = |quota: &QuotaId| {
+                    let mut reclaimed = set.iter().filter(|going| going.right.from.is_some());
+                    reclaimed.any(|going| going.quotas.contains(quota))
+                };
+                quotas.retain(|quota| !rights.is_own(*quota) || is_reclaimed(quota));
+                quotas.into_iter().all(|quota| self.is_some_order_right(rights, quota, set))
+            }
+            && self.spares_parents(rights, set)
+    }
+
+    /// Whether the quotas above those that are drawn on let all go together. Where all are of one quota, that was asked
+    /// of it.
+    fn spares_parents(&self, rights: &Rights, set: &[&Going]) -> bool {
+        let mut below: BTreeMap<QuotaId, Vec<&Going>> = BTreeMap::new();
+        for going in set {
+            let Some((from, _)) = going.right.from else { continue };
+            for level in self.quotas.path(from).skip(1).filter(|level| !rights.levels.contains(level)) {
+                below.entry(level).or_default().push(going);
+            }
         }
+        let from = |going: &Going| going.right.from.map(|(from, _)| from);
+        below.into_iter().filter(|(_, set)| set.iter().any(|going| from(going) != from(set[0]))).all(|(level, set)| {
+            is_some_order_right(set, |going, gone| {
+                let compared = from(going).and_then(|from| rights.compared_in(from, self)).unwrap_or_default();
+                self.quotas.permits_below(level, compared, gone)
+            })
+        })
     }
 
     fn spares_gangs(&self, set: &[&Going]) -> bool {
@@ -386,28 +434,13 @@ impl World {
     }
 
     /// Whether those of one quota can go in some order in which each may.
-    ///
-    /// It is found from the last one back: whoever can go last is no hindrance to the others, which find more there
-    /// before it than after, so that it does not matter which of several is put last.
     fn is_some_order_right(&self, rights: &Rights, quota: QuotaId, set: &[&Going]) -> bool {
-        let mut unordered: Vec<&Going> = set.iter().copied().filter(|going| going.quotas.contains(&quota)).collect();
-        while !unordered.is_empty() {
-            let all = unordered.clone();
-            unordered.retain(|going| {
-                let gone = |resource: ResourceId| {
-                    all.iter().map(|other| other.charged(resource)).sum::<i128>() - going.charged(resource)
-                };
-                !self.may_go_after(rights, quota, going, &gone)
-            });
-            if unordered.len() == all.len() {
-                return false;
-            }
-        }
-        true
+        let of_quota: Vec<&Going> = set.iter().copied().filter(|going| going.quotas.contains(&quota)).collect();
+        is_some_order_right(of_quota, |going, gone| self.may_go_after(rights, quota, going, gone))
     }
 
     /// Whether a quota lets one more go after so much is gone.
-    fn may_go_after(&self, rights: &Rights, quota: QuotaId, going: &Going, gone: &dyn Fn(ResourceId) -> i128) -> bool {
+    fn may_go_after(&self, rights: &Rights, quota: QuotaId, going: &Going, gone: Amounts<'_>) -> bool {
         if let Some((_, depth)) = going.right.from.filter(|(from, _)| *from == quota) {
             let pool = self.quotas.get(quota).pool;
             let own = rights.own.iter().find(|(own, _)| self.quotas.get(*own).pool == pool);
@@ -416,6 +449,9 @@ impl World {
             let compared = &standing.compared[..];
             let taking = Taking { claimant: *own, charge: &rights.charge, compared, gone_before: gone };
             return standing.compared.iter().any(finds) && self.quotas.permits(quota, &taking);
+        }
+        if going.right.from.is_none() && rights.is_own(quota) {
+            return true;
         }
         if self.quotas.marks_pods(quota) && going.pods.iter().all(|pod| self.is_marked_within(rights, *pod, quota)) {
             return false;
@@ -429,4 +465,24 @@ impl World {
         });
         finds || !speaks
     }
+}
+
+/// Whether these can go in some order in which each may go after those before it.
+///
+/// It is found from the last one back: whoever can go last is no hindrance to the others, which find more there before
+/// it than after, so that it does not matter which of several is put last.
+fn is_some_order_right(mut unordered: Vec<&Going>, may_go_after: impl Fn(&Going, Amounts<'_>) -> bool) -> bool {
+    while !unordered.is_empty() {
+        let all = unordered.clone();
+        unordered.retain(|going| {
+            let gone = |resource: ResourceId| {
+                all.iter().map(|other| other.charged(resource)).sum::<i128>() - going.charged(resource)
+            };
+            !may_go_after(going, &gone)
+        });
+        if unordered.len() == all.len() {
+            return false;
+        }
+    }
+    true
 }

@@ -5,6 +5,7 @@ use std::collections::BTreeSet;
 
 use crate::nodes::NodeId;
 use crate::pods::{Place, PodId};
+use crate::policy::Quotas;
 use crate::preempt::cost::Cost;
 use crate::preempt::loops::Class;
 use crate::preempt::missing::{Missing, Short};
@@ -34,6 +35,8 @@ pub(crate) enum Placing {
 pub(crate) struct Lifted {
     pods: Vec<(PodId, Place)>,
     reservations: Vec<PodId>,
+    /// The quotas before what they may hold was worked out for the look.
+    quotas: Option<Box<Quotas>>,
 }
 
 struct SetRules<'a> {
@@ -62,14 +65,14 @@ impl Rules for SetRules<'_> {
             Placing::Untried | Placing::Open => true,
             Placing::Node(node) => {
                 let (node, chosen) = (*node, self.chosen(set));
-                let lifted = self.world.lift_going(&chosen);
+                let lifted = self.world.lift_going(claimant, &chosen);
                 let open = self.world.is_open(claimant, node);
                 self.world.put_back_going(lifted);
                 open
             }
             Placing::Anywhere => self.world.best_node_without(claimant, &self.chosen(set)).is_some(),
             Placing::Gang(places) => {
-                let lifted = self.world.lift_going(&self.chosen(set));
+                let lifted = self.world.lift_going(claimant, &self.chosen(set));
                 let open = self.world.takes_all(places);
                 self.world.put_back_going(lifted);
                 open
@@ -148,8 +151,9 @@ impl World {
 
     /// Whether a victim, if it came back as it is once all is done, could evict the claimant that it went for.
     fn evicts_back(&mut self, claimants: &[PodId], mut places: Vec<(PodId, NodeId)>, going: &[Going]) -> bool {
-        // Who is less important under the same quota, or without one, cannot.
-        let reclaimed: Vec<&Going> = going.iter().filter(|goes| goes.right.from.is_some()).collect();
+        // Who is less important under the same quota, or without one, cannot, unless another quota entitles it to.
+        let could_return = |goes: &&Going| goes.right.from.is_some() || goes.quotas.len() > 1;
+        let reclaimed: Vec<&Going> = going.iter().filter(could_return).collect();
         if reclaimed.is_empty() {
             return false;
         }
@@ -159,7 +163,7 @@ impl World {
         }
         let leaving = self.leaving_pods();
         let left = self.lift(&leaving);
-        let lifted = self.lift_going(going);
+        let lifted = self.lift_going(claimants[0], going);
         let mut effects = Effects::tentative();
         for (claimant, node) in &places {
             self.enter(*claimant, Place::Placed(*node), &mut effects);
@@ -186,8 +190,9 @@ impl World {
         goes.is_some_and(|goes| self.permits(&rights, &[&goes]))
     }
 
-    /// Takes what goes away for a look: pods off their nodes, and reservations.
-    pub(super) fn lift_going(&mut self, going: &[Going]) -> Lifted {
+    /// Takes what goes away for a look: pods off their nodes, and reservations. Where pods outside a tree go for one of
+    /// its own, what the tree shares out is worked out anew.
+    pub(super) fn lift_going(&mut self, claimant: PodId, going: &[Going]) -> Lifted {
         let pods: Vec<PodId> =
             going.iter().filter(|goes| !goes.is_reservation).flat_map(|goes| goes.pods.clone()).collect();
         let reservations: Vec<PodId> =
@@ -195,10 +200,20 @@ impl World {
         for claimant in &reservations {
             self.count_reservation(*claimant, Sign::Take);
         }
-        Lifted { pods: self.lift(&pods), reservations }
+        let pods = self.lift(&pods);
+        let is_in_tree = |pod: PodId| self.quotas.is_any_shared_out(&self.pods.get(pod).quotas);
+        let grows = is_in_tree(claimant) && pods.iter().any(|(pod, _)| !is_in_tree(*pod));
+        let quotas = grows.then(|| Box::new(self.quotas.clone()));
+        if grows {
+            self.quotas.refresh();
+        }
+        Lifted { pods, reservations, quotas }
     }
 
     pub(super) fn put_back_going(&mut self, lifted: Lifted) {
+        if let Some(quotas) = lifted.quotas {
+            self.quotas = *quotas;
+        }
         self.put_back(lifted.pods);
         for claimant in lifted.reservations {
             self.count_reservation(claimant, Sign::Add);

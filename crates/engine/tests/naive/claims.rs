@@ -15,6 +15,14 @@ pub fn awaits_victims(world: &World, claimant: &PodFact) -> bool {
     })
 }
 
+/// Whether evictions were decided for the claimant that are not seen under way yet.
+pub fn awaits_unseen(world: &World, claimant: &PodFact) -> bool {
+    world.placed().iter().filter(|p| p.leaving && p.pod.leaving_since.is_none()).any(|p| {
+        let decided = world.evicting.get(&p.pod.key());
+        decided.is_some_and(|e| e.claimant == claimant.key() && e.claimant_uid == claimant.uid)
+    })
+}
+
 /// Whether the node takes the claimant once every pod that is leaving now is gone, for whomever it goes.
 pub fn opens_once_left(world: &World, claimant: &PodFact, node: &NodeFact) -> bool {
     let leaving = world.placed().iter().filter(|p| p.leaving).map(|p| p.pod.key()).collect();

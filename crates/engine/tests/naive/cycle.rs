@@ -68,6 +68,11 @@ impl World {
 
     fn turn(&mut self, key: &PodKey, acts: &mut Vec<Act>) -> Turn {
         let pod = &self.pods[key].clone();
+        if claims::awaits_victims(self, pod)
+            && let Some(claim) = self.claims.get_mut(key).filter(|claim| claim.kind == ClaimKind::Room)
+        {
+            claim.kind = ClaimKind::Preemption;
+        }
         let claim = self.claims.get(key).cloned();
         if let Some(node) = self.place(pod, claim.as_ref()) {
             self.bind(pod, node, acts);
@@ -86,6 +91,11 @@ impl World {
         if let (Outcome::Wait { node }, None) = (&outcome, &claim) {
             self.claim(pod, node.clone(), ClaimKind::Room, acts);
             return Turn::Acted;
+        }
+        if let Outcome::Evict { holders, .. } = &outcome
+            && holders.iter().any(|holder| claims::awaits_unseen(self, &self.pods[holder]))
+        {
+            return Turn::Held(filters::code(self, pod));
         }
         if let Outcome::Evict { node, victims, holders } = outcome {
             for holder in holders {

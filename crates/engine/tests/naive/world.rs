@@ -182,7 +182,8 @@ impl World {
                 None => drop(self.claims.remove(&key)),
                 Some(node) if self.claims.get(&key).is_some_and(|c| c.node == *node) => {}
                 Some(node) => {
-                    let claim = Claim { node: node.clone(), kind: ClaimKind::Preemption };
+                    // Whether pods went for it is seen when they are seen to leave for it.
+                    let claim = Claim { node: node.clone(), kind: ClaimKind::Room };
                     self.claims.insert(key.clone(), claim);
                 }
             }

@@ -276,7 +276,7 @@ impl Engine {
             Place::Assumed(_) => {
                 let pod = self.world.pods.get_mut(id);
                 if pod.reservation_if_bind_fails.as_ref().map(|reservation| &reservation.node) != nominated.as_ref() {
-                    let kind = ReservationKind::Preemption;
+                    let kind = ReservationKind::Room;
                     pod.reservation_if_bind_fails = nominated.map(|node| ReservationIfBindFails { node, kind });
                 }
             }
@@ -298,7 +298,7 @@ impl Engine {
         }
         if let Some(name) = pod.nominated.clone() {
             let node = self.world.nodes.number(&name);
-            self.take_reservation(id, Reservation { node, kind: ReservationKind::Preemption });
+            self.take_reservation(id, Reservation { node, kind: ReservationKind::Room });
         }
     }
 
