@@ -4,10 +4,18 @@
 //! but the same input always gets the same. What hangs on an object goes with it: the pods of a
 //! node, the dependents of an owner, everything in a namespace.
 
+mod pod;
+mod replacement;
+
+pub use pod::{end, is_leaving, is_over, is_pod, is_ready, run};
+pub use replacement::replacement;
+
+use std::cell::OnceCell;
 use std::collections::BTreeMap;
+use std::sync::Arc;
 use std::time::Duration;
 
-use quotient_api::{Configuration, ObjectKey, Operation, Problem, Request, View, admit, key_of, kinds, time};
+use quotient_api::{Configuration, Held, ObjectKey, Operation, Problem, Request, View, admit, key_of, kinds, time};
 use quotient_engine::fact::Name;
 use serde_json::{Value, json};
 
@@ -65,12 +73,15 @@ pub struct Server {
     warnings: Vec<Problem>,
     /// What a whole GPU counts in gigabytes, where it is configured.
     whole_gpu_gb: Option<u32>,
+    /// What all nodes hold, once it was asked for and until a node changes.
+    held: OnceCell<Arc<Held>>,
 }
 
 /// What admission may ask: the objects, and what is configured.
 struct Admitting<'a> {
     store: &'a Store,
     whole_gpu_gb: Option<u32>,
+    held: &'a OnceCell<Arc<Held>>,
 }
 
 impl View for Admitting<'_> {
@@ -84,6 +95,11 @@ impl View for Admitting<'_> {
 
     fn whole_gpu_gb(&self) -> u32 {
         self.whole_gpu_gb.unwrap_or_else(|| self.store.whole_gpu_gb())
+    }
+
+    fn held(&self) -> Arc<Held> {
+        let add_up = || Arc::new(Held::by(&self.list("", "Node", None), self.whole_gpu_gb()));
+        self.held.get_or_init(add_up).clone()
     }
 }
 
@@ -265,6 +281,9 @@ impl Server {
         }
         self.written += 1;
         field::put(&mut object, &["metadata", "resourceVersion"], json!(self.written.to_string()));
+        if key.kind == "Node" {
+            self.held.take();
+        }
         self.store.put(key, object);
     }
 
@@ -276,7 +295,7 @@ impl Server {
         object: Value,
         old: Option<&Value>,
     ) -> Result<Value, Refusal> {
-        let view = Admitting { store: &self.store, whole_gpu_gb: self.whole_gpu_gb };
+        let view = Admitting { store: &self.store, whole_gpu_gb: self.whole_gpu_gb, held: &self.held };
         match admit(Request { operation, object, old }, &view) {
             Ok(admitted) => {
                 let warn = |message| Problem::new(message).of_object(key);
@@ -353,6 +372,9 @@ impl Server {
         let mut gone = vec![key.clone()];
         while let Some(key) = gone.pop() {
             let Some(object) = self.store.remove(&key) else { continue };
+            if key.kind == "Node" {
+                self.held.take();
+            }
             let mut hanging: Vec<ObjectKey> = match (key.group, key.kind) {
                 ("", "Node") => self.store.pods_on(&key.name),
                 ("", "Namespace") => {
@@ -463,85 +485,6 @@ fn runs_elsewhere(key: &ObjectKey, object: &Value) -> bool {
 
 /// The kind of events, which is not one that is read from files.
 pub const EVENT: &str = "Event";
-
-/// Whether the key is of a pod.
-pub fn is_pod(key: &ObjectKey) -> bool {
-    key.group.is_empty() && key.kind == "Pod"
-}
-
-/// Whether a pod has ended.
-pub fn is_over(pod: &Value) -> bool {
-    matches!(field::text(pod, "/status/phase"), Some("Succeeded" | "Failed"))
-}
-
-/// Whether a pod is on its way out.
-pub fn is_leaving(pod: &Value) -> bool {
-    pod.pointer("/metadata/deletionTimestamp").is_some_and(|at| !at.is_null())
-}
-
-/// Whether a pod runs and is ready.
-pub fn is_ready(pod: &Value) -> bool {
-    !is_over(pod) && field::has_condition(pod, "Ready")
-}
-
-/// Lets a pod run since `now_us`.
-pub fn run(pod: &mut Value, now_us: i64) {
-    let now = json!(time::format_timestamp(now_us));
-    field::put(pod, &["status", "phase"], json!("Running"));
-    if field::text(pod, "/status/startTime").is_none() {
-        field::put(pod, &["status", "startTime"], now.clone());
-    }
-    for kind in ["PodScheduled", "Initialized", "ContainersReady", "Ready"] {
-        field::set_condition(pod, kind, &[("status", json!("True")), ("lastTransitionTime", now.clone())]);
-    }
-}
-
-/// Ends a pod as `Succeeded` or `Failed`.
-pub fn end(pod: &mut Value, phase: &str, now_us: i64) {
-    let now = json!(time::format_timestamp(now_us));
-    field::put(pod, &["status", "phase"], json!(phase));
-    let reason = if phase == "Succeeded" { "PodCompleted" } else { "PodFailed" };
-    for kind in ["ContainersReady", "Ready"] {
-        let fields = [("status", json!("False")), ("reason", json!(reason)), ("lastTransitionTime", now.clone())];
-        field::set_condition(pod, kind, &fields);
-    }
-}
-
-/// What an object becomes when `new` is applied over it: the new object with the old one's identity,
-/// with its status where the new one gives none, and with what only the cluster itself sets.
-pub fn replacement(old: &Value, mut new: Value) -> Value {
-    let given = new.get("metadata").cloned().unwrap_or(Value::Null);
-    let mut metadata = old["metadata"].clone();
-    for part in ["labels", "annotations"] {
-        field::remove(&mut metadata, &[part]);
-    }
-    for part in ["labels", "annotations", "ownerReferences", "finalizers"] {
-        if let Some(value) = given.get(part).filter(|value| !value.is_null()) {
-            field::put(&mut metadata, &[part], value.clone());
-        }
-    }
-    field::put(&mut new, &["metadata"], metadata);
-    if new.get("status").is_none_or(Value::is_null)
-        && let Some(status) = old.get("status")
-    {
-        field::put(&mut new, &["status"], status.clone());
-    }
-    if new["kind"] == "Namespace" {
-        let name = new["metadata"]["name"].clone();
-        field::put(&mut new, &["metadata", "labels", NAMESPACE_NAME_LABEL], name);
-    }
-    // Where a pod runs and which volume a claim has is written by the cluster, never taken back by a user.
-    for (kind, part) in [("Pod", "nodeName"), ("PersistentVolumeClaim", "volumeName"), ("PersistentVolume", "claimRef")]
-    {
-        if new["kind"] == kind
-            && new["spec"].get(part).is_none_or(Value::is_null)
-            && let Some(value) = old["spec"].get(part)
-        {
-            field::put(&mut new, &["spec", part], value.clone());
-        }
-    }
-    new
-}
 
 /// A reference that makes `owner` the controller of an object.
 pub fn controlled_by(owner: &ObjectKey, object: &Value) -> Value {
