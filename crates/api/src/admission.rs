@@ -31,11 +31,13 @@ mod volcano_job;
 mod workload;
 
 use std::cell::RefCell;
+use std::sync::Arc;
 
 use serde_json::Value;
 
 use crate::cursor::{Cursor, Notes};
 use crate::device::check as device;
+use crate::elastic::Held;
 use crate::gpu_memory::WHOLE_GPU_GB;
 use crate::kinds::{self, Kind};
 use crate::object::{ObjectKey, key_of};
@@ -70,6 +72,10 @@ pub trait View {
     /// What a whole NVIDIA GPU counts in gigabytes of GPU memory.
     fn whole_gpu_gb(&self) -> u32 {
         WHOLE_GPU_GB
+    }
+    /// What all nodes hold together. A view that is asked for many quotas adds it up once.
+    fn held(&self) -> Arc<Held> {
+        Arc::new(Held::by(&self.list("", "Node", None), self.whole_gpu_gb()))
     }
 }
 

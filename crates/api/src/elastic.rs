@@ -10,6 +10,8 @@ pub mod status;
 pub mod takeover;
 pub mod traps;
 
+pub use capacity::Held;
+
 use std::collections::BTreeSet;
 
 use quotient_engine::fact::{Limits, Name, QuotaKey};

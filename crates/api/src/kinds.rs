@@ -97,7 +97,7 @@ pub static KINDS: &[Kind] = &[
 
 /// The kind of that group and name.
 pub fn find(group: &str, kind: &str) -> Option<&'static Kind> {
-    KINDS.iter().find(|k| k.group == group && k.kind == kind)
+    KINDS.iter().find(|k| k.kind == kind && k.group == group)
 }
 
 /// All kinds of that name, whatever their group.

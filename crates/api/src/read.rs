@@ -42,6 +42,8 @@ pub struct Read {
     pub problems: Vec<Problem>,
     /// Kinds that have no bearing on scheduling, and how many objects of each were left out.
     pub ignored: Vec<Ignored>,
+    /// Events that tell of evictions: they bear on no decision, and say what was decided.
+    pub evictions: Vec<Value>,
     /// Of the problems, documents that are two joined without a separator: what is lost with them is no one object.
     pub joined: Vec<Problem>,
 }
@@ -49,10 +51,11 @@ pub struct Read {
 impl Read {
     /// Takes in what another file holds.
     pub fn extend(&mut self, other: Read) {
-        let Read { documents, problems, ignored, joined } = other;
+        let Read { documents, problems, ignored, evictions, joined } = other;
         self.documents.extend(documents);
         self.problems.extend(problems);
         self.ignored = Ignored::sum(self.ignored.drain(..).chain(ignored));
+        self.evictions.extend(evictions);
         self.joined.extend(joined);
     }
 }
@@ -223,6 +226,9 @@ impl Reader {
         if let Some(element) = list_element(&value) {
             return self.take_list(value, element, place, lines);
         }
+        if tells_of_eviction(&value) {
+            return self.read.evictions.push(value);
+        }
         if let Some(ignored) = of_no_bearing(&value) {
             return self.read.ignored.push(ignored);
         }
@@ -275,6 +281,11 @@ impl Reader {
             self.take(item, &Place { file: Arc::clone(&place.file), line }, &inner, implied);
         }
     }
+}
+
+/// Whether an object is the event of an eviction, as a scheduler writes it about its victim.
+fn tells_of_eviction(value: &Value) -> bool {
+    value["kind"] == "Event" && value["reason"] == "Preempted" && value["involvedObject"]["kind"] == "Pod"
 }
 
 /// The kind of an object that has no bearing on scheduling, and is not a misspelt one that has.

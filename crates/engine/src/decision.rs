@@ -61,6 +61,16 @@ impl Capacity {
 }
 
 impl Rule {
+    pub const ALL: [Rule; 7] = [
+        Rule::Priority,
+        Rule::OwnQuota,
+        Rule::ElasticReclaim,
+        Rule::ElasticFairShare,
+        Rule::TreeReclaim,
+        Rule::TreeOveruse,
+        Rule::QueueReclaim,
+    ];
+
     /// The rule's name, as it is shown.
     pub fn name(self) -> &'static str {
         match self {

@@ -15,7 +15,7 @@ use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 use quotient_api::gpu_memory::WHOLE_GPU_GB;
 use quotient_api::volcano::status::Ended;
 use quotient_api::volcano::{self, GROUP_MIN_MEMBER, GROUP_NAMES};
-use quotient_api::{Configuration, Kind, ObjectKey, View, is_quota, kinds, told_kinds, tree};
+use quotient_api::{Configuration, Kind, ObjectKey, ObjectMap, View, is_quota, kinds, told_kinds, tree};
 use quotient_engine::fact::Name;
 use serde_json::{Value, json};
 
@@ -92,24 +92,24 @@ struct Ordinary {
     example: Value,
 }
 
-/// Objects by key.
+/// Objects by key. A copy shares what neither of the two changes.
 #[derive(Debug, Clone, Default)]
 pub struct Objects {
-    kept: BTreeMap<ObjectKey, Value>,
+    kept: ObjectMap<Arc<Value>>,
     /// The kept pods that name a group, by group.
-    members: BTreeMap<ObjectKey, BTreeSet<ObjectKey>>,
+    members: ObjectMap<BTreeSet<ObjectKey>>,
     /// The ordinary pods of each namespace.
-    ordinary: BTreeMap<Name, Ordinary>,
+    ordinary: BTreeMap<Name, Arc<Ordinary>>,
     /// What makes pods, with what made it.
-    owners: BTreeMap<ObjectKey, Option<ObjectKey>>,
+    owners: ObjectMap<Option<ObjectKey>>,
     /// Pods without a node whose owner was not seen yet, by owner: whether they matter is not known.
     undecided: BTreeMap<ObjectKey, BTreeSet<ObjectKey>>,
     /// The pods of jobs of several tasks, whatever became of them.
-    job_pods: BTreeMap<ObjectKey, Value>,
+    job_pods: ObjectMap<Arc<Value>>,
     /// The names of these pods, by job.
-    pods_of_jobs: BTreeMap<ObjectKey, BTreeSet<ObjectKey>>,
+    pods_of_jobs: ObjectMap<BTreeSet<ObjectKey>>,
     /// Pods that have ended, with their groups and whether they succeeded.
-    ended: BTreeMap<ObjectKey, (ObjectKey, bool)>,
+    ended: ObjectMap<(ObjectKey, bool)>,
     /// What the API server serves, as far as it was listed.
     served: BTreeSet<Subject>,
     is_complete: bool,
@@ -159,7 +159,7 @@ impl Objects {
             return News { is_news: true, joined: self.owner_seen(key, object) };
         } else if is_kept(key) {
             let object = if is_node(key) { slim_node(object) } else { object.clone() };
-            let before = self.kept.insert(key.clone(), object);
+            let before = self.kept.insert(key.clone(), Arc::new(object));
             return News { is_news: before.as_ref() != self.kept.get(key), joined: Vec::new() };
         }
         News { is_news: true, joined: Vec::new() }
@@ -168,10 +168,10 @@ impl Objects {
     /// Takes in a pod of a job of several tasks.
     pub fn job_pod_seen(&mut self, key: &ObjectKey, pod: &Value) {
         if let Some(job) = controller_of(pod).filter(volcano::is_job) {
-            self.pods_of_jobs.entry(job).or_default().insert(key.clone());
+            self.pods_of_jobs.get_or_insert_with(job, BTreeSet::new).insert(key.clone());
             let mut slim = slim_pod(pod);
             slim["status"]["containerStatuses"] = pod.pointer("/status/containerStatuses").cloned().unwrap_or_default();
-            self.job_pods.insert(key.clone(), slim);
+            self.job_pods.insert(key.clone(), Arc::new(slim));
         }
     }
 
@@ -185,18 +185,18 @@ impl Objects {
                 self.pods_of_jobs.remove(&job);
             }
         }
-        Some((job, pod))
+        Some((job, Arc::unwrap_or_clone(pod)))
     }
 
     /// The pods of a job of several tasks, whatever became of them.
     pub fn pods_of_job(&self, key: &ObjectKey, job: &Value) -> Vec<&Value> {
         let pods = self.pods_of_jobs.get(key).into_iter().flatten().filter_map(|pod| self.job_pods.get(pod));
-        pods.filter(|pod| is_made_by(pod, job)).collect()
+        pods.map(AsRef::as_ref).filter(|pod| is_made_by(pod, job)).collect()
     }
 
     /// A pod of a job, whatever became of it.
     pub fn job_pod(&self, key: &ObjectKey) -> Option<&Value> {
-        self.job_pods.get(key)
+        self.job_pods.get(key).map(AsRef::as_ref)
     }
 
     /// Takes in a pod that has ended.
@@ -262,9 +262,9 @@ impl Objects {
     fn keep_pod(&mut self, key: &ObjectKey, pod: Value) {
         self.drop_kept(key);
         if let Some(group) = group_of(key, &pod) {
-            self.members.entry(group).or_default().insert(key.clone());
+            self.members.get_or_insert_with(group, BTreeSet::new).insert(key.clone());
         }
-        self.kept.insert(key.clone(), pod);
+        self.kept.insert(key.clone(), Arc::new(pod));
     }
 
     /// Says whether the object was kept.
@@ -284,7 +284,12 @@ impl Objects {
 
     /// The kept pods that name a group.
     pub fn members_of(&self, group: &ObjectKey) -> impl Iterator<Item = (&ObjectKey, &Value)> {
-        self.members.get(group).into_iter().flatten().filter_map(|pod| self.kept.get_key_value(pod))
+        self.members.get(group).into_iter().flatten().filter_map(|pod| self.find(pod))
+    }
+
+    /// A kept object with its key as it is kept.
+    fn find(&self, key: &ObjectKey) -> Option<(&ObjectKey, &Value)> {
+        self.kept.get_key_value(key).map(|(key, object)| (key, object.as_ref()))
     }
 
     /// Whether an owner was seen, and what made it too.
@@ -299,7 +304,7 @@ impl Objects {
     fn owner_seen(&mut self, key: &ObjectKey, owner: &Value) -> Vec<Value> {
         let in_template = owner.pointer("/spec/template").is_some_and(says_gang);
         if says_gang(owner) || in_template {
-            self.kept.insert(key.clone(), owner.clone());
+            self.kept.insert(key.clone(), Arc::new(owner.clone()));
         } else {
             self.kept.remove(key);
         }
@@ -316,7 +321,7 @@ impl Objects {
             for pod in self.undecided.remove(&owner).unwrap_or_default() {
                 if let Some(object) = self.kept.get(&pod).cloned() {
                     self.pod_seen(&pod, &object);
-                    joined.extend(self.kept.contains_key(&pod).then_some(object));
+                    joined.extend(self.kept.contains_key(&pod).then(|| Value::clone(&object)));
                 }
             }
         }
@@ -328,23 +333,27 @@ impl Objects {
         let owner = controller_of(pod);
         let above = owner.as_ref().and_then(|owner| self.owners.get(owner)?.clone());
         let owners = owner.into_iter().chain(above).filter(is_owner);
-        owners.filter_map(|owner| self.kept.get(&owner))
+        owners.filter_map(|owner| self.kept.get(&owner).map(AsRef::as_ref))
     }
 
     fn note_ordinary(&mut self, key: &ObjectKey) {
         let Some(namespace) = &key.namespace else { return };
         let ordinary = self.ordinary.entry(namespace.clone());
-        let ordinary =
-            ordinary.or_insert_with(|| Ordinary { names: BTreeSet::new(), example: example(namespace, &key.name) });
-        ordinary.names.insert(key.name.clone());
+        let ordinary = ordinary
+            .or_insert_with(|| Arc::new(Ordinary { names: BTreeSet::new(), example: example(namespace, &key.name) }));
+        if !ordinary.names.contains(&key.name) {
+            Arc::make_mut(ordinary).names.insert(key.name.clone());
+        }
     }
 
     fn forget_ordinary(&mut self, key: &ObjectKey) {
         let Some(namespace) = &key.namespace else { return };
         let Some(ordinary) = self.ordinary.get_mut(namespace) else { return };
-        if !ordinary.names.remove(&key.name) {
+        if !ordinary.names.contains(&key.name) {
             return;
         }
+        let ordinary = Arc::make_mut(ordinary);
+        ordinary.names.remove(&key.name);
         match ordinary.names.first() {
             Some(name) if ordinary.example["metadata"]["name"] == *key.name => {
                 ordinary.example = example(namespace, name);
@@ -363,22 +372,14 @@ impl Objects {
         kind: &str,
         namespace: Option<&str>,
     ) -> impl Iterator<Item = (&'a ObjectKey, &'a Value)> + use<'a> {
-        let namespace = namespace.map(Name::from);
-        let found = kinds::find(group, kind).map(|kind| {
-            let name = Name::from("");
-            let first = ObjectKey { group: kind.group, kind: kind.kind, namespace: namespace.clone(), name };
-            self.kept.range(first..).take_while(move |(key, _)| {
-                let is_inside = namespace.is_none() || key.namespace == namespace;
-                key.group == kind.group && key.kind == kind.kind && is_inside
-            })
-        });
-        found.into_iter().flatten()
+        let found = kinds::find(group, kind).map(|kind| self.kept.of_kind(kind.group, kind.kind, namespace));
+        found.into_iter().flatten().map(|(key, object)| (key, object.as_ref()))
     }
 }
 
 impl View for Objects {
     fn get(&self, key: &ObjectKey) -> Option<&Value> {
-        self.kept.get(key)
+        self.kept.get(key).map(AsRef::as_ref)
     }
 
     /// Of pods, those that are kept, and one for each namespace that has ordinary ones.

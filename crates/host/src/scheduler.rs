@@ -3,6 +3,7 @@
 mod decided;
 mod reasons;
 
+use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
@@ -201,19 +202,7 @@ impl Scheduler {
                     fields.entry("kind").or_insert_with(|| json!(kind.kind));
                     fields.entry("apiVersion").or_insert_with(|| json!(kind.api_version()));
                 }
-                match (subject, key_of(&object)) {
-                    (Subject::Kind(_), Ok(key)) => self.see_object(now, &key, object),
-                    (Subject::JobPods, Ok(key)) => {
-                        self.keep_objects(|objects| objects.job_pod_seen(&key, &object));
-                        if let Some(job) = controller_of(&object) {
-                            self.control(|controllers, objects| controllers.job_pod_seen(job, objects));
-                        }
-                    }
-                    (Subject::EndedPods, Ok(key)) => self.keep_objects(|objects| objects.ended_seen(&key, &object)),
-                    (Subject::Kind(_), Err(problem)) => self.happened.push(Happened::Problem(problem)),
-                    // It was seen as one of its kind too, and complained of there.
-                    (Subject::JobPods | Subject::EndedPods, Err(_)) => {}
-                }
+                self.see_whole(now, subject, Cow::Owned(object));
             }
             Seen::Gone(Subject::Kind(_), key) => {
                 let translation = self.translator.remove(&key);
@@ -238,7 +227,24 @@ impl Scheduler {
         }
     }
 
-    fn see_object(&mut self, now: Now, key: &ObjectKey, mut object: Value) {
+    /// Takes in an object that says what it is.
+    pub fn see_whole(&mut self, now: Now, subject: Subject, object: Cow<'_, Value>) {
+        match (subject, key_of(&object)) {
+            (Subject::Kind(_), Ok(key)) => self.see_object(now, &key, object),
+            (Subject::JobPods, Ok(key)) => {
+                self.keep_objects(|objects| objects.job_pod_seen(&key, &object));
+                if let Some(job) = controller_of(&object) {
+                    self.control(|controllers, objects| controllers.job_pod_seen(job, objects));
+                }
+            }
+            (Subject::EndedPods, Ok(key)) => self.keep_objects(|objects| objects.ended_seen(&key, &object)),
+            (Subject::Kind(_), Err(problem)) => self.happened.push(Happened::Problem(problem)),
+            // It was seen as one of its kind too, and complained of there.
+            (Subject::JobPods | Subject::EndedPods, Err(_)) => {}
+        }
+    }
+
+    fn see_object(&mut self, now: Now, key: &ObjectKey, mut object: Cow<'_, Value>) {
         let News { is_news, joined } = self.keep_objects(|objects| objects.seen(key, &object));
         let group = self.control(|controllers, objects| {
             if is_news {
@@ -248,14 +254,14 @@ impl Scheduler {
         });
         if let Some(group) = group {
             // The engine knows at once what the pod is told in a moment: it must not be placed alone meanwhile.
-            object["metadata"]["annotations"][GROUP_NAMES[0]] = json!(group);
+            object.to_mut()["metadata"]["annotations"][GROUP_NAMES[0]] = json!(group);
         }
         let translation = self.translator.upsert(&object);
         self.tell(now, key, translation);
         self.note_shown(key, &object);
         for pod in joined {
             if let Ok(key) = key_of(&pod) {
-                self.see_object(now, &key, pod);
+                self.see_object(now, &key, Cow::Owned(pod));
             }
         }
     }

@@ -29,9 +29,12 @@ pub struct LooksArguments {
     /// Print nothing but the answer and errors
     #[arg(short, long, global = true)]
     pub quiet: bool,
-    /// Say more: every object that was left out, with its reason
+    /// Say more: every object that was left out, with its reason, and how long everything took
     #[arg(short, long, global = true, conflicts_with = "quiet")]
     pub verbose: bool,
+    /// Show long answers without a pager (QUOTIENT_PAGER, PAGER or less)
+    #[arg(long, global = true)]
+    pub no_pager: bool,
 }
 
 /// When to use colour.
@@ -114,7 +117,14 @@ pub enum Command {
     Bench(BenchArguments),
     /// Print the version, and the commit that the program was built from
     Version(OutputArguments),
-    /// Print a completion script for a shell
+    /// Print what may follow the words typed so far, for shells and for kubectl
+    #[command(hide = true)]
+    Complete {
+        /// The words after the program's name; the last is the one being typed
+        #[arg(value_name = "WORD", trailing_var_arg = true, allow_hyphen_values = true)]
+        words: Vec<String>,
+    },
+    /// Print a completion script for a shell; names of pods come from the live cluster
     ///
     /// Example: quotient completion bash > /etc/bash_completion.d/quotient
     Completion {
@@ -428,6 +438,9 @@ pub struct ReplayArguments {
     /// Submit pods this many times as fast; they run as long as before
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
     pub faster: u32,
+    /// Also ask about so many pods, as they become pending, when they will start, and say how often the answer held
+    #[arg(long, value_name = "N", default_value_t = 0)]
+    pub forecasts: usize,
     /// Also write a page with plots: one HTML file that needs nothing else
     #[arg(long, value_name = "FILE")]
     pub report: Option<PathBuf>,
@@ -448,7 +461,7 @@ Examples:
 
 Exit code 1 means that an expectation failed, 2 that a scenario cannot be read; nothing is run then.")]
 pub struct TestArguments {
-    /// Scenario files, or folders of them
+    /// Scenario files, or folders of them; `-` is standard input
     #[arg(required = true, value_name = "FILE|DIR")]
     pub files: Vec<PathBuf>,
     /// Also write the results as JUnit XML

@@ -13,7 +13,7 @@ use serde::Serialize;
 use serde_json::Value;
 
 use crate::remedies::{Remedy, remedies};
-use crate::state::{PodObject, State};
+use crate::state::{Happened, PodObject, State};
 use crate::when::{When, when};
 
 /// How a pod stands, and why. Field names are a contract with whoever reads the JSON.
@@ -147,23 +147,32 @@ impl From<&Numbers> for Shortage {
 /// An eviction, and what led to it.
 #[derive(Debug, Clone, Serialize)]
 pub struct Eviction {
-    /// The file that was applied.
+    /// The file that was applied; empty where an event or a condition of the live cluster tells of it.
     pub file: String,
+    /// When it was, as the event or the condition says.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub time: Option<String>,
     #[serde(flatten)]
     pub evicted: Evicted,
+}
+
+impl From<Happened<'_>> for Eviction {
+    fn from(happened: Happened<'_>) -> Self {
+        let Happened { file, time, evicted } = happened;
+        Eviction { file: file.to_owned(), time: time.map(str::to_owned), evicted: evicted.clone() }
+    }
 }
 
 impl Explanation {
     /// All there is to say about a pod that is in the cluster, or was and had to go.
     pub fn of(state: &State, namespace: &str, name: &str) -> Option<Explanation> {
         let pod = state.pods().iter().find(|pod| pod.namespace == namespace && pod.name == name).cloned();
-        let eviction = |(file, evicted): (&str, &Evicted)| Eviction { file: file.to_owned(), evicted: evicted.clone() };
-        let of_it = |(_, evicted): &(&str, &Evicted)| evicted.namespace == namespace && evicted.name == name;
-        let for_it = |(_, evicted): &(&str, &Evicted)| {
+        let of_it = |Happened { evicted, .. }: &Happened<'_>| evicted.namespace == namespace && evicted.name == name;
+        let for_it = |Happened { evicted, .. }: &Happened<'_>| {
             evicted.claimant.as_deref().and_then(|claimant| claimant.split_once('/')) == Some((namespace, name))
         };
-        let evicted: Vec<Eviction> = state.evictions().filter(of_it).map(eviction).collect();
-        let victims = state.evictions().filter(for_it).map(eviction).collect();
+        let evicted: Vec<Eviction> = state.evictions().filter(of_it).map(Eviction::from).collect();
+        let victims = state.evictions().filter(for_it).map(Eviction::from).collect();
         if pod.is_none() && evicted.is_empty() {
             return None;
         }

@@ -189,17 +189,43 @@ pub fn tell(printer: &mut Printer, fullness: &Fullness) -> Result<()> {
         !printer.is_wide() && (&a.node.used, &a.node.allocatable) == (&b.node.used, &b.node.allocatable)
     };
     let rows = nodes.chunk_by(same).count();
-    let shown = printer.shown_of(rows, LINES_MAX);
+    let (nodes_max, quota_rows_max) = room(printer, totals.len(), rows);
+    let shown = printer.shown_of(rows, nodes_max);
     printer.table("  ", &node_table(nodes, shown, printer.units(), printer.columns()))?;
     printer.left_out(rows, shown)?;
+    // A quota that neither limits nor guarantees anything is not full of anything.
+    let limited = quotas.iter().position(|quota| quota.fullest.is_none()).unwrap_or(quotas.len());
+    let quotas = &quotas[..limited];
     if quotas.is_empty() {
         return Ok(());
     }
     printer.line("")?;
     printer.line(title(printer, "Quotas", quotas.len()))?;
-    let shown = printer.shown_of(quotas.len(), LINES_MAX);
+    let most = quotas_within(quotas, quota_rows_max).min(LINES_MAX);
+    let shown = printer.shown_of(quotas.len(), most);
     printer.table("  ", &quota_table(&quotas[..shown], printer.units()))?;
     printer.left_out(quotas.len(), shown)
+}
+
+/// How many rows of nodes and of quotas are shown: on a screen that is shown again and again, as many as it has lines
+/// for.
+fn room(printer: &Printer, totals: usize, node_rows: usize) -> (usize, usize) {
+    /// Titles, headings, what was left out, empty lines, and the cursor.
+    const OTHER_LINES: usize = 10;
+    let Some(rows) = printer.rows() else { return (LINES_MAX, usize::MAX) };
+    let left = rows.saturating_sub(totals + OTHER_LINES);
+    let nodes = node_rows.min((left / 2).max(1)).min(LINES_MAX);
+    (nodes, left.saturating_sub(nodes).max(1))
+}
+
+/// How many of the first quotas have no more rows than this together; one at least.
+fn quotas_within(quotas: &[FullQuota], rows_max: usize) -> usize {
+    let mut rows = 0;
+    let fits = |quota: &&FullQuota| {
+        rows += resources_of(&quota.quota).len().max(1);
+        rows <= rows_max
+    };
+    quotas.iter().take_while(fits).count().max(1)
 }
 
 /// All nodes together: what is left of each resource and card.

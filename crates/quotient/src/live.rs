@@ -3,6 +3,7 @@
 //! What the caller may not see is said and never guessed. Nothing is written.
 
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use anyhow::{Context, Result};
 use quotient_api::kinds::{KINDS, Kind};
@@ -78,6 +79,24 @@ async fn read_async(which: &Which) -> Result<Seen> {
         Listed::NotServed | Listed::Forbidden(_) => Vec::new(),
     };
     Ok(seen)
+}
+
+/// How long a name may take: somebody is typing.
+const NAMES_WITHIN: Duration = Duration::from_secs(3);
+
+/// The names of all objects of a resource such as `pods`, as `namespace/name`; none where the cluster does not say.
+pub fn names(which: &Which, resource: &str) -> Vec<String> {
+    let Some(kind) = KINDS.iter().find(|kind| kind.plural == resource) else { return Vec::new() };
+    let Ok(runtime) = tokio::runtime::Builder::new_current_thread().enable_all().build() else { return Vec::new() };
+    let listed = runtime.block_on(tokio::time::timeout(NAMES_WITHIN, async {
+        let Which { kubeconfig, context, .. } = which;
+        let (client, ..) = reader(kubeconfig.as_deref().map(Path::new), context.as_deref()).await?;
+        list(&client, &kind_path(kind, None)).await
+    }));
+    let Ok(Ok(Listed::Items(items))) = listed else { return Vec::new() };
+    let text = |item: &Value, pointer: &str| item.pointer(pointer).and_then(Value::as_str).map(str::to_owned);
+    let name = |item: &Value| Some(format!("{}/{}", text(item, "/metadata/namespace")?, text(item, "/metadata/name")?));
+    items.iter().filter_map(name).collect()
 }
 
 /// What the server says to a request for a list.

@@ -13,9 +13,12 @@ mod kin;
 mod live;
 mod live_dashboard;
 mod object_diff;
+mod pager;
 mod plan;
 mod printer;
 mod quota_tree;
+#[cfg(test)]
+mod random_cluster;
 mod rehearsal;
 mod remedies;
 mod report_page;

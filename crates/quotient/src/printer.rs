@@ -15,11 +15,15 @@ use crate::arguments::{Colour, Format, LooksArguments};
 use crate::crash;
 use crate::escape::{MARKERS, escaped};
 use crate::exit::Exit;
+use crate::pager::{self, Sink};
 use crate::standing::Units;
 use crate::table::{Table, grouped};
 
 /// The most items of one list that a table shows; `-o wide` shows all.
 pub const LINES_MAX: usize = 20;
+
+/// The lowest screen that answers are fitted to.
+const ROWS_MIN: usize = 16;
 
 /// The narrowest terminal that tables are fitted to.
 const COLUMNS_MIN: usize = 60;
@@ -66,51 +70,33 @@ fn is_dumb() -> bool {
     std::env::var_os("TERM").is_some_and(|term| term == "dumb")
 }
 
-/// Standard output that may lose its reader.
-#[derive(Debug)]
-struct Output {
-    out: io::Stdout,
-    is_closed: bool,
-}
-
-impl Output {
-    fn heard<T>(&mut self, outcome: io::Result<T>, instead: T) -> io::Result<T> {
-        match outcome {
-            Err(error) if error.kind() == io::ErrorKind::BrokenPipe => {
-                self.is_closed = true;
-                Ok(instead)
-            }
-            other => other,
-        }
-    }
-}
-
-impl Write for Output {
-    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        if self.is_closed {
-            return Ok(bytes.len());
-        }
-        let outcome = self.out.write(bytes);
-        self.heard(outcome, bytes.len())
-    }
-
-    fn flush(&mut self) -> io::Result<()> {
-        let outcome = self.out.flush();
-        self.heard(outcome, ())
-    }
-}
-
 /// Writes answers in the format that was asked for.
 pub struct Printer {
     format: Format,
-    out: BufWriter<Output>,
+    out: BufWriter<Sink>,
     coloured: bool,
     /// How wide the terminal is, where one is looked at.
     columns: Option<usize>,
+    /// How many lines the screen has, where an answer is to stay on it.
+    rows: Option<usize>,
     progress: Progress,
 }
 
 impl Printer {
+    /// One whose answers may be long: on a terminal they go through a pager.
+    pub fn paged(format: Format) -> Self {
+        let is_wanted = io::stdout().is_terminal() && !is_dumb() && !looks().no_pager;
+        let is_for_people = matches!(format, Format::Table | Format::Wide);
+        let pager = pager::command(|name| std::env::var(name).ok()).filter(|_| is_wanted && is_for_people);
+        Printer { out: BufWriter::new(Sink::new(pager)), ..Printer::new(format) }
+    }
+
+    /// One that shows one screen after another: on a terminal an answer stays within its lines.
+    pub fn full_screen(format: Format) -> Self {
+        let size = terminal_size::terminal_size_of(io::stdout()).filter(|_| !is_dumb());
+        Printer { rows: size.map(|(_, height)| usize::from(height.0).max(ROWS_MIN)), ..Printer::new(format) }
+    }
+
     pub fn new(format: Format) -> Self {
         let LooksArguments { color, quiet, .. } = looks();
         let is_terminal = io::stdout().is_terminal();
@@ -128,9 +114,10 @@ impl Printer {
         let given = std::env::var("COLUMNS").ok().and_then(|columns| columns.parse().ok());
         Printer {
             format,
-            out: BufWriter::new(Output { out: io::stdout(), is_closed: false }),
+            out: BufWriter::new(Sink::new(None)),
             coloured,
             columns: columns.or(given).map(|columns: usize| columns.max(COLUMNS_MIN)),
+            rows: None,
             progress: Progress { shown: false, wanted: is_watched },
         }
     }
@@ -143,6 +130,11 @@ impl Printer {
     /// How wide the terminal is, where one is looked at.
     pub fn columns(&self) -> Option<usize> {
         self.columns
+    }
+
+    /// How many lines the screen has, where an answer is to stay on it.
+    pub fn rows(&self) -> Option<usize> {
+        self.rows.filter(|_| !self.is_wide())
     }
 
     /// Whether people read this, and not a program.
@@ -162,7 +154,7 @@ impl Printer {
 
     /// Whether nobody reads the output any more.
     pub fn is_closed(&self) -> bool {
-        self.out.get_ref().is_closed
+        self.out.get_ref().is_closed()
     }
 
     /// Writes a value for programs, as JSON or YAML.
@@ -199,6 +191,13 @@ impl Printer {
         self.progress.clear();
         let text = self.shown(&line.to_string());
         writeln!(self.out, "{text}")?;
+        Ok(())
+    }
+
+    /// Writes a line for a shell, in which tabs stay as they are; it has no other control characters.
+    pub fn raw_line(&mut self, line: impl Display) -> Result<()> {
+        let text: Vec<String> = line.to_string().split('\t').map(|part| escaped(part).into_owned()).collect();
+        writeln!(self.out, "{}", text.join("\t"))?;
         Ok(())
     }
 
@@ -308,10 +307,11 @@ impl Printer {
         Ok(())
     }
 
-    /// Makes sure that everything is out.
+    /// Makes sure that everything is out, and read where a pager shows it.
     pub fn finish(&mut self) -> Result<()> {
         self.progress.clear();
         self.out.flush()?;
+        self.out.get_mut().close();
         Ok(())
     }
 }

@@ -37,9 +37,10 @@ pub fn of(seen: Seen, anonymize: bool) -> Value {
         "server": if anonymize { "https://cluster" } else { server.as_str() },
         "version": version,
         "unseen": unseen,
-        "items": objects,
-        "evictions": evictions.iter().map(thin::eviction).collect::<Vec<_>>(),
     });
+    // json! would copy the items.
+    snapshot["items"] = Value::Array(objects);
+    snapshot["evictions"] = evictions.iter().map(thin::eviction).collect();
     if anonymize {
         anonymous::anonymize(&mut snapshot);
     }
@@ -63,8 +64,13 @@ pub fn unpack(bytes: &[u8]) -> Result<Value> {
 
 /// The objects of a snapshot, as if they were read from a file.
 pub fn read_objects(name: &str, mut snapshot: Value) -> Read {
-    let items = snapshot["items"].take();
-    let list = json!({"apiVersion": "v1", "kind": "List", "items": items});
+    let mut items = snapshot["items"].take();
+    if let (Value::Array(items), Value::Array(evictions)) = (&mut items, snapshot["evictions"].take()) {
+        items.extend(evictions);
+    }
+    // json! would copy the items.
+    let mut list = json!({"apiVersion": "v1", "kind": "List"});
+    list["items"] = items;
     read::read_value(name, list)
 }
 

@@ -3,24 +3,24 @@
 //! Commands ask this type and nothing else, and what they print is made from plain values that they got here: where the
 //! state comes from is nobody else's business. Today it is a virtual cluster that files were applied to.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 use std::path::PathBuf;
-use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use quotient_api::{ObjectKey, volcano};
 use quotient_engine::fact::{Name, PodKey};
 use quotient_engine::quantity::canonical;
 use quotient_engine::{NodeVerdict, Reason};
-use quotient_sim::cluster::is_bound;
+use quotient_sim::cluster::{is_bound, is_pending};
+use quotient_sim::report::StepReport;
 use quotient_sim::report::{Evicted, NodeState, ObjectProblem, PodReport, Quantities, QuotaReport, RejectedObject};
-use quotient_sim::report::{ReasonReport, StepReport};
 use quotient_sim::{Cluster, Input, Setup, Simulation, Stuck};
 use serde_json::Value;
 
 use crate::arguments::{SetupArguments, StateArguments};
 use crate::commands::manifests;
 use crate::exit::Exit;
+use crate::explanation::eviction::PastEviction;
 use crate::live::Which;
 use crate::printer::Printer;
 
@@ -36,8 +36,18 @@ pub struct State {
     simulation: Simulation,
     /// All pods, by namespace and name.
     pods: Vec<PodReport>,
-    /// Why those that wait do so.
-    reasons: BTreeMap<PodKey, Arc<Reason>>,
+    /// Evictions before the state was read, as events tell of them.
+    past: Vec<PastEviction>,
+}
+
+/// An eviction, and when it was.
+#[derive(Debug, Clone, Copy)]
+pub struct Happened<'a> {
+    /// What was applied; empty for one that events tell of.
+    pub file: &'a str,
+    /// The time that an event has.
+    pub time: Option<&'a str>,
+    pub evicted: &'a Evicted,
 }
 
 /// What a pod says of itself.
@@ -53,20 +63,14 @@ pub struct PodObject {
 }
 
 impl State {
-    /// Everything is looked at anew: the engine says why a pod waits when it has looked at it, and what came later has
-    /// changed the numbers.
     pub fn of(simulation: Simulation) -> State {
-        let reasons = simulation.cluster().engine().reasons_now();
-        let mut pods = simulation.cluster().pods();
-        for pod in pods.iter_mut().filter(|pod| pod.reason.is_some()) {
-            pod.reason = reasons.get(&pod_key(&pod.namespace, &pod.name)).map(|reason| ReasonReport::from(&**reason));
-        }
-        State { simulation, pods, reasons }
+        State { pods: simulation.cluster().pods(), simulation, past: Vec::new() }
     }
 
     /// A cluster to which these inputs were applied in order.
     pub fn of_inputs(setup: Setup, inputs: Vec<Input>) -> Result<State, Stuck> {
-        Ok(State::of(Simulation::of(setup, inputs, &mut |_| {})?))
+        let past = PastEviction::all(&inputs);
+        Ok(State { past, ..State::of(Simulation::of(setup, inputs, &mut |_| {})?) })
     }
 
     /// The state that the arguments name. What had to be left out of it is told in notes.
@@ -83,18 +87,21 @@ impl State {
         setup: SetupArguments,
     ) -> Result<State, Exit> {
         let cluster = (files.is_empty() && setup.from.is_none()).then_some(cluster);
-        let state = State::of(Self::simulate(printer, files, cluster, setup)?);
+        let (simulation, past) = Self::simulate(printer, files, cluster, setup)?;
+        let state = State { past, ..State::of(simulation) };
         state.note_left_out(printer);
         Ok(state)
     }
 
-    /// A cluster to which these files were applied, with all that happened on the way.
+    /// A cluster to which these files were applied, with all that happened on the way, and what events of the files
+    /// tell of evictions before.
     pub fn simulate(
         printer: &mut Printer,
         files: &[PathBuf],
         cluster: Option<Which>,
         setup: SetupArguments,
-    ) -> Result<Simulation, Exit> {
+    ) -> Result<(Simulation, Vec<PastEviction>), Exit> {
+        let begun = Instant::now();
         let SetupArguments { from, config, scheduler_name } = setup;
         let configuration = manifests::configuration(printer, config.as_deref())?;
         let mut inputs = Vec::new();
@@ -106,12 +113,15 @@ impl State {
             inputs.extend(manifests::objects(printer, &files)?);
         }
         let setup = Setup { configuration, scheduler_names: scheduler_name.map(|name| vec![name]) };
+        printer.detail(format_args!("read in {} ms", begun.elapsed().as_millis()));
+        let past = PastEviction::all(&inputs);
         let settled = Simulation::of(setup, inputs, &mut |progress| {
             printer.progress(format_args!("{} of {}: {}", progress.done, progress.total, progress.step));
         });
         let simulation = settled.map_err(|stuck| printer.bug(&stuck))?;
+        printer.detail(format_args!("settled after {} ms", begun.elapsed().as_millis()));
         note_missing_nodes(printer, &simulation);
-        Ok(simulation)
+        Ok((simulation, past))
     }
 
     /// What would become of it if these were applied, and time passed; and what would happen on the way.
@@ -125,7 +135,7 @@ impl State {
             simulation.wait(duration, String::new())?;
         }
         let happened = joined(&simulation.steps()[before..]);
-        Ok((State::of(simulation), happened))
+        Ok((State { past: self.past.clone(), ..State::of(simulation) }, happened))
     }
 
     /// Objects that are missing change every answer: whoever reads it should know.
@@ -164,14 +174,19 @@ impl State {
     }
 
     /// The evictions so far, in order, and what led to each.
-    pub fn evictions(&self) -> impl Iterator<Item = (&str, &Evicted)> {
+    pub fn evictions(&self) -> impl Iterator<Item = Happened<'_>> {
+        let past = self.past.iter();
+        let past = past.map(|past| Happened { file: "", time: past.time.as_deref(), evicted: &past.evicted });
         let steps = self.simulation.steps().iter();
-        steps.flat_map(|step| step.evicted.iter().map(|evicted| (step.file.as_str(), evicted)))
+        let here = steps.flat_map(|step| {
+            step.evicted.iter().map(|evicted| Happened { file: step.file.as_str(), time: None, evicted })
+        });
+        past.chain(here)
     }
 
     /// Why a pod waits, if it does, as things stand now.
     pub fn reason(&self, namespace: &str, name: &str) -> Option<&Reason> {
-        self.reasons.get(&pod_key(namespace, name)).map(AsRef::as_ref)
+        self.simulation.cluster().reasons().get(&pod_key(namespace, name)).map(AsRef::as_ref)
     }
 
     /// What each node says to a waiting pod, the nearest first.
@@ -214,6 +229,12 @@ impl State {
     pub fn running_pods(&self) -> impl Iterator<Item = (&ObjectKey, &Value)> {
         let pods = self.simulation.cluster().store().pods().map(|(key, pod)| (key, pod.as_ref()));
         pods.filter(|(_, pod)| is_bound(pod))
+    }
+
+    /// All pods without a node, by namespace and name.
+    pub fn pending_pods(&self) -> impl Iterator<Item = (&ObjectKey, &Value)> {
+        let pods = self.simulation.cluster().store().pods().map(|(key, pod)| (key, pod.as_ref()));
+        pods.filter(|(_, pod)| is_pending(pod))
     }
 
     /// All pods that have succeeded, by namespace and name.

@@ -1,10 +1,15 @@
 //! When a pending pod may start: the cluster runs forward while its pods end, as far as they say when they do.
 //!
 //! A pod says how long it runs by an annotation, by its deadline, or by how long earlier pods of its owner ran. Where
-//! none that matters does, the answer is that it is not known, and why.
+//! none that matters does, the answer is that it is not known, and why. How often the interval holds is measured by
+//! `quotient replay --forecasts`.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use quotient_api::{ObjectKey, time};
-use quotient_sim::cluster::{Outcome, is_bound};
+use quotient_engine::fact::PodKey;
+use quotient_sim::forecast::{Forecast, History, Life, Running, Window};
 use serde::Serialize;
 use serde_json::Value;
 
@@ -14,106 +19,105 @@ use crate::state::State;
 /// How long a pod runs, as its owner expects: `quotient.dev/duration: 2h`.
 const DURATION: &str = "quotient.dev/duration";
 
-/// The most ends of pods that are followed.
-const ENDS_MAX: usize = 500;
-
 /// When a pod may start. Field names are a contract with whoever reads the JSON.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct When {
-    /// Between these moments; `null` where it is not known.
+    /// In nine of ten cases between these moments; `null` where it is not known.
     pub earliest: Option<String>,
     pub latest: Option<String>,
     /// What the estimate rests on, or why there is none.
     pub basis: String,
 }
 
-/// When a running pod ends, in microseconds since the Unix epoch.
-#[derive(Debug, Clone, Copy)]
-struct Ends {
-    earliest: i64,
-    latest: i64,
-}
-
 /// When this pending pod may start.
 pub fn when(state: &State, key: &ObjectKey) -> When {
-    let now = state.cluster().now_us();
+    let cluster = state.cluster();
+    let histories = Histories::of(state);
     let running: Vec<(&ObjectKey, &Value)> = state.running_pods().collect();
-    let known: Vec<(&ObjectKey, Ends)> =
-        running.iter().filter_map(|(of, pod)| Some((*of, ends(state, of, pod, now)?))).collect();
+    let known: Vec<Running> = running.iter().filter_map(|(of, pod)| histories.running(of, pod)).collect();
     let told = format!("{} of {} running pods say how long they run", known.len(), running.len());
     let unknown = |basis: String| When { earliest: None, latest: None, basis };
     if known.is_empty() {
         let ways = format!("the annotation {DURATION}, activeDeadlineSeconds, or earlier pods of the same owner");
         return unknown(format!("no running pod says how long it runs: expected {ways}"));
     }
-    let start = |of: fn(&Ends) -> i64| {
-        let mut ends: Vec<(i64, &ObjectKey)> = known.iter().map(|(key, ends)| (of(ends), *key)).collect();
-        ends.sort();
-        start(state, key, &ends)
+    let pending = state.pending_pods().filter_map(|(of, pod)| Some((pod_key(of), histories.life(of, pod)?)));
+    let forecast =
+        Forecast { engine: cluster.engine(), now: cluster.tick(), running: known, pending: pending.collect() };
+    let after = |ms: u64| {
+        let us = i64::try_from(ms).unwrap_or(i64::MAX).saturating_mul(1000);
+        Some(time::format_timestamp(cluster.now_us().saturating_add(us)))
     };
-    match (start(|ends| ends.earliest), start(|ends| ends.latest)) {
-        (Some(earliest), Some(latest)) => When {
-            earliest: Some(time::format_timestamp(earliest.min(latest))),
-            latest: Some(time::format_timestamp(latest.max(earliest))),
-            basis: told,
-        },
-        _ => unknown(format!("{told}, and it does not start when they end")),
+    match forecast.start_of(&pod_key(key)) {
+        Some(Window { earliest_ms, latest_ms }) => {
+            When { earliest: after(earliest_ms), latest: after(latest_ms), basis: told }
+        }
+        None => unknown(format!("{told}, and it does not start when they end")),
     }
 }
 
-/// The moment at which the pod starts if pods end at these moments.
-fn start(state: &State, key: &ObjectKey, ends: &[(i64, &ObjectKey)]) -> Option<i64> {
-    let mut cluster = state.cluster().clone();
-    for together in ends.chunk_by(|a, b| a.0 == b.0).take(ENDS_MAX) {
-        let moment = together[0].0;
-        cluster.begin_at(moment);
-        for (_, pod) in together {
-            // One that was evicted on the way has no end.
-            drop(cluster.end(pod, Outcome::Succeeded));
-        }
-        cluster.settle().ok()?;
-        if cluster.store().get(key).is_some_and(|pod| is_bound(pod)) {
-            return Some(moment);
-        }
-    }
-    None
+fn pod_key(key: &ObjectKey) -> PodKey {
+    PodKey { namespace: key.namespace.clone().unwrap_or_default(), name: key.name.clone() }
 }
 
-/// When a running pod ends, if it says so. One that is over its time ends now.
-fn ends(state: &State, key: &ObjectKey, pod: &Value, now: i64) -> Option<Ends> {
-    let text = |pointer: &str| pod.pointer(pointer).and_then(Value::as_str);
-    let started = text("/status/startTime").and_then(|at| time::parse_timestamp(at).ok()).unwrap_or(now);
-    let after = |us: i64| started.saturating_add(us).max(now);
-    let annotation = pod.pointer("/metadata/annotations").and_then(|all| all.get(DURATION)).and_then(Value::as_str);
-    if let Some(duration) = annotation.and_then(|text| time::parse_duration(text).ok()) {
-        let end = after(i64::try_from(duration.as_micros()).unwrap_or(i64::MAX));
-        return Some(Ends { earliest: end, latest: end });
-    }
-    let deadline = pod.pointer("/spec/activeDeadlineSeconds").and_then(Value::as_i64);
-    let deadline = deadline.map(|seconds| after(seconds.saturating_mul(1_000_000)));
-    match (history(state, key), deadline) {
-        (Some((least, most)), deadline) => {
-            let most = after(most);
-            Some(Ends { earliest: after(least), latest: deadline.map_or(most, |deadline| deadline.min(most)) })
+/// How long the pods of each owner ran, as namespace and the stem of their names.
+struct Histories<'a> {
+    now_us: i64,
+    by_owner: BTreeMap<(Option<&'a str>, &'a str), Arc<History>>,
+}
+
+impl<'a> Histories<'a> {
+    fn of(state: &'a State) -> Self {
+        let now_us = state.cluster().now_us();
+        let mut lives: BTreeMap<(Option<&str>, &str), (Vec<u64>, Vec<u64>)> = BTreeMap::new();
+        for (key, pod) in state.ended_pods() {
+            let ended = at(pod, "/status/containerStatuses/0/state/terminated/finishedAt");
+            if let (Some(started), Some(ended)) = (at(pod, "/status/startTime"), ended) {
+                lives.entry(owner(key)).or_default().0.push(ms_between(started, ended));
+            }
         }
-        (None, Some(deadline)) => Some(Ends { earliest: now, latest: deadline }),
-        (None, None) => None,
+        for (key, pod) in state.running_pods() {
+            if let (Some(lives), Some(started)) = (lives.get_mut(&owner(key)), at(pod, "/status/startTime")) {
+                lives.1.push(ms_between(started, now_us));
+            }
+        }
+        let by_owner = lives
+            .into_iter()
+            .filter_map(|(owner, (ended, running))| Some((owner, Arc::new(History::of(&ended, &running)?))));
+        Histories { now_us, by_owner: by_owner.collect() }
+    }
+
+    fn running(&self, key: &ObjectKey, pod: &Value) -> Option<Running> {
+        let started = at(pod, "/status/startTime").unwrap_or(self.now_us);
+        Some(Running { pod: pod_key(key), ran_ms: ms_between(started, self.now_us), life: self.life(key, pod)? })
+    }
+
+    /// How long a pod runs: as it says, as earlier pods of its owner ran, or up to its deadline.
+    fn life(&self, key: &ObjectKey, pod: &Value) -> Option<Life> {
+        let annotation = pod.pointer("/metadata/annotations").and_then(|all| all.get(DURATION)).and_then(Value::as_str);
+        if let Some(duration) = annotation.and_then(|text| time::parse_duration(text).ok()) {
+            return Some(Life::Exactly(u64::try_from(duration.as_millis()).unwrap_or(u64::MAX)));
+        }
+        let deadline = pod.pointer("/spec/activeDeadlineSeconds").and_then(Value::as_u64);
+        let deadline = deadline.map(|seconds| seconds.saturating_mul(1000));
+        match self.by_owner.get(&owner(key)) {
+            Some(history) => Some(Life::Like { history: history.clone(), at_most: deadline }),
+            None => deadline.map(Life::AtMost),
+        }
     }
 }
 
-/// The shortest and the longest that pods of the same owner ran before they succeeded, in microseconds.
-fn history(state: &State, key: &ObjectKey) -> Option<(i64, i64)> {
-    let is_sibling = |other: &ObjectKey| other.namespace == key.namespace && stem(&other.name) == stem(&key.name);
-    let ran = state.ended_pods().filter(|(other, _)| is_sibling(other)).filter_map(|(_, pod)| {
-        let at =
-            |pointer: &str| pod.pointer(pointer).and_then(Value::as_str).and_then(|at| time::parse_timestamp(at).ok());
-        let ended = at("/status/containerStatuses/0/state/terminated/finishedAt")?;
-        Some(ended - at("/status/startTime")?)
-    });
-    ran.filter(|ran| *ran >= 0).fold(None, |known: Option<(i64, i64)>, ran| {
-        Some(known.map_or((ran, ran), |(least, most)| (least.min(ran), most.max(ran))))
-    })
+fn owner(key: &ObjectKey) -> (Option<&str>, &str) {
+    (key.namespace.as_deref(), stem(&key.name))
+}
+
+fn at(pod: &Value, pointer: &str) -> Option<i64> {
+    time::parse_timestamp(pod.pointer(pointer)?.as_str()?).ok()
+}
+
+fn ms_between(from_us: i64, to_us: i64) -> u64 {
+    u64::try_from(to_us.saturating_sub(from_us) / 1000).unwrap_or(0)
 }
 
 #[cfg(test)]

@@ -667,3 +667,102 @@ fn plan_says_what_a_change_of_quotas_would_do() {
     assert_eq!(run_examples(&["explain", "--try", "-", "-f", "-"]), twice);
     assert_eq!(run_examples(&["simulate", "-", "-"]), twice);
 }
+
+/// Runs the program on a terminal of its own.
+fn on_a_terminal(folder: &Folder, arguments: &str, variables: &[(&str, &str)]) -> String {
+    let line = format!("{} {arguments}", env!("CARGO_BIN_EXE_quotient"));
+    let mut script = command(&folder.0, "script");
+    script.args(["-qec", &line, "/dev/null"]).env_remove("NO_COLOR").env("TERM", "xterm").env("CI", "1");
+    script.envs(variables.iter().copied());
+    let output = script.output().expect("script(1) of util-linux runs");
+    String::from_utf8_lossy(&output.stdout).into_owned()
+}
+
+#[test]
+fn long_answers_go_through_a_pager_on_a_terminal() {
+    let folder = Folder::with("pager", &[("n.yaml", NODE)]);
+    let pager = ("PAGER", "sed s/^/paged:/");
+    let shown = on_a_terminal(&folder, "top -f n.yaml", &[pager]);
+    assert!(shown.lines().all(|line| line.starts_with("paged:")) && shown.contains("n-0"), "{shown}");
+    assert!(shown.contains('\u{1b}'), "colours: {shown:?}");
+    let own = on_a_terminal(&folder, "top -f n.yaml", &[pager, ("QUOTIENT_PAGER", "sed s/^/own:/")]);
+    assert!(own.starts_with("own:"), "{own}");
+    for (arguments, variables) in [
+        ("top -f n.yaml --no-pager", &[pager][..]),
+        ("top -f n.yaml", &[pager, ("TERM", "dumb")]),
+        ("top -f n.yaml -o json", &[pager]),
+        ("top -f n.yaml", &[("PAGER", "")]),
+    ] {
+        let shown = on_a_terminal(&folder, arguments, variables);
+        assert!(!shown.contains("paged:") && shown.contains("n-0"), "{arguments}: {shown}");
+    }
+    let dumb = on_a_terminal(&folder, "top -f n.yaml", &[("TERM", "dumb")]);
+    assert!(!dumb.contains('\u{1b}'), "{dumb:?}");
+    assert!(!on_a_terminal(&folder, "top -f n.yaml --color never --no-pager", &[]).contains('\u{1b}'));
+}
+
+#[test]
+fn completion_scripts_are_scripts() {
+    let folder = Folder::with("completion", &[]);
+    let output = command(&folder.0, env!("CARGO_BIN_EXE_quotient")).args(["completion", "bash"]).output();
+    fs::write(folder.0.join("script"), output.expect("it runs").stdout).expect("a file can be written");
+    let check = "source ./script && complete -p quotient && COMP_WORDS=(quotient pla) COMP_CWORD=1 \
+        && _quotient_live quotient pla quotient && echo \"${COMPREPLY[@]}\"";
+    let bash = command(&folder.0, "bash").args(["-ec", check]).output().expect("bash runs");
+    let said = String::from_utf8_lossy(&bash.stdout).into_owned();
+    assert!(said.contains("_quotient_live") && said.trim_end().ends_with("plan"), "{said}: {bash:?}");
+    assert_eq!(
+        folder.run(&["complete", "--", "pla"]).lines().nth(2).map(|line| line.split('\t').next()),
+        Some(Some("plan"))
+    );
+}
+
+#[test]
+fn a_watched_top_of_a_large_cluster_fits_the_screen() {
+    let mut objects = String::new();
+    for i in 0..300 {
+        objects.push_str(&format!(
+            "---\napiVersion: v1\nkind: Node\nmetadata: {{name: n-{i}}}\nstatus: {{allocatable: {{cpu: '{}', pods: '9'}}}}\n",
+            1 + i
+        ));
+        objects.push_str(&format!(
+            "---\napiVersion: scheduling.x-k8s.io/v1alpha1\nkind: ElasticQuota\nmetadata: {{name: q, namespace: t-{i}}}\n\
+             spec: {{min: {{cpu: '1', memory: 1Gi}}, max: {{cpu: '{}'}}}}\n",
+            1 + i
+        ));
+    }
+    let folder = Folder::with("full-screen", &[("all.yaml", &objects)]);
+    let line = "stty rows 24 cols 100; timeout 4 ";
+    let shown = {
+        let mut script = command(&folder.0, "script");
+        let line = format!("{line}{} top --watch 1s -f all.yaml", env!("CARGO_BIN_EXE_quotient"));
+        script.args(["-qec", &line, "/dev/null"]).env("TERM", "xterm").env("CI", "1");
+        String::from_utf8_lossy(&script.output().expect("script(1) runs").stdout).into_owned()
+    };
+    let screens: Vec<&str> = shown.split("\u{1b}[H\u{1b}[2J").skip(1).collect();
+    assert!(!screens.is_empty(), "{shown:?}");
+    for screen in screens {
+        let lines: Vec<&str> = screen.lines().collect();
+        assert!(lines.len() < 24, "{} lines: {screen}", lines.len());
+        assert!(lines.iter().all(|line| line.chars().count() <= 100), "{screen}");
+        assert!(
+            screen.contains("TOTAL") && screen.contains("Nodes: 300") && screen.contains("Quotas: 300"),
+            "{screen}"
+        );
+        assert!(screen.matches("more (-o wide shows all)").count() == 2, "{screen}");
+    }
+}
+
+#[test]
+fn scenarios_may_come_from_standard_input() {
+    let folder = Folder::with("test-stdin", &[]);
+    let scenario = "{apiVersion: quotient.dev/v1alpha1, kind: Scenario, metadata: {name: s}, spec: {steps: [
+        {name: one, nodes: [{name: n, allocatable: {cpu: '1', pods: '9'}}], pods: [{namespace: a, name: p, requests: {cpu: '1'}}],
+         expect: {bound: {a/p: n}}}]}}";
+    let mut child = command(&folder.0, env!("CARGO_BIN_EXE_quotient"));
+    let child = child.args(["test", "-"]).stdin(Stdio::piped()).stdout(Stdio::piped());
+    let mut child = child.stderr(Stdio::piped()).spawn().expect("it runs");
+    std::io::Write::write_all(&mut child.stdin.take().expect("a pipe"), scenario.as_bytes()).expect("it reads");
+    let shown = show(&child.wait_with_output().expect("it ends"));
+    assert!(shown.starts_with("exit code 0") && shown.contains("(standard input)"), "{shown}");
+}

@@ -35,6 +35,7 @@ fn faults(value: &Value, schema: &Value, all: &Value, at: &str, found: &mut Vec<
         "array" => value.is_array(),
         "string" => value.is_string(),
         "integer" => value.is_i64() || value.is_u64(),
+        "number" => value.is_number(),
         "boolean" => value.is_boolean(),
         "null" => value.is_null(),
         other => panic!("the type {other} is not known"),
@@ -70,12 +71,35 @@ fn faults(value: &Value, schema: &Value, all: &Value, at: &str, found: &mut Vec<
     }
 }
 
+/// The event that tells of an eviction on a live cluster.
+const EVENT: &str = r#"
+{apiVersion: v1, kind: Node, metadata: {name: n}, status: {allocatable: {cpu: "4", pods: "10"}}}
+---
+{apiVersion: v1, kind: Event, metadata: {name: e, namespace: b}, reason: Preempted, lastTimestamp: "2026-10-01T00:00:00Z",
+ involvedObject: {kind: Pod, namespace: b, name: victim},
+ message: "Preempted by a/p (quota.preempt): evicted to make room on n for a/p"}
+"#;
+
+/// One node, and pods of one core that run one after another.
+const TRACE: &str = r#"{"at": 0, "apply": {"apiVersion": "v1", "kind": "Node", "metadata": {"name": "n"}, "status": {"allocatable": {"cpu": "1", "pods": "10"}}}}
+{"at": 1, "apply": {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "p", "namespace": "a"}, "spec": {"containers": [{"name": "c", "image": "i", "resources": {"requests": {"cpu": "1"}}}]}}, "runs": 300}
+{"at": 2, "apply": {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "q", "namespace": "a"}, "spec": {"containers": [{"name": "c", "image": "i", "resources": {"requests": {"cpu": "1"}}}]}}, "runs": 300}
+"#;
+
+fn written(name: &str, text: &str) -> String {
+    let path = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("schemas-{name}"));
+    std::fs::write(&path, text).expect("a file can be written");
+    path.display().to_string()
+}
+
 #[test]
 fn what_is_printed_is_what_the_schema_says() {
     let text = std::fs::read_to_string(root().join("docs/reference/output.schema.json")).expect("it is there");
     let all: Value = serde_json::from_str(&text).expect("it is JSON");
     let teams = "examples/two-teams";
-    let cases: [(&str, Vec<&str>); 11] = [
+    let event = written("event.yaml", EVENT);
+    let trace = written("trace.jsonl", TRACE);
+    let cases: [(&str, Vec<&str>); 15] = [
         ("simulate", vec!["simulate", "examples/first-steps"]),
         ("simulate", vec!["simulate", teams]),
         ("explain", vec!["explain", "vision/evaluate", "-f", teams]),
@@ -99,6 +123,10 @@ fn what_is_printed_is_what_the_schema_says() {
         ("top", vec!["top", "-f", teams]),
         ("plan", vec!["plan", "-f", "examples/two-teams/change/quotas.yaml", "--on", teams]),
         ("lint", vec!["lint", teams]),
+        ("explain eviction", vec!["explain", "eviction", "b/victim", "-f", &event]),
+        ("test", vec!["test", "scenarios/kubernetes/host-ports.yaml"]),
+        ("version", vec!["version"]),
+        ("replay", vec!["replay", &trace, "--forecasts", "20"]),
     ];
     for (command, arguments) in cases {
         let output = Command::new(env!("CARGO_BIN_EXE_quotient"))

@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use serde::Serialize;
 
 use crate::books::Books;
+use crate::forecasts::Coverage;
 use crate::measure::{LevelId, Waits};
 use crate::trace::Trace;
 use crate::world::Counts;
@@ -34,6 +35,9 @@ pub struct Figures {
     pub evictions_by_rule: BTreeMap<String, u64>,
     pub gpu_hours: f64,
     pub gpu_hours_lost: f64,
+    /// How often forecasts of starts held, where they were asked for.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub forecasts: Option<Coverage>,
     pub series: Series,
 }
 
@@ -156,6 +160,7 @@ pub(crate) fn of(trace: &Trace, label: &str, end_ms: u64, books: &Books, counts:
         evictions_by_rule: counts.evicted_by_rule.iter().map(|(rule, count)| ((*rule).to_string(), *count)).collect(),
         gpu_hours: used as f64 / MS_PER_HOUR,
         gpu_hours_lost: books.teams.iter().map(|team| team.lost_gpu_ms).sum::<u128>() as f64 / MS_PER_HOUR,
+        forecasts: None,
         series: series(books),
     }
 }

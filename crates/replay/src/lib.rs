@@ -10,6 +10,7 @@
 
 mod books;
 pub mod figures;
+pub mod forecasts;
 pub mod lines;
 mod measure;
 pub mod openb;
@@ -21,4 +22,4 @@ mod world;
 
 pub use figures::Figures;
 pub use trace::{Event, Life, Trace, TraceError};
-pub use world::{Progress, Stuck, replay};
+pub use world::{Progress, Stuck, replay, replay_asking};

@@ -15,7 +15,7 @@ pub struct Sheet {
 
 /// All tables for one configuration, or for two side by side.
 pub fn sheets(all: &[Figures]) -> Vec<Sheet> {
-    vec![summary(all), by_team(all), by_card(all), by_rule(all)]
+    vec![summary(all), by_team(all), by_card(all), by_rule(all), by_forecast(all)]
 }
 
 fn summary(all: &[Figures]) -> Sheet {
@@ -103,6 +103,21 @@ fn by_card(all: &[Figures]) -> Sheet {
 fn by_rule(all: &[Figures]) -> Sheet {
     side_by_side(all, "Evictions by rule", &["RULE", "EVICTIONS"], |figures| {
         figures.evictions_by_rule.iter().map(|(rule, count)| (rule.clone(), vec![grouped(*count)])).collect()
+    })
+}
+
+/// How often forecasts of starts held; empty where none were asked for.
+fn by_forecast(all: &[Figures]) -> Sheet {
+    let names = ["90 % INTERVAL", "ASKED", "UNKNOWN", "INSIDE", "EARLY", "LATE", "COVERAGE", "WIDTH P50"];
+    side_by_side(all, "Forecasts of starts", &names, |figures| {
+        let cells = figures.forecasts.map(|coverage| {
+            let counts = [coverage.asked, coverage.unknown, coverage.inside, coverage.early, coverage.late];
+            let mut cells: Vec<String> = counts.iter().map(|count| grouped(*count as u64)).collect();
+            cells.push(percent(coverage.coverage));
+            cells.push(duration((coverage.width_p50_seconds * 1000.0) as u64));
+            ("start".to_string(), cells)
+        });
+        cells.into_iter().collect()
     })
 }
 

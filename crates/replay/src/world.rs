@@ -11,6 +11,7 @@ use serde_json::{Value, json};
 
 use crate::books::Books;
 use crate::figures::{self, Figures};
+use crate::forecasts::Forecasts;
 use crate::measure::BUCKETS_MAX;
 use crate::trace::{Event, Life, Trace, is_pod};
 
@@ -40,7 +41,7 @@ pub struct Progress {
 
 /// Where a pod of the trace is.
 #[derive(Debug, Clone, PartialEq, Eq)]
-enum Place {
+pub(crate) enum Place {
     Waiting,
     Running { node: Name, since_ms: u64 },
     Over,
@@ -48,12 +49,12 @@ enum Place {
 
 /// A pod of the trace, in all its incarnations.
 #[derive(Debug)]
-struct Job {
-    fact: PodFact,
-    team: usize,
+pub(crate) struct Job {
+    pub fact: PodFact,
+    pub team: usize,
     life: Life,
     submitted_ms: u64,
-    place: Place,
+    pub place: Place,
     started: bool,
     /// Counts how often it was made, so that the end of an evicted one ends nobody.
     incarnation: u32,
@@ -94,6 +95,7 @@ struct World {
     due: BTreeMap<(u64, u64), Due>,
     books: Books,
     counts: Counts,
+    forecasts: Forecasts,
 }
 
 /// Replays the trace on a cluster with these objects besides those of the trace, and measures.
@@ -104,7 +106,20 @@ pub fn replay(
     label: &str,
     progress: &mut dyn FnMut(Progress),
 ) -> Result<Figures, Stuck> {
+    replay_asking(trace, setup, objects, label, 0, progress)
+}
+
+/// The same; about so many of the pods are asked when they will start, and how often that held is among the figures.
+pub fn replay_asking(
+    trace: &Trace,
+    setup: &Setup,
+    objects: &[Value],
+    label: &str,
+    forecasts: usize,
+    progress: &mut dyn FnMut(Progress),
+) -> Result<Figures, Stuck> {
     let mut world = World::new(trace, setup, objects)?;
+    world.forecasts = Forecasts::new(forecasts, trace.pods());
     let mut next = 0;
     loop {
         let arrival = trace.events.get(next).map(|(at, _)| *at);
@@ -119,16 +134,19 @@ pub fn replay(
         }
         world.end_due();
         world.settle()?;
+        world.ask();
         if next.is_multiple_of(64) {
             progress(Progress { submitted: next, events: trace.events.len(), now_ms: at });
         }
     }
-    let World { now_ms, jobs, mut books, mut counts, .. } = world;
+    let World { now_ms, jobs, mut books, mut counts, forecasts, .. } = world;
     for job in jobs.iter().filter(|job| !job.started && job.place == Place::Waiting) {
         counts.never_started += 1;
         books.teams[job.team].waits_ms.push(now_ms - job.submitted_ms);
     }
-    Ok(figures::of(trace, label, now_ms, &books, &counts))
+    let mut figures = figures::of(trace, label, now_ms, &books, &counts);
+    figures.forecasts = forecasts.coverage();
+    Ok(figures)
 }
 
 impl World {
@@ -160,6 +178,7 @@ impl World {
             due: BTreeMap::new(),
             books: Books::new(last_ms.div_ceil(BUCKETS_MAX as u64)),
             counts: Counts::default(),
+            forecasts: Forecasts::default(),
         };
         let all: Vec<_> = world.store.iter().map(|(_, object)| object.clone()).collect();
         for object in all {
@@ -168,6 +187,12 @@ impl World {
         }
         world.settle()?;
         Ok(world)
+    }
+
+    /// Asks about pods that have just been submitted when they will start.
+    fn ask(&mut self) {
+        let now = self.tick();
+        self.forecasts.ask(&self.engine, now, self.now_ms, &self.jobs, self.by_key.values().copied());
     }
 
     fn tick(&self) -> Tick {
@@ -251,6 +276,7 @@ impl World {
         self.engine.observe(self.tick(), Fact::Pod(fact.clone()));
         let submitted_ms = self.now_ms;
         let place = Place::Waiting;
+        self.forecasts.submitted(job);
         self.jobs.push(Job { fact, team, life, submitted_ms, place, started: false, incarnation: 0 });
     }
 
@@ -314,11 +340,13 @@ impl World {
         let job = &mut self.jobs[at];
         match std::mem::replace(&mut job.place, Place::Over) {
             Place::Over => return,
-            Place::Running { node, .. } => {
+            Place::Running { node, since_ms } => {
                 self.books.place(&node, job.team, &job.fact.spec, -1);
                 self.counts.finished += 1;
+                self.forecasts.ended(job.team, &job.fact.spec, self.now_ms - since_ms);
             }
             Place::Waiting => {
+                self.forecasts.left(at);
                 self.books.levels.change(self.books.waiting, -1);
                 if !job.started {
                     self.counts.never_started += 1;
@@ -417,6 +445,7 @@ impl World {
         self.books.levels.change(self.books.waiting, -1);
         if !job.started {
             job.started = true;
+            self.forecasts.started(at, self.now_ms);
             self.books.teams[job.team].waits_ms.push(self.now_ms - job.submitted_ms);
         }
         job.place = Place::Running { node: node.clone(), since_ms: self.now_ms };

@@ -10,6 +10,8 @@
 //! it passes only by [`Cluster::wait`], which stops at every moment at which something is due.
 
 mod record;
+#[cfg(test)]
+mod tests;
 
 pub use record::{Decided, Round};
 
@@ -20,7 +22,7 @@ use std::time::Duration;
 
 use quotient_api::{Configuration, ObjectKey, Problem, elastic, tree};
 use quotient_engine::fact::PodKey;
-use quotient_engine::{Engine, Reason};
+use quotient_engine::{Engine, Reason, Tick};
 use quotient_host::{Happened as Done, Now};
 use serde_json::Value;
 
@@ -36,8 +38,8 @@ use crate::store::{Change, Store};
 /// Rounds that a cluster may take to settle. In a round everything moves that can, so what takes many
 /// rounds is what moves one after another: pods of a StatefulSet, steps of a rollout, evictions that
 /// lead to evictions. Each object that is there, and each replica that is wanted, may take a few (made,
-/// held, nominated, bound, its status told). What is made on the way does not add to it: a cluster that
-/// goes in circles makes objects without end.
+/// held, nominated, bound, its status told). They are counted once, after as many rounds as any cluster
+/// may take: a cluster that goes in circles makes objects without end.
 const ROUNDS_MIN: usize = 500;
 const ROUNDS_PER_OBJECT: usize = 4;
 
@@ -152,6 +154,11 @@ impl Cluster {
     /// Virtual time, in microseconds since the Unix epoch.
     pub fn now_us(&self) -> i64 {
         self.server.clock.now_us()
+    }
+
+    /// Virtual time as the engine counts it.
+    pub fn tick(&self) -> Tick {
+        self.server.clock.tick()
     }
 
     /// The events about an object: reasons and messages.
@@ -274,7 +281,7 @@ impl Cluster {
         self.controllers.retry();
         self.replica.retry();
         self.server.depart();
-        let mut rounds = Rounds { done: 0, limit: self.rounds_limit() };
+        let mut rounds = Rounds::default();
         loop {
             self.run_controllers(&mut rounds)?;
             let more = self.decide()?;
@@ -321,7 +328,7 @@ impl Cluster {
 
     fn count_round(&self, rounds: &mut Rounds) -> Result<(), Stuck> {
         rounds.done += 1;
-        if rounds.done < rounds.limit {
+        if rounds.done < ROUNDS_MIN || rounds.done < *rounds.limit.get_or_insert_with(|| self.rounds_limit()) {
             return Ok(());
         }
         let mut named: Vec<String> = self.last_changed.iter().take(NAMED_MAX).map(ToString::to_string).collect();
@@ -398,8 +405,12 @@ impl Cluster {
     /// Why a pod waits, if it does, in a cluster that has settled.
     pub fn reason(&self, pod: &ObjectKey) -> Option<Arc<Reason>> {
         let namespace = pod.namespace.clone()?;
-        let reasons = self.reasons.get_or_init(|| self.engine().reasons_now());
-        reasons.get(&PodKey { namespace, name: pod.name.clone() }).cloned()
+        self.reasons().get(&PodKey { namespace, name: pod.name.clone() }).cloned()
+    }
+
+    /// Why each pod that waits does so, in a cluster that has settled.
+    pub fn reasons(&self) -> &BTreeMap<PodKey, Arc<Reason>> {
+        self.reasons.get_or_init(|| self.engine().reasons_now())
     }
 
     /// All pods, by namespace and name; those that were evicted and have nobody to make them anew too.
@@ -449,10 +460,11 @@ impl Cluster {
 }
 
 /// How often a cluster went round, and how often it may.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 struct Rounds {
     done: usize,
-    limit: usize,
+    /// Known once it matters: to count what there is takes longer than most clusters take to settle.
+    limit: Option<usize>,
 }
 
 /// How a pod can end.
@@ -483,6 +495,3 @@ pub fn is_bound(pod: &Value) -> bool {
 pub fn is_pending(pod: &Value) -> bool {
     field::text(pod, "/spec/nodeName").is_none() && !is_over(pod) && !server::is_leaving(pod)
 }
-
-#[cfg(test)]
-mod tests;

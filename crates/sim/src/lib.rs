@@ -3,7 +3,7 @@
 //! What decides what to write is `quotient-host`, as in a live cluster, and so are the engine, the translation and
 //! admission. This crate replaces only what is around it: the API server, the clock, the kubelets and the controllers
 //! of kube-controller-manager. On top of it are `simulate` (apply files, report) and scenarios (tests of
-//! quota policies). Nothing here reads a clock or draws a random number: the same input gives the
+//! quota policies). Nothing here reads a clock, and draws (of a forecast) are the same each time: the same input gives the
 //! same bytes.
 
 pub mod ages;
@@ -14,6 +14,7 @@ pub mod cluster;
 pub mod controllers;
 pub mod expect;
 mod field;
+pub mod forecast;
 pub mod junit;
 mod naming;
 pub mod provisioner;

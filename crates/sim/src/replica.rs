@@ -1,5 +1,6 @@
 //! One scheduler of a virtual cluster: the host, as it ships, between the virtual API server's watches and its answers.
 
+use std::borrow::Cow;
 use std::task::{Context, Poll, Waker};
 
 use quotient_api::{ObjectKey, Problem, kinds, volcano};
@@ -9,7 +10,6 @@ use quotient_host::{
     Api, CallError, Happened, LANES, Now, Outcome, Scheduler, Seen, SharedObjects, Subject, Write, WriteQueue,
     carry_out,
 };
-use serde_json::Value;
 
 use crate::answer::AtOnce;
 use crate::cluster::Setup;
@@ -67,11 +67,10 @@ impl Replica {
             self.scheduler.see(now, Seen::Listed(queues()));
         }
         for subject in subjects(key) {
-            let seen = match object.filter(|object| subject.includes(key, object)) {
-                Some(object) => Seen::Object(subject, Value::clone(object)),
-                None => Seen::Gone(subject, key.clone()),
-            };
-            self.scheduler.see(now, seen);
+            match object.filter(|object| subject.includes(key, object)) {
+                Some(object) => self.scheduler.see_whole(now, subject, Cow::Borrowed(object)),
+                None => self.scheduler.see(now, Seen::Gone(subject, key.clone())),
+            }
         }
     }
 

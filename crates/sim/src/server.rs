@@ -4,12 +4,18 @@
 //! but the same input always gets the same. What hangs on an object goes with it: the pods of a
 //! node, the dependents of an owner, everything in a namespace.
 
-mod object;
+mod pod;
+mod replacement;
 
+pub use pod::{end, is_leaving, is_over, is_pod, is_ready, run};
+pub use replacement::replacement;
+
+use std::cell::OnceCell;
 use std::collections::BTreeMap;
+use std::sync::Arc;
 use std::time::Duration;
 
-use quotient_api::{Configuration, ObjectKey, Operation, Problem, Request, View, admit, key_of, time};
+use quotient_api::{Configuration, Held, ObjectKey, Operation, Problem, Request, View, admit, key_of, kinds, time};
 use quotient_engine::fact::Name;
 use serde_json::{Value, json};
 
@@ -18,8 +24,6 @@ use crate::clock::Clock;
 use crate::field;
 use crate::naming;
 use crate::store::Store;
-
-pub use object::{controlled_by, end, is_leaving, is_over, is_pod, is_ready, replacement, run};
 
 /// The label that every namespace has: its name.
 const NAMESPACE_NAME_LABEL: &str = "kubernetes.io/metadata.name";
@@ -69,12 +73,15 @@ pub struct Server {
     warnings: Vec<Problem>,
     /// What a whole GPU counts in gigabytes, where it is configured.
     whole_gpu_gb: Option<u32>,
+    /// What all nodes hold, once it was asked for and until a node changes.
+    held: OnceCell<Arc<Held>>,
 }
 
 /// What admission may ask: the objects, and what is configured.
 struct Admitting<'a> {
     store: &'a Store,
     whole_gpu_gb: Option<u32>,
+    held: &'a OnceCell<Arc<Held>>,
 }
 
 impl View for Admitting<'_> {
@@ -88,6 +95,11 @@ impl View for Admitting<'_> {
 
     fn whole_gpu_gb(&self) -> u32 {
         self.whole_gpu_gb.unwrap_or_else(|| self.store.whole_gpu_gb())
+    }
+
+    fn held(&self) -> Arc<Held> {
+        let add_up = || Arc::new(Held::by(&self.list("", "Node", None), self.whole_gpu_gb()));
+        self.held.get_or_init(add_up).clone()
     }
 }
 
@@ -269,6 +281,9 @@ impl Server {
         }
         self.written += 1;
         field::put(&mut object, &["metadata", "resourceVersion"], json!(self.written.to_string()));
+        if key.kind == "Node" {
+            self.held.take();
+        }
         self.store.put(key, object);
     }
 
@@ -280,7 +295,7 @@ impl Server {
         object: Value,
         old: Option<&Value>,
     ) -> Result<Value, Refusal> {
-        let view = Admitting { store: &self.store, whole_gpu_gb: self.whole_gpu_gb };
+        let view = Admitting { store: &self.store, whole_gpu_gb: self.whole_gpu_gb, held: &self.held };
         match admit(Request { operation, object, old }, &view) {
             Ok(admitted) => {
                 let warn = |message| Problem::new(message).of_object(key);
@@ -357,6 +372,9 @@ impl Server {
         let mut gone = vec![key.clone()];
         while let Some(key) = gone.pop() {
             let Some(object) = self.store.remove(&key) else { continue };
+            if key.kind == "Node" {
+                self.held.take();
+            }
             let mut hanging: Vec<ObjectKey> = match (key.group, key.kind) {
                 ("", "Node") => self.store.pods_on(&key.name),
                 ("", "Namespace") => {
@@ -467,3 +485,12 @@ fn runs_elsewhere(key: &ObjectKey, object: &Value) -> bool {
 
 /// The kind of events, which is not one that is read from files.
 pub const EVENT: &str = "Event";
+
+/// A reference that makes `owner` the controller of an object.
+pub fn controlled_by(owner: &ObjectKey, object: &Value) -> Value {
+    let api_version = kinds::find(owner.group, owner.kind).map(kinds::Kind::api_version).unwrap_or_default();
+    json!([{
+        "apiVersion": api_version, "kind": owner.kind, "name": *owner.name, "uid": object["metadata"]["uid"],
+        "controller": true, "blockOwnerDeletion": true,
+    }])
+}

@@ -6,7 +6,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use quotient_api::{ObjectKey, View, kinds};
+use quotient_api::{ObjectKey, ObjectMap, View, kinds};
 use quotient_engine::fact::Name;
 use serde_json::Value;
 
@@ -30,14 +30,14 @@ impl Change {
     }
 }
 
-/// All objects.
+/// All objects. A copy shares what neither of the two changes.
 #[derive(Debug, Clone, Default)]
 pub struct Store {
-    objects: BTreeMap<ObjectKey, Arc<Value>>,
+    objects: ObjectMap<Arc<Value>>,
     /// What each object owns, whether the owner exists or not, and whether it is the controller.
-    dependents: BTreeMap<ObjectKey, BTreeMap<ObjectKey, bool>>,
+    dependents: ObjectMap<BTreeMap<ObjectKey, bool>>,
     /// The pods that name a node in `spec.nodeName`.
-    pods_on: BTreeMap<String, BTreeSet<ObjectKey>>,
+    pods_on: Arc<BTreeMap<Name, Arc<BTreeSet<ObjectKey>>>>,
     changes: Vec<Change>,
     /// Objects that the last entries of `changes` already tell of.
     told: BTreeSet<ObjectKey>,
@@ -81,11 +81,7 @@ impl Store {
         kind: &'static str,
         namespace: Option<&str>,
     ) -> impl Iterator<Item = (&'a ObjectKey, &'a Arc<Value>)> {
-        let namespace: Option<Name> = namespace.map(Name::from);
-        let from = ObjectKey { group, kind, namespace: namespace.clone(), name: Name::from("") };
-        self.objects.range(from..).take_while(move |(key, _)| {
-            key.group == group && key.kind == kind && (namespace.is_none() || key.namespace == namespace)
-        })
+        self.objects.of_kind(group, kind, namespace)
     }
 
     /// All pods, by namespace and name.
@@ -100,15 +96,8 @@ impl Store {
 
     /// The objects of a kind and namespace that others name as their owners, and that are not there.
     pub fn missing_owners(&self, group: &'static str, kind: &'static str, namespace: &str) -> Vec<ObjectKey> {
-        let from = ObjectKey { group, kind, namespace: Some(Name::from(namespace)), name: Name::from("") };
-        let owners = self.dependents.range(from..).map(|(owner, _)| owner);
-        owners
-            .take_while(|owner| {
-                (owner.group, owner.kind) == (group, kind) && owner.namespace.as_deref() == Some(namespace)
-            })
-            .filter(|owner| !self.objects.contains_key(*owner))
-            .cloned()
-            .collect()
+        let owners = self.dependents.of_kind(group, kind, Some(namespace)).map(|(owner, _)| owner);
+        owners.filter(|owner| !self.objects.contains_key(owner)).cloned().collect()
     }
 
     /// The objects that this one controls, of one kind.
@@ -134,10 +123,12 @@ impl Store {
         let controller = field::controller(&object);
         for owner in field::owners(&object, key.namespace.as_deref()) {
             let is_controller = controller.as_ref() == Some(&owner);
-            *self.dependents.entry(owner).or_default().entry(key.clone()).or_default() |= is_controller;
+            let dependents = self.dependents.get_or_insert_with(owner, BTreeMap::new);
+            *dependents.entry(key.clone()).or_default() |= is_controller;
         }
         if let Some(node) = node_of(&key, &object) {
-            self.pods_on.entry(node.to_string()).or_default().insert(key.clone());
+            let pods = Arc::make_mut(&mut self.pods_on).entry(Name::from(node)).or_default();
+            Arc::make_mut(pods).insert(key.clone());
         }
         self.objects.insert(key.clone(), Arc::new(object));
         if self.told.insert(key.clone()) {
@@ -167,11 +158,12 @@ impl Store {
             }
         }
         if let Some(node) = node_of(key, object)
-            && let Some(keys) = self.pods_on.get_mut(node)
+            && let pods_on = Arc::make_mut(&mut self.pods_on)
+            && let Some(keys) = pods_on.get_mut(node)
         {
-            keys.remove(key);
+            Arc::make_mut(keys).remove(key);
             if keys.is_empty() {
-                self.pods_on.remove(node);
+                pods_on.remove(node);
             }
         }
     }

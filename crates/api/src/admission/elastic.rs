@@ -10,7 +10,7 @@ use serde_json::Value;
 use super::metadata::{is_label_key, is_subdomain};
 use super::{Context, Operation};
 use crate::cursor::Cursor;
-use crate::elastic::capacity::{Held, Sums};
+use crate::elastic::capacity::Sums;
 use crate::elastic::takeover::namespaces;
 use crate::elastic::traps::beyond_nodes;
 use crate::elastic::{COMPOSITE, PLAIN};
@@ -113,9 +113,8 @@ fn check_namespaces(spec: &Cursor<'_, '_>, context: &Context<'_>) {
 /// Says so where the mins of a pool are more than the nodes hold: then not every min can be had at once. As long as
 /// there are no nodes there is nothing to say.
 fn warn_beyond_nodes(root: &Cursor<'_, '_>, context: &Context<'_>) {
-    let nodes = context.view.list("", "Node", None);
-    let Some(object) = root.value().filter(|_| !nodes.is_empty()) else { return };
-    let held = Held::by(&nodes, context.view.whole_gpu_gb());
+    let held = context.view.held();
+    let Some(object) = root.value().filter(|_| !held.is_nothing()) else { return };
     let mut sums = Sums::default();
     sums.add(object.pointer("/spec/min"));
     let group = context.key.group;

@@ -8,7 +8,7 @@ use crate::cursor::{Cursor, Notes};
 use crate::gpu_memory::{GPU_MEMORY, gigabytes};
 
 /// Amounts by resource, added up in 128 bits.
-#[derive(Debug, Default)]
+#[derive(Debug, Clone, Default)]
 pub(crate) struct Sums(BTreeMap<String, i128>);
 
 impl Sums {
@@ -41,13 +41,18 @@ impl Sums {
 }
 
 /// What the nodes hold together.
-#[derive(Debug, Default)]
-pub(crate) struct Held {
+#[derive(Debug, Clone, Default)]
+pub struct Held {
     amounts: Sums,
     gpu_gigabytes: i128,
 }
 
 impl Held {
+    /// Whether there are no nodes, or none that has anything.
+    pub fn is_nothing(&self) -> bool {
+        self.amounts.0.is_empty()
+    }
+
     pub fn by(nodes: &[&Value], whole_gpu_gb: u32) -> Self {
         let mut amounts = Sums::default();
         for node in nodes {

@@ -28,10 +28,52 @@ pub fn version(arguments: OutputArguments) -> Result<Exit> {
 pub fn completion(shell: Shell) -> Result<Exit> {
     let mut text = Vec::new();
     clap_complete::generate(shell, &mut command_line("quotient"), "quotient", &mut text);
+    text.extend_from_slice(live_names(shell).as_bytes());
     let mut printer = Printer::new(crate::arguments::Format::Table);
-    printer.line(String::from_utf8_lossy(&text).trim_end())?;
+    for line in String::from_utf8_lossy(&text).lines() {
+        printer.raw_line(line)?;
+    }
     printer.finish()?;
     Ok(Exit::Fine)
+}
+
+/// What asks the program itself for the names of live objects, where a shell's script can.
+fn live_names(shell: Shell) -> &'static str {
+    match shell {
+        Shell::Bash => {
+            r#"
+_quotient_live() {
+    local word="${COMP_WORDS[COMP_CWORD]}"
+    if [[ "${COMP_WORDS[1]}" == explain && "$word" != -* ]]; then
+        local IFS=$'\n'
+        COMPREPLY=($(quotient complete -- "${COMP_WORDS[@]:1:COMP_CWORD}" 2>/dev/null | sed '/^:/d; s/\t.*//'))
+        [[ ${#COMPREPLY[@]} -gt 0 ]] && return 0
+    fi
+    _quotient "$@"
+}
+complete -F _quotient_live -o bashdefault -o default quotient
+"#
+        }
+        Shell::Zsh => {
+            r#"
+_quotient_live() {
+    if [[ "$words[2]" == explain && "$words[CURRENT]" != -* ]]; then
+        local -a found
+        found=(${(f)"$(quotient complete -- ${words[2,CURRENT]} 2>/dev/null | sed '/^:/d; s/\t.*//')"})
+        (( $#found )) && compadd -- $found && return 0
+    fi
+    _quotient "$@"
+}
+compdef _quotient_live quotient
+"#
+        }
+        Shell::Fish => {
+            r#"
+complete -c quotient -n "__fish_seen_subcommand_from explain" -f -a "(quotient complete -- (commandline -opc)[2..] (commandline -ct) 2>/dev/null | string match -v ':*')"
+"#
+        }
+        _ => "",
+    }
 }
 
 /// Writes a manual page for the program and one for each command.

@@ -1,6 +1,7 @@
 //! `quotient explain`: one pod, or what a file would bring.
 
 use std::path::PathBuf;
+use std::time::Instant;
 
 use anyhow::{Result, anyhow};
 use quotient_api::kinds::{KINDS, Kind};
@@ -20,7 +21,7 @@ use crate::trial::{self, Owner, Trial};
 /// Explains a pod as it is, or as it would be.
 pub fn run(arguments: ExplainArguments) -> Result<Exit> {
     let ExplainArguments { target, namespace, trial, state, output: OutputArguments { output } } = arguments;
-    let mut printer = Printer::new(output);
+    let mut printer = Printer::paged(output);
     let target = match Target::read(&target) {
         Ok(target) => target,
         Err(problem) => return Ok(printer.refuse(&[problem])),
@@ -37,6 +38,7 @@ pub fn run(arguments: ExplainArguments) -> Result<Exit> {
         Ok(state) => state,
         Err(exit) => return Ok(exit),
     };
+    let begun = Instant::now();
     let namespace = namespace.as_deref();
     let outcome = match (&target, trial.is_empty()) {
         (Target::Eviction(pod), _) => eviction(&mut printer, &state, pod, namespace)?,
@@ -45,6 +47,9 @@ pub fn run(arguments: ExplainArguments) -> Result<Exit> {
         _ => try_out(&mut printer, &state, &trial, &target, namespace)?,
     };
     printer.finish()?;
+    printer.detail(format_args!("answered in {} ms", begun.elapsed().as_millis()));
+    // The process ends: to give the memory of a large cluster back piece by piece takes longer than the answer.
+    std::mem::forget(state);
     Ok(outcome.unwrap_or_else(|problem| printer.refuse(&[problem])))
 }
 
@@ -80,7 +85,7 @@ enum Target {
 }
 
 /// The kinds whose pods are explained together.
-const OWNERS: [&str; 7] =
+pub const OWNERS: [&str; 7] =
     ["Deployment", "ReplicaSet", "StatefulSet", "DaemonSet", "Job", "PodGroup", "ReplicationController"];
 
 impl Target {
@@ -249,7 +254,8 @@ fn find(state: &State, typed: &str, namespace: Option<&str>) -> Result<(String, 
     };
     let pods = state.pods();
     let standing = pods.iter().map(|pod| (pod.namespace.as_str(), pod.name.as_str()));
-    let gone = state.evictions().map(|(_, evicted)| (evicted.namespace.as_str(), evicted.name.as_str()));
+    let gone = state.evictions().map(|happened| happened.evicted);
+    let gone = gone.map(|evicted| (evicted.namespace.as_str(), evicted.name.as_str()));
     let mut known: Vec<(&str, &str)> = standing.chain(gone).collect();
     known.sort_unstable();
     known.dedup();

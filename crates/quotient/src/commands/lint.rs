@@ -73,7 +73,7 @@ pub struct Answer {
 /// Looks at the files and prints what was found.
 pub fn run(arguments: LintArguments) -> Result<Exit> {
     let LintArguments { files, config, output: OutputArguments { output } } = arguments;
-    let mut printer = Printer::new(output);
+    let mut printer = Printer::paged(output);
     let configuration = match manifests::configuration(&mut printer, config.as_deref()) {
         Ok(configuration) => configuration,
         Err(exit) => return Ok(exit),

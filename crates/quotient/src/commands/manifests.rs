@@ -12,7 +12,7 @@ use crate::printer::Printer;
 use crate::snapshot;
 
 /// What stands for standard input.
-const STDIN: &str = "-";
+pub const STDIN: &str = "-";
 
 /// Reads the configuration that is named, if one is. What it says without effect is told in notes.
 pub fn configuration(printer: &mut Printer, config: Option<&Path>) -> Result<Configuration, Exit> {

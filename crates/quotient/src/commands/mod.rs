@@ -2,6 +2,7 @@
 
 mod bench;
 mod check;
+mod complete;
 mod configuration_file;
 mod demo;
 mod describe;
@@ -47,6 +48,7 @@ fn dispatch(command: Command) -> Result<Exit> {
     match command {
         Command::Bench(arguments) => bench::run(arguments),
         Command::Check(arguments) => check::run(arguments),
+        Command::Complete { words } => complete::run(&words),
         Command::Completion { shell } => describe::completion(shell),
         Command::Demo(arguments) => demo::run(arguments),
         Command::Explain(arguments) => explain::run(arguments),

@@ -1,11 +1,12 @@
 //! `quotient plan`: what a change of quotas would do.
 
+use std::time::Instant;
+
 use anyhow::Result;
 
 use crate::arguments::{OutputArguments, PlanArguments};
 use crate::commands::manifests;
 use crate::exit::Exit;
-use crate::object_diff::diff;
 use crate::plan::{self, Plan};
 use crate::printer::Printer;
 use crate::state::State;
@@ -14,7 +15,7 @@ use crate::state::State;
 pub fn run(arguments: PlanArguments) -> Result<Exit> {
     let PlanArguments { change, on, cluster, wait, allow_evictions, setup, output: OutputArguments { output } } =
         arguments;
-    let mut printer = Printer::new(output);
+    let mut printer = Printer::paged(output);
     if let Err(problem) = manifests::standard_input_once(change.iter().chain(&on)) {
         return Ok(printer.refuse(&[problem]));
     }
@@ -26,22 +27,20 @@ pub fn run(arguments: PlanArguments) -> Result<Exit> {
         Ok(change) => change,
         Err(exit) => return Ok(exit),
     };
-    let documents = change.iter().flat_map(|input| &input.read.documents);
-    let diff = documents.filter_map(|document| diff(&document.key, state.object(&document.key), &document.value));
-    let diff: Vec<_> = diff.collect();
-    let compared = state.with(Vec::new(), wait).and_then(|unchanged| Ok((unchanged, state.with(change, wait)?)));
-    let ((before, anyway), (after, happened)) = match compared {
-        Ok(compared) => compared,
+    let begun = Instant::now();
+    let plan = match Plan::make(&state, change, wait) {
+        Ok(plan) => plan,
         Err(stuck) => return Ok(printer.bug(&stuck)),
     };
-    let mut plan = Plan::of((&before, anyway), (&after, happened));
-    plan.diff = diff;
     if printer.is_for_people() {
         plan::tell(&mut printer, &plan)?;
     } else {
         printer.document(&plan)?;
     }
     printer.finish()?;
+    printer.detail(format_args!("answered in {} ms", begun.elapsed().as_millis()));
+    // The process ends: to give the memory of a large cluster back piece by piece takes longer than the answer.
+    std::mem::forget(state);
     let too_many = allow_evictions.is_some_and(|most| plan.verdict.evictions > most);
     if let Some(most) = allow_evictions.filter(|_| too_many) {
         printer.note(format_args!("{} pods would be evicted, {most} are allowed", plan.verdict.evictions));

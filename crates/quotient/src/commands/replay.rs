@@ -22,7 +22,7 @@ const NODE_LIST: &str = "openb_node_list_all_node.csv";
 
 /// Replays the trace once, or twice to compare.
 pub fn run(arguments: ReplayArguments) -> Result<Exit> {
-    let ReplayArguments { trace, nodes, files, against, faster, report, setup, output } = arguments;
+    let ReplayArguments { trace, nodes, files, against, faster, forecasts, report, setup, output } = arguments;
     let OutputArguments { output } = output;
     let mut printer = Printer::new(output);
     let (trace, setup) = match inputs(&mut printer, &trace, nodes.as_deref(), faster, setup) {
@@ -35,7 +35,7 @@ pub fn run(arguments: ReplayArguments) -> Result<Exit> {
     }
     let mut all = Vec::new();
     for files in sets {
-        match replay(&mut printer, &trace, &setup, &files) {
+        match replay(&mut printer, &trace, &setup, &files, forecasts) {
             Ok(figures) => all.push(figures),
             Err(exit) => return Ok(exit),
         }
@@ -79,7 +79,13 @@ fn inputs(
     Ok((trace, Setup { configuration, scheduler_names: scheduler_name.map(|name| vec![name]) }))
 }
 
-fn replay(printer: &mut Printer, trace: &Trace, setup: &Setup, files: &[PathBuf]) -> Result<Figures, Exit> {
+fn replay(
+    printer: &mut Printer,
+    trace: &Trace,
+    setup: &Setup,
+    files: &[PathBuf],
+    forecasts: usize,
+) -> Result<Figures, Exit> {
     let label = match files {
         [] => "no quotas".to_owned(),
         files => files.iter().map(|file| file.display().to_string()).collect::<Vec<_>>().join(" "),
@@ -91,7 +97,7 @@ fn replay(printer: &mut Printer, trace: &Trace, setup: &Setup, files: &[PathBuf]
             read.into_iter().flat_map(|input| input.read.documents).map(|document| document.value).collect()
         }
     };
-    let figures = quotient_replay::replay(trace, setup, &objects, &label, &mut |progress| {
+    let figures = quotient_replay::replay_asking(trace, setup, &objects, &label, forecasts, &mut |progress| {
         let done = progress.submitted * 100 / progress.events.max(1);
         let bar = crate::table::bar(progress.submitted as u128, progress.events as u128, 24);
         let days = progress.now_ms / 86_400_000;

@@ -13,10 +13,10 @@ use crate::story;
 pub fn run(arguments: SimulateArguments) -> Result<Exit> {
     let SimulateArguments { files, report: page, from_cluster, cluster, setup, output } = arguments;
     let OutputArguments { output } = output;
-    let mut printer = Printer::new(output);
+    let mut printer = Printer::paged(output);
     let cluster = from_cluster.then(|| cluster.which(None));
     let report = match State::simulate(&mut printer, &files, cluster, setup) {
-        Ok(simulation) => simulation.into_report(),
+        Ok((simulation, _)) => simulation.into_report(),
         Err(exit) => return Ok(exit),
     };
     if let Some(path) = page {

@@ -10,6 +10,7 @@ use quotient_sim::{Progress, Scenario, ScenarioResult, StepResult, junit, run as
 use serde::Serialize;
 
 use crate::arguments::{Format, OutputArguments, TestArguments};
+use crate::commands::manifests;
 use crate::exit::Exit;
 use crate::printer::{Printer, Tone};
 use crate::rehearsal::{Exceptions, Theatre};
@@ -39,6 +40,9 @@ fn is_zero(count: &usize) -> bool {
 pub fn run(arguments: TestArguments) -> Result<Exit> {
     let TestArguments { files, junit: junit_file, kubeconfig, except, output: OutputArguments { output } } = arguments;
     let mut printer = Printer::new(output);
+    if let Err(problem) = manifests::standard_input_once(&files) {
+        return Ok(printer.refuse(&[problem]));
+    }
     let scenarios = match load(&files) {
         Ok(scenarios) => scenarios,
         Err(problems) => return Ok(printer.refuse(&problems)),
@@ -102,7 +106,7 @@ fn load(paths: &[PathBuf]) -> Result<Vec<Scenario>, Vec<Problem>> {
             problems.push(problem);
         }
         for file in files {
-            match scenario::load(&file) {
+            match read(&file) {
                 Ok(loaded) => scenarios.extend(loaded),
                 Err(found) => problems.extend(found),
             }
@@ -113,6 +117,16 @@ fn load(paths: &[PathBuf]) -> Result<Vec<Scenario>, Vec<Problem>> {
         problems.push(problem.in_file(file).of_object(format_args!("Scenario/{name}")));
     }
     if problems.is_empty() { Ok(scenarios) } else { Err(problems) }
+}
+
+/// The scenarios of a file, or of standard input, where files are relative to the current folder.
+fn read(file: &Path) -> Result<Vec<Scenario>, Vec<Problem>> {
+    if file != Path::new(manifests::STDIN) {
+        return scenario::load(file);
+    }
+    let text = std::io::read_to_string(std::io::stdin())
+        .map_err(|error| vec![Problem::new(format!("cannot be read: {error}")).in_file("standard input")])?;
+    scenario::parse("standard input", &text, Path::new(""))
 }
 
 /// The file, or every YAML file in the folder and in folders below it that holds scenarios. A scenario may stand beside

@@ -7,13 +7,12 @@ use quotient_api::near_names::near_names;
 use crate::arguments::{OutputArguments, TopArguments};
 use crate::exit::Exit;
 use crate::fullness::{self, Fullness};
-use crate::printer::Printer;
 use crate::watching;
 
 /// Shows how full everything is.
 pub fn run(arguments: TopArguments) -> Result<Exit> {
     let TopArguments { watch, by, state, output: OutputArguments { output } } = arguments;
-    let mut printer = Printer::new(output);
+    let mut printer = watching::printer(output, watch);
     watching::show(&mut printer, state, watch, &mut |printer, state| {
         if let Some(by) = &by {
             let resources = Fullness::resources(state);

@@ -4,14 +4,13 @@ use anyhow::Result;
 
 use crate::arguments::{OutputArguments, TreeArguments};
 use crate::exit::Exit;
-use crate::printer::Printer;
 use crate::quota_tree::{self, Forest};
 use crate::watching;
 
 /// Shows how the quotas stand.
 pub fn run(arguments: TreeArguments) -> Result<Exit> {
     let TreeArguments { watch, state, output: OutputArguments { output } } = arguments;
-    let mut printer = Printer::new(output);
+    let mut printer = watching::printer(output, watch);
     watching::show(&mut printer, state, watch, &mut |printer, state| {
         let forest = Forest::of(state);
         if printer.is_for_people() {

@@ -3,6 +3,7 @@
 use anyhow::Result;
 use quotient_sim::report::{Evicted, PodPhase, Quantities, QuotaReport};
 
+use crate::explanation::eviction;
 use crate::explanation::obstacles::Obstacle;
 use crate::explanation::{ClosedNode, Eviction, Explanation, NodesExplained, ReasonExplained, Shortage};
 use crate::printer::{Printer, Tone};
@@ -67,15 +68,19 @@ fn tell_headline(printer: &mut Printer, pod: &Explanation) -> Result<()> {
         PodPhase::Succeeded => printer.line(format_args!("{name} has ended, and succeeded")),
         PodPhase::Failed => printer.line(format_args!("{name} has ended, and failed")),
         PodPhase::Evicted => {
-            let Some(Eviction { file, evicted }) = pod.evicted.last() else {
+            let Some(Eviction { file, time, evicted }) = pod.evicted.last() else {
                 return printer.line(format_args!("{name} was evicted"));
             };
             let claimant = evicted.claimant.as_ref().map_or(String::new(), |claimant| format!(" for {claimant}"));
-            let (from, rule) = (&evicted.node, &evicted.rule);
+            let from = eviction::from_node(evicted);
+            let rule = if evicted.rule.is_empty() { String::new() } else { format!(", by {}", evicted.rule) };
             let was = printer.paint(Tone::Bad, "was evicted");
-            printer.line(format_args!("{name} {was} from {from}{claimant}, by {rule}"))?;
+            printer.line(format_args!("{name} {was}{from}{claimant}{rule}"))?;
             printer.line(format_args!("  {}", evicted.message))?;
-            printer.line(format_args!("  it happened when {file} was applied"))
+            match time {
+                Some(time) => printer.line(format_args!("  it happened at {time}")),
+                None => printer.line(format_args!("  it happened when {file} was applied")),
+            }
         }
     }
 }

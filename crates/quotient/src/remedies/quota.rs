@@ -250,8 +250,9 @@ fn lower(trial: &Trial<'_>, raised: &mut Raised, limit: &Limit) -> Option<Vec<St
     }
     let mut evicts = None;
     let (mut fails, mut works) = (from.unwrap_or(0), to);
+    // Most often what is short is what it takes: then one less fails, and nothing else has to be tried.
+    let mut middle = works - 1;
     while works - fails > 1 {
-        let middle = fails + (works - fails) / 2;
         let mut lower = raised.clone();
         lower.0.insert(limit.clone(), (from, middle));
         match trial.runs(&lower.edits(trial)) {
@@ -261,6 +262,7 @@ fn lower(trial: &Trial<'_>, raised: &mut Raised, limit: &Limit) -> Option<Vec<St
             }
             None => fails = middle,
         }
+        middle = fails + (works - fails) / 2;
     }
     raised.0.insert(limit.clone(), (from, works));
     evicts

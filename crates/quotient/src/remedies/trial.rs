@@ -4,6 +4,7 @@ use std::cell::Cell;
 use std::sync::Arc;
 
 use quotient_api::ObjectKey;
+use quotient_engine::fact::PodKey;
 use quotient_engine::{NodeVerdict, Reason};
 use quotient_sim::Cluster;
 use quotient_sim::cluster::Outcome as End;
@@ -42,7 +43,7 @@ pub enum Edit {
 #[derive(Debug, Clone, Default)]
 pub struct Outcome {
     pub runs: bool,
-    /// Why it still waits.
+    /// Why it still waits, as was found when it was last tried: what is in its favour lets it be tried again.
     pub reason: Option<Arc<Reason>>,
     /// What admission refused, with the object.
     pub rejected: Vec<(ObjectKey, String)>,
@@ -56,6 +57,10 @@ impl<'a> Trial<'a> {
         let pod = state.object(&key)?.clone();
         let trials = (COPIED_MAX / state.cluster().store().len().max(1)).clamp(TRIALS_MIN, TRIALS_MAX);
         Some(Trial { state, key, pod, left: Cell::new(trials) })
+    }
+
+    fn pod_key(&self) -> PodKey {
+        PodKey { namespace: self.key.namespace.clone().unwrap_or_default(), name: self.key.name.clone() }
     }
 
     /// Why the pod waits as things stand.
@@ -102,7 +107,7 @@ impl<'a> Trial<'a> {
             happened.evicted.iter().map(|evicted| format!("{}/{}", evicted.namespace, evicted.name)).collect();
         Outcome {
             runs: pod.is_some_and(|pod| quotient_sim::cluster::is_bound(pod)),
-            reason: cluster.reason(&self.key),
+            reason: cluster.engine().reason(&self.pod_key()),
             rejected: Vec::new(),
             evicted,
         }

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use serde_json::{Map, Value};
 
 /// Keys whose values are words of Kubernetes or of the quota systems, amounts or times: they are kept.
-const KEPT: [&str; 41] = [
+const KEPT: [&str; 42] = [
     "apiVersion",
     "kind",
     "phase",
@@ -26,6 +26,7 @@ const KEPT: [&str; 41] = [
     "completionTime",
     "lastTransitionTime",
     "lastProbeTime",
+    "lastTimestamp",
     "time",
     "policy",
     "completionMode",

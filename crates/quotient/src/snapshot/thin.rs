@@ -68,10 +68,15 @@ fn strip_containers(value: &mut Value) {
 
 /// What is kept of an event that tells of an eviction.
 pub(super) fn eviction(event: &Value) -> Value {
+    let involved = &event["involvedObject"];
+    let times = ["lastTimestamp", "eventTime", "firstTimestamp"].into_iter().map(|name| &event[name]);
     json!({
-        "namespace": event["involvedObject"]["namespace"],
-        "name": event["involvedObject"]["name"],
+        "apiVersion": "v1",
+        "kind": "Event",
+        "metadata": {"namespace": event["metadata"]["namespace"], "name": event["metadata"]["name"]},
+        "involvedObject": {"kind": involved["kind"], "namespace": involved["namespace"], "name": involved["name"]},
+        "reason": event["reason"],
         "message": event["message"],
-        "time": event["lastTimestamp"],
+        "lastTimestamp": times.into_iter().find(|time| !time.is_null()),
     })
 }

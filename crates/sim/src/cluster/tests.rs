@@ -1,4 +1,4 @@
-//! A cluster that does not settle, and pods that leave.
+//! What a virtual cluster says when it does not settle, and of pods that are gone.
 
 use super::*;
 use serde_json::json;
@@ -8,11 +8,11 @@ fn a_cluster_that_does_not_settle_says_what_changes() {
     let mut cluster = Cluster::new(Setup::default());
     for name in ["a", "b", "c", "d", "e", "f"] {
         let pod = json!({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": name, "namespace": "x"},
-                "spec": {"containers": [{"name": "c", "image": "i"}]}});
+            "spec": {"containers": [{"name": "c", "image": "i"}]}});
         cluster.apply(pod).expect("it is a pod");
     }
     cluster.pass_changes_to_controllers();
-    let mut rounds = Rounds { done: 0, limit: cluster.rounds_limit() };
+    let mut rounds = Rounds::default();
     let stuck = loop {
         if let Err(stuck) = cluster.count_round(&mut rounds) {
             break stuck;
@@ -27,11 +27,11 @@ fn a_cluster_that_does_not_settle_says_what_changes() {
 fn an_evicted_bare_pod_is_listed_while_it_leaves_and_after() {
     let pod = |name: &str, priority: i32| {
         json!({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": name, "namespace": "x"},
-                "spec": {"priority": priority, "containers": [
-                    {"name": "c", "image": "i", "resources": {"requests": {"cpu": "1"}}}]}})
+            "spec": {"priority": priority, "containers": [
+                {"name": "c", "image": "i", "resources": {"requests": {"cpu": "1"}}}]}})
     };
     let node = json!({"apiVersion": "v1", "kind": "Node", "metadata": {"name": "n"},
-            "status": {"allocatable": {"cpu": "1", "pods": "10"}}});
+        "status": {"allocatable": {"cpu": "1", "pods": "10"}}});
     let mut cluster = Cluster::new(Setup::default());
     cluster.set_eviction_takes(Duration::from_secs(1));
     for object in [node, pod("low", 0), pod("high", 1)] {

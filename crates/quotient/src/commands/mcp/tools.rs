@@ -12,7 +12,6 @@ use crate::commands::explain::explained;
 use crate::commands::lint;
 use crate::commands::manifests;
 use crate::fullness::Fullness;
-use crate::object_diff::diff;
 use crate::plan::Plan;
 use crate::printer::Printer;
 use crate::quota_tree::Forest;
@@ -145,13 +144,6 @@ fn change(name: &str, text: &str) -> Result<Input> {
 
 fn plan(state: &State, given: &Value) -> Result<Value> {
     let change = change("change", text(given, "change").context("change: missing: expected manifests")?)?;
-    let documents = change.read.documents.iter();
-    let diff: Vec<_> =
-        documents.filter_map(|document| diff(&document.key, state.object(&document.key), &document.value)).collect();
-    let stuck = |stuck| anyhow!("{stuck}");
-    let (before, anyway) = state.with(Vec::new(), None).map_err(stuck)?;
-    let (after, happened) = state.with(vec![change], None).map_err(stuck)?;
-    let mut plan = Plan::of((&before, anyway), (&after, happened));
-    plan.diff = diff;
+    let plan = Plan::make(state, vec![change], None).map_err(|stuck| anyhow!("{stuck}"))?;
     Ok(serde_json::to_value(plan)?)
 }
