@@ -1,6 +1,6 @@
 //! Requests over HTTP, and what their answers mean.
 
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use http::{Method, Request};
 use kube::Client;
@@ -11,6 +11,7 @@ pub use quotient_host::{CallError, Content};
 use serde_json::Value;
 
 use crate::lease::Fence;
+use crate::metrics::Metrics;
 
 /// A request that takes longer is given up: whether it happened is seen later. It may take no longer than what lies
 /// between the last moment at which something is sent and the moment at which another may have the lease
@@ -124,11 +125,17 @@ fn one_line(text: &str) -> String {
 pub struct Http {
     pub client: Client,
     pub fence: Fence,
+    pub metrics: Metrics,
 }
 
 impl Api for Http {
     async fn call(&self, call: quotient_host::Call) -> Result<Value, CallError> {
-        Call::from(call).send(&self.client, &self.fence).await
+        let (verb, begun) = (call.verb, Instant::now());
+        let answer = Call::from(call).send(&self.client, &self.fence).await;
+        if answer != Err(CallError::Fenced) {
+            self.metrics.request_took(verb, begun.elapsed(), answer.as_ref().err());
+        }
+        answer
     }
 }
 

@@ -8,7 +8,7 @@ use std::time::Duration;
 use anyhow::{Context, Result, bail};
 use quotient_api::Configuration;
 use quotient_cluster::onlook::Onlooker;
-use quotient_cluster::serve::serve;
+use quotient_cluster::serve::{ServeSettings, serve};
 use quotient_cluster::webhook::certificates::Source;
 use quotient_cluster::webhook::configuration::Target;
 use quotient_cluster::webhook::{WebhookSettings, webhooks};
@@ -19,7 +19,7 @@ use tokio::signal::unix::{SignalKind, signal};
 
 use super::configuration_file::ConfigurationFile;
 use super::log::Log;
-use crate::arguments::{Format, Part, RunArguments};
+use crate::arguments::{Format, MetricsAccess, Part, RunArguments};
 use crate::exit::Exit;
 use crate::live_dashboard::{TokenGate, Watcher};
 use crate::printer::Printer;
@@ -44,13 +44,16 @@ async fn serve_cluster(arguments: RunArguments, configuration: Configuration, lo
     let webhook_settings = webhook_settings(&arguments)?;
     let RunArguments { kubeconfig, config, only, shadow, metrics: address, dashboard, lease, lease_duration, .. } =
         arguments;
+    let RunArguments { metrics_access, metrics_certificate, .. } = arguments;
     let clients = connect(kubeconfig.as_deref()).await?;
     if let Some(refused) = quotient_cluster::permission::first_missing(&clients.status).await? {
         bail!("{}: {refused}; grant it, or see `kubectl auth can-i --list`", clients.url);
     }
     let metrics = Metrics::default();
     if let Some(address) = address {
-        let (address, answer) = serve(address, metrics.clone()).await?;
+        let authorizer = (metrics_access == MetricsAccess::Authorized).then(|| clients.webhook.clone());
+        let settings = ServeSettings { address, certificate: metrics_certificate, authorizer };
+        let (address, answer) = serve(settings, metrics.clone()).await?;
         tracing::info!(%address, "serves /metrics, /livez and /readyz");
         tokio::spawn(answer);
     }
@@ -148,7 +151,8 @@ fn webhook_settings(arguments: &RunArguments) -> Result<Option<WebhookSettings>>
         }
         None => Source::SelfMade { namespace, secret },
     };
-    Ok(Some(WebhookSettings::new(address, target, source)))
+    let client_authority = arguments.webhook_client_ca.clone();
+    Ok(Some(WebhookSettings { client_authority, ..WebhookSettings::new(address, target, source) }))
 }
 
 /// The two parts of NAMESPACE/NAME.

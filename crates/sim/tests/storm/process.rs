@@ -98,7 +98,7 @@ impl Process {
             self.queue.forget(&gone, Tick(now));
         }
         while let Some(feedback) = self.queue.feedback(Tick(now)) {
-            self.session.scheduler_mut().take_feedback(clock(now), feedback);
+            self.session.take_feedback(clock(now), feedback);
         }
         loop {
             let turn = self.session.turn(clock(now), false, Budget { pods_max: 4 });
