@@ -66,7 +66,7 @@ fn it_does_what_it_can_without_kinds_and_shows_metrics_to_whom_it_should(plane: 
     eventually(plane, "it is ready", || ask(port, "/readyz").filter(|(status, _)| *status == 200));
     let said = std::fs::read_to_string(&log).expect("there is a log");
     let lines = said.lines().filter(|line| line.contains("ElasticQuota") && line.contains("is not served"));
-    assert_eq!(lines.count(), 4, "one line for each kind of quota: {said}");
+    assert_eq!(lines.count(), 7, "one line for each kind of quota and profile: {said}");
 
     let account = |name: &str| {
         let account = json!({"apiVersion": "v1", "kind": "ServiceAccount",
