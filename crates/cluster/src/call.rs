@@ -12,6 +12,7 @@ use serde_json::Value;
 
 use crate::lease::Fence;
 use crate::metrics::Metrics;
+use crate::served::version_of;
 
 /// A request that takes longer is given up: whether it happened is seen later. It may take no longer than what lies
 /// between the last moment at which something is sent and the moment at which another may have the lease
@@ -163,6 +164,13 @@ impl From<quotient_host::Call> for Call {
             path.push('/');
             path.push_str(part);
         }
+        let mut body = body;
+        // What is made says in which version it is: that of the path.
+        if let (true, Target::Object(key)) = (is_made, &target)
+            && let Some(kind) = key.kind_entry().filter(|kind| !kind.group.is_empty())
+        {
+            body["apiVersion"] = format!("{}/{}", kind.group, version_of(kind)).into();
+        }
         let metadata_only = verb == Verb::Patch;
         Call { method, path, content, body, reads_answer, metadata_only }
     }
@@ -172,7 +180,7 @@ impl From<quotient_host::Call> for Call {
 pub fn kind_path(kind: &Kind, namespace: Option<&str>) -> String {
     let root = match kind.group {
         "" => format!("/api/{}", kind.versions[0]),
-        group => format!("/apis/{group}/{}", kind.versions[0]),
+        group => format!("/apis/{group}/{}", version_of(kind)),
     };
     match namespace {
         Some(namespace) => format!("{root}/namespaces/{namespace}/{}", kind.plural),

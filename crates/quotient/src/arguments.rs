@@ -578,6 +578,8 @@ Examples:
   quotient install --config quotient.yaml --replicas 3
   quotient install --webhook-url https://127.0.0.1:9443   for a `quotient run` outside the cluster
 
+  quotient install --systems queues,jobs                also runs Volcano Jobs: the account may create pods
+
 A system that is left out has no CRDs, no rights and no webhooks.")]
 pub struct InstallArguments {
     /// The namespace
@@ -637,6 +639,8 @@ pub enum SystemChoice {
     Tree,
     /// Queue, PodGroup and Job of Volcano
     Queues,
+    /// The controller of Volcano Jobs; it may create pods in every namespace
+    Jobs,
 }
 
 /// How objects are written.

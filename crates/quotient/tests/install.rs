@@ -80,8 +80,10 @@ impl Installed {
         let plane = ControlPlane::start(options).expect("the control plane starts");
         let (metrics, webhook) = (free_port(), free_port());
         // As it is for a cluster that can pull the image, then as it is for a process outside of it; and again.
-        apply(&plane, &printed(&["--image", "quotient:test"]));
-        let outside = printed(&["--webhook-url", &format!("https://127.0.0.1:{webhook}")]);
+        let systems = ["--systems", "elastic,tree,queues,jobs"];
+        apply(&plane, &printed(&[&systems[..], &["--image", "quotient:test"]].concat()));
+        let url = format!("https://127.0.0.1:{webhook}");
+        let outside = printed(&[&systems[..], &["--webhook-url", &url]].concat());
         apply(&plane, &outside);
         apply(&plane, &outside);
         plane

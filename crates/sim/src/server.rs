@@ -65,12 +65,15 @@ pub struct Server {
     warnings: Vec<Problem>,
     /// What a whole GPU counts in gigabytes, where it is configured.
     whole_gpu_gb: Option<u32>,
+    /// Whether a composite quota governs only namespaces that agree.
+    needs_consent: bool,
 }
 
 /// What admission may ask: the objects, and what is configured.
 struct Admitting<'a> {
     store: &'a Store,
     whole_gpu_gb: Option<u32>,
+    needs_consent: bool,
 }
 
 impl View for Admitting<'_> {
@@ -82,6 +85,10 @@ impl View for Admitting<'_> {
         self.store.list(group, kind, namespace)
     }
 
+    fn needs_consent(&self) -> bool {
+        self.needs_consent
+    }
+
     fn whole_gpu_gb(&self) -> u32 {
         self.whole_gpu_gb.unwrap_or_else(|| self.store.whole_gpu_gb())
     }
@@ -90,7 +97,9 @@ impl View for Admitting<'_> {
 impl Server {
     /// A server without objects, in a cluster with this configuration.
     pub fn new(configuration: &Configuration) -> Self {
-        Server { whole_gpu_gb: Some(configuration.nvidia_gpu_resource_memory_gb), ..Server::default() }
+        let needs_consent = configuration.listed_users_only;
+        let whole_gpu_gb = Some(configuration.nvidia_gpu_resource_memory_gb);
+        Server { whole_gpu_gb, needs_consent, ..Server::default() }
     }
 
     /// The objects as they are.
@@ -276,7 +285,7 @@ impl Server {
         object: Value,
         old: Option<&Value>,
     ) -> Result<Value, Refusal> {
-        let view = Admitting { store: &self.store, whole_gpu_gb: self.whole_gpu_gb };
+        let view = Admitting { store: &self.store, whole_gpu_gb: self.whole_gpu_gb, needs_consent: self.needs_consent };
         match admit(Request { operation, object, old }, &view) {
             Ok(admitted) => {
                 let warn = |message| Problem::new(message).of_object(key);
