@@ -69,6 +69,10 @@ pub trait View {
     fn get(&self, key: &ObjectKey) -> Option<&Value>;
     /// All objects of a kind, of one namespace or of all, in an order that does not change.
     fn list(&self, group: &str, kind: &str, namespace: Option<&str>) -> Vec<&Value>;
+    /// Whether a composite quota governs only namespaces that agree.
+    fn needs_consent(&self) -> bool {
+        false
+    }
     /// What a whole NVIDIA GPU counts in gigabytes of GPU memory.
     fn whole_gpu_gb(&self) -> u32 {
         WHOLE_GPU_GB

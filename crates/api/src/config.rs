@@ -131,7 +131,14 @@ impl Configuration {
     pub fn translator_settings(&self, scheduler_names: Option<Vec<String>>) -> TranslatorSettings {
         let whole_gpu_gb = self.nvidia_gpu_resource_memory_gb;
         let cross_quota = self.cross_quota.clone();
-        TranslatorSettings { scheduler_names, whole_gpu_gb, cross_quota, ..TranslatorSettings::default() }
+        let needs_consent = self.listed_users_only;
+        TranslatorSettings {
+            scheduler_names,
+            whole_gpu_gb,
+            cross_quota,
+            needs_consent,
+            ..TranslatorSettings::default()
+        }
     }
 
     /// Reads the body of a configuration; `apiVersion`, `kind` and `metadata` may be there or not. The

@@ -5,6 +5,7 @@
 //! fairly. The quotas of one API group form a pool.
 
 pub(crate) mod capacity;
+pub mod consent;
 pub(crate) mod pools;
 pub mod status;
 pub mod takeover;

@@ -9,6 +9,7 @@ use crate::crossquota::CrossQuota;
 use crate::crossquota::caps::Caps;
 use crate::cursor::{Cursor, Notes};
 use crate::device;
+use crate::elastic::consent::ALLOWED_COMPOSITES;
 use crate::elastic::{self, pools};
 use crate::gpu_memory::WHOLE_GPU_GB;
 use crate::intern::Interner;
@@ -32,6 +33,8 @@ pub struct TranslatorSettings {
     pub whole_gpu_gb: u32,
     /// The caps on what pods without GPUs hold on GPU nodes.
     pub cross_quota: Option<CrossQuota>,
+    /// Whether a composite quota governs only namespaces that agree.
+    pub needs_consent: bool,
 }
 
 impl Default for TranslatorSettings {
@@ -41,6 +44,7 @@ impl Default for TranslatorSettings {
             default_topology: true,
             whole_gpu_gb: WHOLE_GPU_GB,
             cross_quota: None,
+            needs_consent: false,
         }
     }
 }
@@ -71,7 +75,8 @@ impl Translator {
     /// A translator with these settings.
     pub fn new(settings: TranslatorSettings) -> Self {
         let caps = Caps::new(settings.cross_quota.clone());
-        Translator { settings, caps, ..Translator::default() }
+        let pools = pools::Pools::new(settings.needs_consent);
+        Translator { settings, caps, pools, ..Translator::default() }
     }
 
     /// What there is to tell about an object that was seen, new or changed. Objects of kinds that mean
@@ -98,7 +103,10 @@ impl Translator {
         }
         let mut facts: Vec<Fact> = self.seen(&key, &root, &notes).into_iter().collect();
         facts.extend(self.queue_of_namespace(&key, Some(&root)));
-        Translation { facts, problems: problems(notes, &key), ..Translation::default() }
+        let agreed = self.agreed(&key, Some(&root));
+        facts.extend(agreed.facts);
+        let elsewhere = agreed.problems.into_iter().collect();
+        Translation { facts, problems: problems(notes, &key), elsewhere }
     }
 
     /// What there is to tell about an object that is gone.
@@ -115,7 +123,9 @@ impl Translator {
         }
         let mut facts: Vec<Fact> = self.gone(key).into_iter().collect();
         facts.extend(self.queue_of_namespace(key, None));
-        Translation { facts, ..Translation::default() }
+        let agreed = self.agreed(key, None);
+        facts.extend(agreed.facts);
+        Translation { facts, problems: Vec::new(), elsewhere: agreed.problems.into_iter().collect() }
     }
 
     /// What to write into the status of a claim that gets these devices, and its uid. `None` where it is not known.
@@ -144,6 +154,18 @@ impl Translator {
         });
         let queue = queue.map(|queue| self.interner.name(queue));
         Some(Fact::QueueOfNamespace { namespace: self.interner.name(&key.name), queue })
+    }
+
+    /// Which composite quotas a namespace agrees to, where the object is one.
+    fn agreed(&mut self, key: &ObjectKey, namespace: Option<&Cursor<'_, '_>>) -> pools::Outcome {
+        if (key.group, key.kind) != ("", "Namespace") {
+            return pools::Outcome::default();
+        }
+        let name = self.interner.name(&key.name);
+        let metadata = namespace.map(|root| root.field("metadata"));
+        let annotations = metadata.as_ref().map(|metadata| metadata.field("annotations"));
+        let listed = annotations.as_ref().map(|annotations| annotations.field(ALLOWED_COMPOSITES));
+        self.pools.agrees(&name, listed.as_ref().and_then(|listed| listed.str()))
     }
 
     fn seen(&mut self, key: &ObjectKey, root: &Cursor<'_, '_>, notes: &Notes) -> Option<Fact> {

@@ -1,6 +1,6 @@
 //! Requests over HTTP, and what their answers mean.
 
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use http::{Method, Request};
 use kube::Client;
@@ -11,6 +11,8 @@ pub use quotient_host::{CallError, Content};
 use serde_json::Value;
 
 use crate::lease::Fence;
+use crate::metrics::Metrics;
+use crate::served::version_of;
 
 /// A request that takes longer is given up: whether it happened is seen later. It may take no longer than what lies
 /// between the last moment at which something is sent and the moment at which another may have the lease
@@ -124,11 +126,17 @@ fn one_line(text: &str) -> String {
 pub struct Http {
     pub client: Client,
     pub fence: Fence,
+    pub metrics: Metrics,
 }
 
 impl Api for Http {
     async fn call(&self, call: quotient_host::Call) -> Result<Value, CallError> {
-        Call::from(call).send(&self.client, &self.fence).await
+        let (verb, begun) = (call.verb, Instant::now());
+        let answer = Call::from(call).send(&self.client, &self.fence).await;
+        if answer != Err(CallError::Fenced) {
+            self.metrics.request_took(verb, begun.elapsed(), answer.as_ref().err());
+        }
+        answer
     }
 }
 
@@ -156,6 +164,13 @@ impl From<quotient_host::Call> for Call {
             path.push('/');
             path.push_str(part);
         }
+        let mut body = body;
+        // What is made says in which version it is: that of the path.
+        if let (true, Target::Object(key)) = (is_made, &target)
+            && let Some(kind) = key.kind_entry().filter(|kind| !kind.group.is_empty())
+        {
+            body["apiVersion"] = format!("{}/{}", kind.group, version_of(kind)).into();
+        }
         let metadata_only = verb == Verb::Patch;
         Call { method, path, content, body, reads_answer, metadata_only }
     }
@@ -165,7 +180,7 @@ impl From<quotient_host::Call> for Call {
 pub fn kind_path(kind: &Kind, namespace: Option<&str>) -> String {
     let root = match kind.group {
         "" => format!("/api/{}", kind.versions[0]),
-        group => format!("/apis/{group}/{}", kind.versions[0]),
+        group => format!("/apis/{group}/{}", version_of(kind)),
     };
     match namespace {
         Some(namespace) => format!("{root}/namespaces/{namespace}/{}", kind.plural),

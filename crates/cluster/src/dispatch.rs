@@ -1,7 +1,7 @@
 //! Sends what is to be written: not more at once than the server takes well, the most important first.
 
-use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::collections::VecDeque;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use futures::stream::{FuturesUnordered, StreamExt};
@@ -9,8 +9,9 @@ use quotient_engine::Tick;
 use quotient_engine::fact::{Name, PodKey};
 use quotient_host::carry_out;
 use quotient_host::queue::{Feedback, Outcome, WriteQueue};
-use quotient_host::write::{LANES, Lane, PodRef, Slot, Write};
-use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender};
+use quotient_host::write::{LANES, Lane, PodRef, Slot, Waited, Write};
+use tokio::sync::Notify;
+use tokio::sync::mpsc::Sender;
 
 use crate::call::{CallError, Http};
 use crate::clock::wall_us;
@@ -31,71 +32,95 @@ const TELL_CONCURRENT_BUSY: usize = 2;
 /// done soon, and would be decided better later. It is enough for the longest queue of a second.
 pub const BACKLOG_MAX: usize = 4096;
 
+/// The most reports that wait to be read. Nothing more is sent while so many do: what is under way adds 160 at most.
+/// They are read after every cycle, so that they are few unless one takes long.
+pub const REPORTS_MAX: usize = 1024;
+
 /// What the dispatcher has to say.
 #[derive(Debug)]
 pub enum Report {
     /// Something that was decided did not happen.
     Failed(Box<Feedback>),
     /// A pod was bound.
-    Bound { pod: PodRef, node: Name, created_us: Option<i64> },
+    Bound { pod: PodRef, node: Name, waited: Option<Waited> },
 }
 
-/// What the dispatcher is given.
+/// What both ends share. The queue is bounded by what there is to write about, see [`WriteQueue`].
 #[derive(Debug)]
-enum Order {
-    Write(Box<Write>),
-    /// The pod is gone: what was to be written for it is not.
-    Forget(PodKey),
+struct Shared {
+    /// The queue counts time from here.
+    begun: Instant,
+    desk: Mutex<Desk>,
+    /// Something was put on the desk.
+    news: Notify,
+}
+
+#[derive(Debug, Default)]
+struct Desk {
+    queue: WriteQueue,
+    /// What is to be reported and was not yet.
+    unreported: VecDeque<Report>,
+    /// The other end is gone: nothing is left to do.
+    is_closed: bool,
+}
+
+impl Shared {
+    fn desk(&self) -> MutexGuard<'_, Desk> {
+        self.desk.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// A moment as the queue counts time.
+    fn tick(&self, now: Instant) -> Tick {
+        Tick(u64::try_from(now.saturating_duration_since(self.begun).as_millis()).unwrap_or(u64::MAX))
+    }
 }
 
 /// The end of the dispatcher that writes are given to.
-#[derive(Debug, Clone)]
-pub struct Dispatcher {
-    /// Not bounded by itself: the task behind it takes everything out at once, into a queue that is bounded by what
-    /// there is to write about.
-    orders: UnboundedSender<Order>,
-    /// How many writes that place pods wait for their turn or are under way.
-    placing: Arc<AtomicUsize>,
-    /// How many writes were handed over.
-    pushed: Arc<AtomicU64>,
-    /// How many writes had been taken in when last there was nothing left to do about any.
-    done: Arc<AtomicU64>,
-}
+#[derive(Debug)]
+pub struct Dispatcher(Arc<Shared>);
 
 impl Dispatcher {
     /// Hands something over to be written.
     pub fn push(&self, write: Write) {
-        if write.slot().lane() == Lane::Place {
-            self.placing.fetch_add(1, Ordering::AcqRel);
-        }
-        self.order(Order::Write(write.into()));
+        let now = self.0.tick(Instant::now());
+        self.0.desk().queue.push(write, now);
+        self.0.news.notify_one();
     }
 
     /// A pod is gone: what was to be written for it is not, and nobody is evicted for it.
     pub fn forget(&self, pod: PodKey) {
-        self.order(Order::Forget(pod));
+        let now = self.0.tick(Instant::now());
+        self.0.desk().queue.forget(&pod, now);
+        self.0.news.notify_one();
     }
 
-    fn order(&self, order: Order) {
-        // It fails only when everything ends.
-        if self.orders.send(order).is_ok() {
-            self.pushed.fetch_add(1, Ordering::AcqRel);
-        }
-    }
-
-    /// Whether everything that was handed over so far was written and answered, or given up and told.
+    /// Whether everything that was handed over so far was written and answered, or given up and reported.
     pub fn is_idle(&self) -> bool {
-        self.done.load(Ordering::Acquire) == self.pushed.load(Ordering::Acquire)
+        let desk = self.0.desk();
+        let waiting: usize = LANES.into_iter().map(|lane| desk.queue.backlog(lane)).sum();
+        waiting == 0 && desk.queue.next_feedback().is_none() && desk.unreported.is_empty()
     }
 
     /// Whether so many binds and evictions wait that no more should be decided. Statuses and events do not count.
     pub fn is_full(&self) -> bool {
-        self.placing.load(Ordering::Acquire) > BACKLOG_MAX
+        self.placing() > BACKLOG_MAX
     }
 
     /// Whether no bind, eviction or nomination is under way or waits for its turn.
     pub fn is_placed(&self) -> bool {
-        self.placing.load(Ordering::Acquire) == 0
+        self.placing() == 0
+    }
+
+    fn placing(&self) -> usize {
+        let desk = self.0.desk();
+        desk.queue.ready(Lane::Place) + desk.queue.under_way(Lane::Place)
+    }
+}
+
+impl Drop for Dispatcher {
+    fn drop(&mut self) {
+        self.0.desk().is_closed = true;
+        self.0.news.notify_one();
     }
 }
 
@@ -104,44 +129,33 @@ pub fn dispatcher(
     clients: &Clients,
     fence: Fence,
     metrics: Metrics,
-    reports: UnboundedSender<Report>,
+    reports: Sender<Report>,
 ) -> (Dispatcher, impl Future<Output = ()> + Send + use<>) {
-    let (orders, receiver) = tokio::sync::mpsc::unbounded_channel();
-    let placing = Arc::new(AtomicUsize::new(0));
-    let done = Arc::new(AtomicU64::new(0));
+    let shared = Arc::new(Shared { begun: Instant::now(), desk: Mutex::default(), news: Notify::new() });
+    let http = |client: &kube::Client| Http { client: client.clone(), fence: fence.clone(), metrics: metrics.clone() };
     let task = Task {
-        begun: Instant::now(),
-        place: Http { client: clients.bind.clone(), fence: fence.clone() },
-        tell: Http { client: clients.status.clone(), fence },
-        metrics,
-        queue: WriteQueue::default(),
+        shared: shared.clone(),
+        place: http(&clients.bind),
+        tell: http(&clients.status),
         place_limit: Limit::new(PLACE_CONCURRENT.0, PLACE_CONCURRENT.1),
         tell_limit: Limit::new(TELL_CONCURRENT.0, TELL_CONCURRENT.1),
         events_dropped: 0,
+        metrics,
         reports,
-        placing: placing.clone(),
-        taken: 0,
-        done: done.clone(),
     };
-    (Dispatcher { orders, placing, pushed: Arc::default(), done }, task.run(receiver))
+    (Dispatcher(shared), task.run())
 }
 
 struct Task {
-    /// The queue counts time from here.
-    begun: Instant,
+    shared: Arc<Shared>,
     place: Http,
     tell: Http,
     metrics: Metrics,
-    queue: WriteQueue,
     place_limit: Limit,
     tell_limit: Limit,
     /// How many events were dropped, as far as it was counted.
     events_dropped: u64,
-    reports: UnboundedSender<Report>,
-    placing: Arc<AtomicUsize>,
-    /// How many orders were taken in.
-    taken: u64,
-    done: Arc<AtomicU64>,
+    reports: Sender<Report>,
 }
 
 /// What came of a write that was sent.
@@ -153,53 +167,15 @@ struct Answer {
 }
 
 impl Task {
-    async fn run(mut self, mut receiver: UnboundedReceiver<Order>) {
+    async fn run(mut self) {
         let mut under_way = FuturesUnordered::new();
+        let (shared, reports) = (self.shared.clone(), self.reports.clone());
         loop {
             let now = Instant::now();
-            while let Some(feedback) = self.queue.feedback(self.tick(now)) {
-                let _ = self.reports.send(Report::Failed(Box::new(feedback)));
-            }
-            for lane in LANES {
-                while self.queue.under_way(lane) < self.allowed(lane, now)
-                    && let Some(write) = self.queue.take(lane, self.tick(now))
-                {
-                    let http = match lane {
-                        Lane::Place => self.place.clone(),
-                        Lane::Tell => self.tell.clone(),
-                    };
-                    let metrics = self.metrics.clone();
-                    under_way.push(async move {
-                        let begun = Instant::now();
-                        let (outcome, error) = carry_out(&http, &write, wall_us()).await;
-                        let slot = write.slot();
-                        metrics.write_took(&slot, begun.elapsed());
-                        Answer { slot, write, outcome, error }
-                    });
-                }
-            }
-            let waiting = self.queue.backlog(Lane::Place) + self.queue.backlog(Lane::Tell);
-            self.metrics.set_backlog(self.queue.backlog(Lane::Place), self.queue.backlog(Lane::Tell));
-            let dropped = self.queue.events_dropped();
-            self.metrics.count_events_dropped(dropped - std::mem::replace(&mut self.events_dropped, dropped));
-            // What was not taken in yet may place a pod.
-            let placing = self.queue.ready(Lane::Place) + self.queue.under_way(Lane::Place) + receiver.len();
-            self.placing.store(placing, Ordering::Release);
-            if waiting == 0 && self.queue.next_feedback().is_none() {
-                self.done.store(self.taken, Ordering::Release);
-            }
-            let wake = self.next_wake(now);
+            let Some((next, wake, has_reports)) = self.next(now) else { return };
+            under_way.extend(next.into_iter().map(|(lane, write)| self.send(lane, write)));
             tokio::select! {
-                order = receiver.recv() => match order {
-                    Some(order) => {
-                        self.take_in(order);
-                        // What came with it is sorted with it.
-                        while let Ok(order) = receiver.try_recv() {
-                            self.take_in(order);
-                        }
-                    }
-                    None => return,
-                },
+                () = shared.news.notified() => {}
                 Some(answer) = under_way.next(), if !under_way.is_empty() => {
                     self.answered(answer);
                     // The next ones are sent when all that were answered are taken in.
@@ -207,40 +183,82 @@ impl Task {
                         self.answered(answer);
                     }
                 }
+                // There is place for a report: it is sent above.
+                permit = reports.reserve(), if has_reports => match permit {
+                    Ok(permit) => drop(permit),
+                    Err(_) => return,
+                },
                 () = sleep_until(wake) => {}
             }
         }
     }
 
-    fn take_in(&mut self, order: Order) {
-        let now = self.tick(Instant::now());
-        match order {
-            Order::Write(write) => self.queue.push(*write, now),
-            Order::Forget(pod) => self.queue.forget(&pod, now),
+    /// What is to be sent now, when something is due next by time alone, and whether something waits to be reported.
+    /// `None`: the other end is gone.
+    fn next(&mut self, now: Instant) -> Option<(Vec<(Lane, Write)>, Option<Instant>, bool)> {
+        let shared = self.shared.clone();
+        let (tick, mut desk) = (shared.tick(now), shared.desk());
+        let Desk { queue, unreported, is_closed } = &mut *desk;
+        if *is_closed {
+            return None;
         }
-        self.taken += 1;
+        while unreported.len() < REPORTS_MAX
+            && let Some(feedback) = queue.feedback(tick)
+        {
+            unreported.push_back(Report::Failed(Box::new(feedback)));
+        }
+        while !unreported.is_empty()
+            && let Ok(permit) = self.reports.try_reserve()
+            && let Some(report) = unreported.pop_front()
+        {
+            permit.send(report);
+        }
+        let mut next = Vec::new();
+        for lane in LANES.into_iter().filter(|_| unreported.len() < REPORTS_MAX) {
+            let allowed = self.allowed(lane, queue, now);
+            while queue.under_way(lane) < allowed
+                && let Some(write) = queue.take(lane, tick)
+            {
+                next.push((lane, write));
+            }
+        }
+        self.metrics.set_backlog(queue.backlog(Lane::Place), queue.backlog(Lane::Tell));
+        let dropped = queue.events_dropped();
+        self.metrics.count_events_dropped(dropped - std::mem::replace(&mut self.events_dropped, dropped));
+        Some((next, self.next_wake(queue, now), !unreported.is_empty()))
     }
 
-    /// A moment as the queue counts time.
-    fn tick(&self, now: Instant) -> Tick {
-        Tick(u64::try_from(now.saturating_duration_since(self.begun).as_millis()).unwrap_or(u64::MAX))
+    fn send(&self, lane: Lane, write: Write) -> impl Future<Output = Answer> + Send + use<> {
+        let http = match lane {
+            Lane::Place => self.place.clone(),
+            Lane::Tell => self.tell.clone(),
+        };
+        let metrics = self.metrics.clone();
+        async move {
+            let begun = Instant::now();
+            let (outcome, error) = carry_out(&http, &write, wall_us()).await;
+            let slot = write.slot();
+            metrics.write_took(&slot, begun.elapsed());
+            Answer { slot, write, outcome, error }
+        }
     }
 
-    fn allowed(&self, lane: Lane, now: Instant) -> usize {
+    fn allowed(&self, lane: Lane, queue: &WriteQueue, now: Instant) -> usize {
         match lane {
             Lane::Place => self.place_limit.allowed(now),
             Lane::Tell => {
                 let allowed = self.tell_limit.allowed(now);
-                let busy = self.queue.ready(Lane::Place) > 0;
+                let busy = queue.ready(Lane::Place) > 0;
                 if busy { allowed.min(TELL_CONCURRENT_BUSY) } else { allowed }
             }
         }
     }
 
     /// When something is due next, by time alone.
-    fn next_wake(&self, now: Instant) -> Option<Instant> {
-        let lanes = LANES.into_iter().filter_map(|lane| self.queue.next_due(lane));
-        let due = lanes.chain(self.queue.next_feedback()).min().map(|tick| self.begun + Duration::from_millis(tick.0));
+    fn next_wake(&self, queue: &WriteQueue, now: Instant) -> Option<Instant> {
+        let lanes = LANES.into_iter().filter_map(|lane| queue.next_due(lane));
+        let begun = self.shared.begun;
+        let due = lanes.chain(queue.next_feedback()).min().map(|tick| begun + Duration::from_millis(tick.0));
         let paused = [self.place_limit.paused_until(now), self.tell_limit.paused_until(now)];
         due.into_iter().chain(paused.into_iter().flatten()).min()
     }
@@ -266,10 +284,11 @@ impl Task {
             (_, Some(error)) => tracing::debug!(?slot, %error),
             _ => {}
         }
-        if let (Outcome::Done, Write::Bind { pod, node, created_us, .. }) = (&outcome, write) {
-            let _ = self.reports.send(Report::Bound { pod, node, created_us });
+        let mut desk = self.shared.desk();
+        if let (Outcome::Done, Write::Bind { pod, node, waited, .. }) = (&outcome, write) {
+            desk.unreported.push_back(Report::Bound { pod, node, waited });
         }
-        self.queue.done(&slot, outcome, self.tick(now));
+        desk.queue.done(&slot, outcome, self.shared.tick(now));
     }
 }
 

@@ -5,7 +5,7 @@
 mod deployment;
 mod flow;
 mod roles;
-mod tenants;
+pub mod tenants;
 
 use quotient_api::{crd, kinds};
 use serde_json::{Value, json};
@@ -42,7 +42,7 @@ pub fn objects(settings: &InstallSettings) -> Vec<Value> {
     all.extend(roles::objects(namespace, systems));
     all.extend(flow::objects(namespace));
     if let Some(scheduler_names) = &settings.tenant_policy {
-        all.extend(tenants::objects(namespace, scheduler_names));
+        all.extend(tenants::objects(namespace, scheduler_names, systems));
     }
     let target = match webhook_url {
         Some(url) => Target::Url(url.clone()),
@@ -104,7 +104,8 @@ mod tests {
         let groups = |system: System| match system {
             System::Elastic => ["nos.nebuly.com", "n8s.nebuly.ai", "scheduling.x-k8s.io"].as_slice(),
             System::Tree => &["scheduling.sigs.k8s.io", "quota.koordinator.sh", "quotient.dev/quota-tree"],
-            System::Queues => &["scheduling.volcano.sh", "batch.volcano.sh"],
+            System::Queues => &["scheduling.volcano.sh"],
+            System::Jobs => &[],
         };
         for left_out in SYSTEMS {
             let kept: Vec<System> = SYSTEMS.into_iter().filter(|system| *system != left_out).collect();
@@ -116,6 +117,22 @@ mod tests {
                 assert!(text.contains(group), "without {left_out:?}: {group}");
             }
         }
+    }
+
+    #[test]
+    fn pods_are_created_only_where_the_controller_of_jobs_is_asked_for() {
+        let may_create = |systems: &[System]| {
+            let all = objects(&settings(systems));
+            let rules = all
+                .iter()
+                .filter(|object| object["kind"] == "ClusterRole")
+                .flat_map(|role| role["rules"].as_array().cloned().unwrap_or_default());
+            rules
+                .into_iter()
+                .any(|rule| rule["resources"] == json!(["pods"]) && rule["verbs"].to_string().contains("create"))
+        };
+        assert!(!may_create(&[System::Elastic, System::Tree, System::Queues]));
+        assert!(may_create(&[System::Queues, System::Jobs]));
     }
 
     #[test]

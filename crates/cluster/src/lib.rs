@@ -26,6 +26,7 @@ mod quota_figures;
 pub mod rehearsal;
 pub mod review;
 pub mod serve;
+pub mod served;
 pub mod system;
 pub mod thin;
 pub mod watch;

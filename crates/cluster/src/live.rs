@@ -13,14 +13,14 @@ use quotient_engine::Budget;
 use quotient_host::queue::Failed;
 use quotient_host::scheduler::{Happened, Seen};
 use quotient_host::{Hold, Parts, PodRef, SharedObjects, Subject, probe};
-use tokio::sync::mpsc::{self, UnboundedReceiver};
+use tokio::sync::mpsc::{self, Receiver};
 use tokio::sync::{oneshot, watch};
 use tokio::task::JoinSet;
 
 use crate::call::{CallError, Http};
 use crate::clock::{Clock, wall_us};
 use crate::connect::Clients;
-use crate::dispatch::{Dispatcher, Report, dispatcher};
+use crate::dispatch::{Dispatcher, REPORTS_MAX, Report, dispatcher};
 use crate::lease::{Election, Elector, Fence, LeaseSettings};
 use crate::metrics::Metrics;
 use crate::onlook::Onlooker;
@@ -154,7 +154,7 @@ struct Session<'a> {
     host: quotient_host::Session,
     dispatcher: Dispatcher,
     seen: mpsc::Receiver<Seen>,
-    reports: UnboundedReceiver<Report>,
+    reports: Receiver<Report>,
     /// What watches give what they see to.
     sender: mpsc::Sender<Seen>,
     clients: Clients,
@@ -189,7 +189,7 @@ impl<'a> Session<'a> {
         for subject in &subjects {
             tasks.spawn(crate::watch::watch(clients.watch.clone(), *subject, sender.clone(), metrics.clone()));
         }
-        let (report, reports) = mpsc::unbounded_channel();
+        let (report, reports) = mpsc::channel(REPORTS_MAX);
         let (dispatcher, work) = dispatcher(clients, fence.clone(), metrics.clone(), report);
         tasks.spawn(work);
         metrics.set_ready(false);
@@ -231,6 +231,7 @@ impl<'a> Session<'a> {
         loop {
             self.metrics.beat();
             self.metrics.set_leads(self.host.leads() && !self.settings.shadow);
+            self.metrics.set_channels(self.seen.len(), self.reports.len());
             let is_draining = *drains.borrow();
             if is_draining && self.dispatcher.is_placed() {
                 return End::Drained;
@@ -298,7 +299,8 @@ impl<'a> Session<'a> {
             && self.probing.is_none()
         {
             let (answer, probing) = oneshot::channel();
-            let http = Http { client: self.clients.bind.clone(), fence: self.fence.clone() };
+            let http =
+                Http { client: self.clients.bind.clone(), fence: self.fence.clone(), metrics: self.metrics.clone() };
             self.tasks.spawn(async move {
                 let touched = probe(&http, &pod, wall_us()).await;
                 if touched.is_err() {
@@ -427,11 +429,11 @@ impl<'a> Session<'a> {
                 if let Failed::Decision(fact) = &feedback.failed {
                     tracing::warn!(?fact, "did not happen: {}", feedback.message);
                 }
-                self.host.scheduler_mut().take_feedback(now, *feedback);
+                self.host.take_feedback(now, *feedback);
             }
-            Report::Bound { pod, node, created_us } => {
-                if let Some(created_us) = created_us {
-                    self.metrics.bound(created_us, now.wall_us);
+            Report::Bound { pod, node, waited } => {
+                if let Some(waited) = waited {
+                    self.metrics.bound(waited, now.wall_us);
                 }
                 if let Some(event) = self.host.scheduler_mut().bound_event(now, &pod, &node)
                     && self.host.is_ours(&event)

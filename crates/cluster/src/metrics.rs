@@ -15,13 +15,13 @@ use prometheus_client::metrics::info::Info;
 use prometheus_client::registry::{Registry, Unit};
 use quotient_api::volcano::metrics::{CARD_ALLOCATED, CARD_CAPACITY, CARD_DESERVED, CARD_REQUEST, Sample};
 use quotient_engine::{Code, QuotaReport};
-use quotient_host::Subject;
+use quotient_host::{Subject, Verb};
 
 use crate::call::CallError;
 use crate::quota_figures;
 use quotient_host::queue::Outcome;
 use quotient_host::scheduler::Happened;
-use quotient_host::write::Slot;
+use quotient_host::write::{Slot, Waited};
 
 type Labels = Vec<(&'static str, String)>;
 type Amount = Gauge<f64, AtomicU64>;
@@ -65,11 +65,14 @@ pub struct Metrics {
     evictions: Family<Labels, Counter>,
     waiting: Family<Labels, Gauge>,
     depth: Gauge,
-    bind_seconds: Histogram,
+    bind_seconds: Family<Labels, Histogram, fn() -> Histogram>,
     cycle_seconds: Histogram,
     writes: Family<Labels, Counter>,
     backlog: Family<Labels, Gauge>,
     write_seconds: Family<Labels, Histogram, fn() -> Histogram>,
+    request_seconds: Family<Labels, Histogram, fn() -> Histogram>,
+    requests: Family<Labels, Counter>,
+    channels: Family<Labels, Gauge>,
     events_dropped: Counter,
     listings: Family<Labels, Counter>,
     stale: Family<Labels, Gauge>,
@@ -101,11 +104,14 @@ impl Default for Metrics {
             evictions: Family::default(),
             waiting: Family::default(),
             depth: Gauge::default(),
-            bind_seconds: Histogram::new(exponential_buckets(0.005, 2.0, 20)),
+            bind_seconds: Family::new_with_constructor(|| Histogram::new(exponential_buckets(0.005, 2.0, 20))),
             cycle_seconds: Histogram::new(exponential_buckets(0.0001, 2.0, 20)),
             writes: Family::default(),
             backlog: Family::default(),
             write_seconds: Family::new_with_constructor(|| Histogram::new(exponential_buckets(0.001, 2.0, 16))),
+            request_seconds: Family::new_with_constructor(|| Histogram::new(exponential_buckets(0.001, 2.0, 16))),
+            requests: Family::default(),
+            channels: Family::default(),
             events_dropped: Counter::default(),
             listings: Family::default(),
             stale: Family::default(),
@@ -140,6 +146,11 @@ impl Default for Metrics {
         registry.register("write_backlog", "Writes that wait or are under way, by lane", metrics.backlog.clone());
         let write = "How long a write took, with all its requests";
         registry.register_with_unit("write", write, Unit::Seconds, metrics.write_seconds.clone());
+        let request = "How long a request of a write took, by its verb";
+        registry.register_with_unit("request", request, Unit::Seconds, metrics.request_seconds.clone());
+        registry.register("requests", "Requests of writes, by verb and outcome", metrics.requests.clone());
+        let channels = "What waits to be taken in by the scheduler, by channel";
+        registry.register("channel_length", channels, metrics.channels.clone());
         registry.register("events_dropped", "Events that were not told", metrics.events_dropped.clone());
         registry.register("watch_listings", "How often a kind was listed", metrics.listings.clone());
         let stale = "1 while a kind is listed again or may not be read: nothing is decided meanwhile";
@@ -195,8 +206,34 @@ impl Metrics {
         self.decisions.get_or_create(&vec![("decision", decision.to_string())]).inc();
     }
 
-    pub fn bound(&self, created_us: i64, now_us: i64) {
-        self.bind_seconds.observe((now_us - created_us).max(0) as f64 / 1e6);
+    pub fn bound(&self, waited: Waited, now_us: i64) {
+        let held = if waited.was_held { "yes" } else { "no" };
+        let seconds = (now_us - waited.created_us).max(0) as f64 / 1e6;
+        self.bind_seconds.get_or_create(&vec![("held", held.to_string())]).observe(seconds);
+    }
+
+    /// A request of a write was answered, or was not.
+    pub fn request_took(&self, verb: Verb, took: Duration, error: Option<&CallError>) {
+        let verb = ("verb", verb.name().to_string());
+        self.request_seconds.get_or_create(&vec![verb.clone()]).observe(took.as_secs_f64());
+        let outcome = match error {
+            None => "done",
+            Some(CallError::NotFound(_)) => "not_found",
+            Some(CallError::Conflict(_)) => "conflict",
+            Some(CallError::Refused { .. }) => "refused",
+            Some(CallError::Throttled { .. }) => "throttled",
+            Some(CallError::Broken(_)) => "broken",
+            Some(CallError::Unavailable(_)) => "unavailable",
+            Some(CallError::Fenced) => "fenced",
+        };
+        self.requests.get_or_create(&vec![verb, ("outcome", outcome.to_string())]).inc();
+    }
+
+    /// How much waits in each channel to the scheduler.
+    pub fn set_channels(&self, seen: usize, reports: usize) {
+        for (channel, count) in [("seen", seen), ("reports", reports)] {
+            self.channels.get_or_create(&vec![("channel", channel.to_string())]).set(count as i64);
+        }
     }
 
     pub fn cycle(&self, took: Duration) {
@@ -311,8 +348,9 @@ impl Metrics {
     /// The figures of queues by card.
     pub fn set_cards(&self, samples: &[Sample]) {
         self.cards.values().for_each(Family::clear);
+        let shown = quota_figures::fullest_queues(samples);
         for Sample { metric, queue, card, value } in samples {
-            if let Some(family) = self.cards.get(metric) {
+            if let Some(family) = self.cards.get(metric).filter(|_| shown.contains(&**queue)) {
                 let labels = vec![("queue_name", queue.to_string()), ("card_name", card.to_string())];
                 family.get_or_create(&labels).set(*value as f64);
             }

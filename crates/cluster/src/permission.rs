@@ -150,8 +150,8 @@ pub static PERMISSIONS: &[Permission] = &[
     of(System::Tree, row(tree::PROFILE_GROUP, "elasticquotaprofiles", READ, "which trees there are")),
     of(System::Tree, row(tree::PROFILE_GROUP, "elasticquotaprofiles/status", &["patch"], "says how its tree stands")),
     of(System::Queues, row(volcano::BATCH, "jobs", READ, "jobs of several tasks")),
-    of(System::Queues, row(volcano::BATCH, "jobs/status", &["patch"], "says how far a job is")),
-    of(System::Queues, row("", "pods", &["create"], "makes the pods of jobs")),
+    of(System::Jobs, row(volcano::BATCH, "jobs/status", &["patch"], "says how far a job is")),
+    of(System::Jobs, row("", "pods", &["create"], "makes the pods of jobs")),
     of(System::Queues, row(volcano::SCHEDULING, "queues", READ, "queues")),
     of(System::Queues, row(volcano::SCHEDULING, "queues", &["create"], "makes the queues that exist always")),
     of(System::Queues, row(volcano::SCHEDULING, "queues/status", &["patch"], "says what is allocated")),
@@ -163,24 +163,43 @@ pub static PERMISSIONS: &[Permission] = &[
 
 /// The first thing that nothing works without and that we may not do, as a sentence.
 pub async fn first_missing(client: &Client) -> Result<Option<String>, CallError> {
-    for Permission { group, resource, verbs, .. } in PERMISSIONS.iter().filter(|permission| permission.is_vital) {
-        let (plural, part) = resource.split_once('/').unwrap_or((resource, ""));
-        for verb in *verbs {
-            let attributes = json!({"verb": verb, "group": group, "resource": plural, "subresource": part});
-            let review = json!({
-                "apiVersion": "authorization.k8s.io/v1", "kind": "SelfSubjectAccessReview",
-                "spec": {"resourceAttributes": attributes},
-            });
-            let request = Request::builder()
-                .method(Method::POST)
-                .uri("/apis/authorization.k8s.io/v1/selfsubjectaccessreviews")
-                .header(http::header::CONTENT_TYPE, "application/json")
-                .body(review.to_string().into_bytes())
-                .expect("the request has no part that comes from outside");
-            let answer: Value = client.request(request).await.map_err(call_error)?;
-            if answer["status"]["allowed"] != true {
-                return Ok(Some(format!("the user may not {verb} {resource}, which is needed")));
-            }
+    for permission in PERMISSIONS.iter().filter(|permission| permission.is_vital) {
+        if let Some(verb) = missing(client, permission).await? {
+            return Ok(Some(format!("the user may not {verb} {}, which is needed", permission.resource)));
+        }
+    }
+    Ok(None)
+}
+
+/// Whether we may do everything that a system alone needs.
+pub async fn may_serve(client: &Client, system: System) -> Result<bool, CallError> {
+    for permission in PERMISSIONS.iter().filter(|permission| permission.system == Some(system)) {
+        if missing(client, permission).await?.is_some() {
+            return Ok(false);
+        }
+    }
+    Ok(true)
+}
+
+/// The first verb of a permission that we do not have.
+async fn missing(client: &Client, permission: &Permission) -> Result<Option<&'static str>, CallError> {
+    let Permission { group, resource, verbs, .. } = permission;
+    let (plural, part) = resource.split_once('/').unwrap_or((resource, ""));
+    for verb in *verbs {
+        let attributes = json!({"verb": verb, "group": group, "resource": plural, "subresource": part});
+        let review = json!({
+            "apiVersion": "authorization.k8s.io/v1", "kind": "SelfSubjectAccessReview",
+            "spec": {"resourceAttributes": attributes},
+        });
+        let request = Request::builder()
+            .method(Method::POST)
+            .uri("/apis/authorization.k8s.io/v1/selfsubjectaccessreviews")
+            .header(http::header::CONTENT_TYPE, "application/json")
+            .body(review.to_string().into_bytes())
+            .expect("the request has no part that comes from outside");
+        let answer: Value = client.request(request).await.map_err(call_error)?;
+        if answer["status"]["allowed"] != true {
+            return Ok(Some(verb));
         }
     }
     Ok(None)

@@ -1,9 +1,10 @@
 //! How quotas stand, as Prometheus reads it: written when it is asked for, and bounded however many quotas there are.
 
 use std::cmp::Reverse;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
 
+use quotient_api::volcano::metrics::{CARD_ALLOCATED, Sample};
 use quotient_engine::QuotaReport;
 use quotient_engine::fact::{CPU, Name};
 
@@ -43,6 +44,19 @@ fn fullness(report: &QuotaReport) -> i128 {
         entitled => used.saturating_mul(1000) / entitled,
     };
     report.used.iter().map(share).max().unwrap_or(0)
+}
+
+/// The queues whose figures by card are shown: those that hold most cards.
+pub fn fullest_queues(samples: &[Sample]) -> BTreeSet<&str> {
+    let mut held: BTreeMap<&str, i128> = BTreeMap::new();
+    for Sample { metric, queue, value, .. } in samples {
+        let value = if *metric == CARD_ALLOCATED { i128::from(*value) } else { 0 };
+        *held.entry(queue).or_default() += value;
+    }
+    let mut fullest: Vec<(Reverse<i128>, &str)> =
+        held.into_iter().map(|(queue, held)| (Reverse(held), queue)).collect();
+    fullest.sort_unstable();
+    fullest.into_iter().take(NAMED_MAX).map(|(_, queue)| queue).collect()
 }
 
 /// Writes the fullest quotas by name, and the totals of all by policy.

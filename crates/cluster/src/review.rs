@@ -43,14 +43,21 @@ pub async fn person(client: &Client, token: &str) -> Result<Option<Person>, Call
     Ok(Some(Person { name, uid, groups, extra: user["extra"].clone() }))
 }
 
+/// Whether a person may read a path that is no resource, such as `/metrics`.
+pub async fn may_read(client: &Client, person: &Person, path: &str) -> Result<bool, CallError> {
+    let what = json!({"nonResourceAttributes": {"path": path, "verb": "get"}});
+    is_allowed(client, person, what).await
+}
+
 /// Whether a person may do it.
 pub async fn may(client: &Client, person: &Person, act: Act<'_>) -> Result<bool, CallError> {
     let Act { verb, group, resource, namespace, name } = act;
-    let mut spec = json!({
-        "user": person.name, "uid": person.uid, "groups": person.groups,
-        "resourceAttributes":
-            {"verb": verb, "group": group, "resource": resource, "namespace": namespace, "name": name},
-    });
+    let attributes = json!({"verb": verb, "group": group, "resource": resource, "namespace": namespace, "name": name});
+    is_allowed(client, person, json!({"resourceAttributes": attributes})).await
+}
+
+async fn is_allowed(client: &Client, person: &Person, mut spec: Value) -> Result<bool, CallError> {
+    (spec["user"], spec["uid"], spec["groups"]) = (json!(person.name), json!(person.uid), json!(person.groups));
     if person.extra.is_object() {
         spec["extra"] = person.extra.clone();
     }

@@ -1,59 +1,224 @@
 //! `/metrics`, `/livez` and `/readyz`.
 
+use std::collections::BTreeMap;
 use std::convert::Infallible;
+use std::hash::{BuildHasher, RandomState};
 use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
 
-use http::{Method, Request, Response, StatusCode, header};
+use http::{HeaderMap, Method, Request, Response, StatusCode, header};
 use http_body_util::Full;
 use hyper::body::{Bytes, Incoming};
 use hyper::server::conn::http1;
 use hyper::service::service_fn;
 use hyper_util::rt::{TokioIo, TokioTimer};
+use kube::Client;
+use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::TcpListener;
+use tokio::sync::Semaphore;
+use tokio_rustls::TlsAcceptor;
+use tokio_rustls::rustls::crypto::ring;
+use tokio_rustls::rustls::{ServerConfig, version};
 
 use crate::metrics::Metrics;
+use crate::review::{may_read, person};
+use crate::webhook::certificates::{FolderCertificate, Holder, KeepError};
 
-/// The address cannot be served on.
+/// Connections at once: those of probes, of a few Prometheus servers, and some.
+const CONNECTIONS_MAX: usize = 64;
+
+/// How long a connection may be silent, and a handshake may take.
+const IDLE_MAX: Duration = Duration::from_secs(60);
+const HANDSHAKE_MAX: Duration = Duration::from_secs(10);
+
+/// How often the certificate is read again.
+const LOOK_EVERY: Duration = Duration::from_secs(10);
+
+/// How long an answer of the API server counts, and how many are kept: beyond it, it is asked each time.
+const KEPT: Duration = Duration::from_secs(30);
+const KEPT_MAX: usize = 256;
+
+/// Where and how metrics are served.
+#[derive(Clone)]
+pub struct ServeSettings {
+    pub address: SocketAddr,
+    /// A folder with `tls.crt` and `tls.key`; `None`: without TLS.
+    pub certificate: Option<PathBuf>,
+    /// Whoever reads metrics needs a token whose owner may `get /metrics`, as the API server behind this client says;
+    /// `None`: everyone who reaches the port reads them.
+    pub authorizer: Option<Client>,
+}
+
+/// Metrics cannot be served.
 #[derive(Debug, thiserror::Error)]
-#[error("{address}: {error}: expected an address to serve metrics on")]
-pub struct ServeError {
-    address: SocketAddr,
-    error: std::io::Error,
+pub enum ServeError {
+    #[error("{address}: {error}: expected an address to serve metrics on")]
+    Address { address: SocketAddr, error: std::io::Error },
+    #[error("--metrics-certificate: {0}")]
+    Certificate(#[from] KeepError),
+    #[error("TLS cannot be set up: {0}")]
+    Tls(#[from] tokio_rustls::rustls::Error),
 }
 
 /// Listens on the address; the task that is returned answers for ever.
 pub async fn serve(
-    address: SocketAddr,
+    settings: ServeSettings,
     metrics: Metrics,
 ) -> Result<(SocketAddr, impl Future<Output = ()> + Send), ServeError> {
-    let wrong = |error| ServeError { address, error };
+    let ServeSettings { address, certificate, authorizer } = settings;
+    let wrong = |error| ServeError::Address { address, error };
+    let tls = match certificate {
+        None => None,
+        Some(folder) => {
+            let holder = Holder::default();
+            let mut certificate = FolderCertificate::new(folder, holder.clone());
+            certificate.look()?;
+            Some((acceptor(holder)?, certificate))
+        }
+    };
     let listener = TcpListener::bind(address).await.map_err(wrong)?;
     let bound = listener.local_addr().map_err(wrong)?;
-    Ok((bound, answer_all(listener, metrics)))
+    let (acceptor, certificate) = tls.unzip();
+    let desk = Desk { metrics, guard: authorizer.map(|client| Arc::new(Guard::new(client))) };
+    let work = async move {
+        tokio::select! {
+            () = answer_all(listener, acceptor, desk) => {}
+            () = look_after(certificate) => {}
+        }
+    };
+    Ok((bound, work))
 }
 
-async fn answer_all(listener: TcpListener, metrics: Metrics) {
+fn acceptor(holder: Holder) -> Result<TlsAcceptor, ServeError> {
+    let mut tls = ServerConfig::builder_with_provider(Arc::new(ring::default_provider()))
+        .with_protocol_versions(&[&version::TLS12, &version::TLS13])?
+        .with_no_client_auth()
+        .with_cert_resolver(Arc::new(holder));
+    tls.alpn_protocols = vec![b"http/1.1".to_vec()];
+    Ok(TlsAcceptor::from(Arc::new(tls)))
+}
+
+/// Reads the certificate again when it changes.
+async fn look_after(certificate: Option<FolderCertificate>) {
+    let Some(mut certificate) = certificate else { return std::future::pending().await };
     loop {
+        tokio::time::sleep(LOOK_EVERY).await;
+        if let Err(error) = certificate.look() {
+            tracing::warn!("the certificate of the metrics: {error}");
+        }
+    }
+}
+
+/// What is answered from, and who may read it.
+#[derive(Clone)]
+struct Desk {
+    metrics: Metrics,
+    guard: Option<Arc<Guard>>,
+}
+
+/// Asks the API server who may read metrics.
+struct Guard {
+    client: Client,
+    /// Answers by the fingerprint of a token, with a key of this process: tokens are not kept.
+    known: Mutex<BTreeMap<u64, (Instant, bool)>>,
+    fingerprint: RandomState,
+}
+
+impl Guard {
+    fn new(client: Client) -> Self {
+        Guard { client, known: Mutex::default(), fingerprint: RandomState::new() }
+    }
+
+    /// Why whoever asks may not read metrics, if so.
+    async fn refusal(&self, headers: &HeaderMap) -> Option<StatusCode> {
+        let value = headers.get(header::AUTHORIZATION).and_then(|value| value.to_str().ok());
+        let Some(token) = value.and_then(|value| value.strip_prefix("Bearer ")).map(str::trim) else {
+            return Some(StatusCode::UNAUTHORIZED);
+        };
+        let print = self.fingerprint.hash_one(token);
+        let lock = || self.known.lock().unwrap_or_else(PoisonError::into_inner);
+        let now = Instant::now();
+        let known = lock().get(&print).filter(|(until, _)| *until > now).map(|(_, allowed)| *allowed);
+        let allowed = match known {
+            Some(allowed) => allowed,
+            None => match self.ask(token).await {
+                Ok(allowed) => {
+                    let mut known = lock();
+                    known.retain(|_, (until, _)| *until > now);
+                    if known.len() < KEPT_MAX {
+                        known.insert(print, (now + KEPT, allowed));
+                    }
+                    allowed
+                }
+                Err(error) => {
+                    tracing::warn!("who may read metrics cannot be asked: {error}");
+                    return Some(StatusCode::SERVICE_UNAVAILABLE);
+                }
+            },
+        };
+        (!allowed).then_some(StatusCode::FORBIDDEN)
+    }
+
+    async fn ask(&self, token: &str) -> Result<bool, crate::call::CallError> {
+        match person(&self.client, token).await? {
+            Some(person) => may_read(&self.client, &person, "/metrics").await,
+            None => Ok(false),
+        }
+    }
+}
+
+async fn answer_all(listener: TcpListener, acceptor: Option<TlsAcceptor>, desk: Desk) {
+    let places = Arc::new(Semaphore::new(CONNECTIONS_MAX));
+    loop {
+        let Ok(place) = places.clone().acquire_owned().await else { return };
         let stream = match listener.accept().await {
             Ok((stream, _)) => stream,
             // Too many open files, most likely: others close theirs meanwhile.
             Err(error) => {
                 tracing::warn!("a connection for metrics was not accepted: {error}");
-                tokio::time::sleep(std::time::Duration::from_millis(100)).await;
+                tokio::time::sleep(Duration::from_millis(100)).await;
                 continue;
             }
         };
-        let metrics = metrics.clone();
+        let (acceptor, desk) = (acceptor.clone(), desk.clone());
         tokio::spawn(async move {
-            let service = service_fn(|request: Request<Incoming>| {
-                let answer = answer(&metrics, request.method(), request.uri().path());
-                async move { Ok::<_, Infallible>(answer) }
-            });
-            // Whoever asked has gone away: nothing is lost.
-            let _ =
-                http1::Builder::new().timer(TokioTimer::new()).serve_connection(TokioIo::new(stream), service).await;
+            match acceptor {
+                None => converse(stream, desk).await,
+                Some(acceptor) => {
+                    if let Ok(Ok(stream)) = tokio::time::timeout(HANDSHAKE_MAX, acceptor.accept(stream)).await {
+                        converse(stream, desk).await;
+                    }
+                }
+            }
+            drop(place);
         });
     }
+}
+
+async fn converse(stream: impl AsyncRead + AsyncWrite + Unpin, desk: Desk) {
+    let service = service_fn(|request: Request<Incoming>| {
+        let desk = desk.clone();
+        async move { Ok::<_, Infallible>(respond(&desk, &request).await) }
+    });
+    let mut server = http1::Builder::new();
+    server.timer(TokioTimer::new()).header_read_timeout(IDLE_MAX);
+    // Whoever asked has gone away: nothing is lost.
+    let _ = server.serve_connection(TokioIo::new(stream), service).await;
+}
+
+/// Probes are answered to everyone: a kubelet has no token.
+async fn respond(desk: &Desk, request: &Request<Incoming>) -> Response<Full<Bytes>> {
+    let path = request.uri().path();
+    if let Some(guard) = desk.guard.as_ref().filter(|_| path == "/metrics")
+        && let Some(status) = guard.refusal(request.headers()).await
+    {
+        let mut response = Response::new(Full::new(Bytes::from("expected a token whose owner may get /metrics\n")));
+        *response.status_mut() = status;
+        return response;
+    }
+    answer(&desk.metrics, request.method(), path)
 }
 
 fn answer(metrics: &Metrics, method: &Method, path: &str) -> Response<Full<Bytes>> {

@@ -11,10 +11,13 @@ pub enum System {
     Tree,
     /// Queues, groups of pods, and jobs of several tasks.
     Queues,
+    /// The controller of those jobs. It has no kinds of its own; it needs the right to create pods everywhere, which is
+    /// why it has to be asked for.
+    Jobs,
 }
 
 /// All systems.
-pub const SYSTEMS: [System; 3] = [System::Elastic, System::Tree, System::Queues];
+pub const SYSTEMS: [System; 4] = [System::Elastic, System::Tree, System::Queues, System::Jobs];
 
 impl System {
     /// The system that a kind belongs to; none for those that Kubernetes itself has.

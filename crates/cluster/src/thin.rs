@@ -38,22 +38,23 @@ impl<'de> Deserialize<'de> for Thin {
 }
 
 impl Resource for Thin {
-    type DynamicType = &'static Kind;
+    /// A kind, and the version that it is watched in.
+    type DynamicType = (&'static Kind, &'static str);
     type Scope = kube::core::DynamicResourceScope;
 
-    fn kind(kind: &Self::DynamicType) -> Cow<'_, str> {
+    fn kind((kind, _): &Self::DynamicType) -> Cow<'_, str> {
         kind.kind.into()
     }
 
-    fn group(kind: &Self::DynamicType) -> Cow<'_, str> {
+    fn group((kind, _): &Self::DynamicType) -> Cow<'_, str> {
         kind.group.into()
     }
 
-    fn version(kind: &Self::DynamicType) -> Cow<'_, str> {
-        kind.versions[0].into()
+    fn version((_, version): &Self::DynamicType) -> Cow<'_, str> {
+        (*version).into()
     }
 
-    fn plural(kind: &Self::DynamicType) -> Cow<'_, str> {
+    fn plural((kind, _): &Self::DynamicType) -> Cow<'_, str> {
         kind.plural.into()
     }
 

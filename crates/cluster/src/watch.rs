@@ -9,18 +9,14 @@ use std::hash::{BuildHasher, Hasher, RandomState};
 use std::time::{Duration, Instant};
 
 use futures::StreamExt;
-use http::Method;
 use kube::runtime::watcher::{self, watcher};
 use kube::{Api, Client};
-use quotient_api::Kind;
 use quotient_host::watched::{Event, Watched};
 use quotient_host::{Seen, Subject};
-use serde_json::Value;
 use tokio::sync::mpsc::Sender;
 
-use crate::call::{Call, CallError, Content};
-use crate::lease::Fence;
 use crate::metrics::Metrics;
+use crate::served::{self, Served};
 use crate::thin::Thin;
 
 /// How often a kind that is not served, or that we may not read, is tried again.
@@ -61,7 +57,8 @@ impl Watch {
     /// Lists and watches until it has to be listed again, and says after which pause; `None`: nobody listens.
     async fn until_listing(&mut self, begun: Instant) -> Option<Duration> {
         let (kind, name) = (self.subject.kind(), self.subject.name());
-        let api: Api<Thin> = Api::all_with(self.client.clone(), &kind);
+        let version = served::version(&self.client, kind).await;
+        let api: Api<Thin> = Api::all_with(self.client.clone(), &(kind, version));
         // A list in pages of what is there now. A list by way of a watch may be older than what was written before it.
         let mut config = watcher::Config::default();
         if let Some(fields) = self.subject.field_selector() {
@@ -84,7 +81,7 @@ impl Watch {
             };
             self.metrics.watch_fails(self.subject);
             match trouble(&error) {
-                Trouble::NotFound if self.is_absent().await => {
+                Trouble::NotFound if served::look(&self.client, kind).await == Served::Not => {
                     self.say_availability(
                         false,
                         "is not served by this API server: its objects are left out until it is",
@@ -147,29 +144,6 @@ impl Watch {
             _ => {}
         }
     }
-
-    /// Whether discovery says that the kind is not served.
-    async fn is_absent(&self) -> bool {
-        let kind = self.subject.kind();
-        let path = match kind.group {
-            "" => return false,
-            group => format!("/apis/{group}/{}", kind.versions[0]),
-        };
-        let call = Call::at(Method::GET, path, Content::Json, Value::Null);
-        is_absent(kind, &call.send(&self.client, &Fence::open()).await)
-    }
-}
-
-/// Whether what discovery says of a group means that a kind of it is not served.
-fn is_absent(kind: &Kind, answer: &Result<Value, CallError>) -> bool {
-    match answer {
-        Ok(group) => {
-            let resources = group["resources"].as_array();
-            resources.is_some_and(|resources| resources.iter().all(|resource| resource["name"] != kind.plural))
-        }
-        Err(CallError::NotFound(_)) => true,
-        Err(_) => false,
-    }
 }
 
 fn meaning(event: watcher::Event<Thin>) -> Event {
@@ -224,20 +198,6 @@ fn trouble(error: &watcher::Error) -> Trouble {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use serde_json::json;
-
-    #[test]
-    fn only_discovery_says_that_a_kind_is_absent() {
-        let kind = quotient_api::kinds::find("nos.nebuly.com", "ElasticQuota").expect("it is known");
-        let group = |name: &str| Ok(json!({"resources": [{"name": name}, {"name": format!("{name}/status")}]}));
-        assert!(!is_absent(kind, &group("elasticquotas")));
-        assert!(is_absent(kind, &group("others")));
-        assert!(is_absent(kind, &Err(CallError::NotFound(String::new()))));
-        let refused = |code| Err(CallError::Refused { code, message: String::new() });
-        for answer in [refused(401), refused(403), Err(CallError::Unavailable(String::new())), Ok(json!({}))] {
-            assert!(!is_absent(kind, &answer), "{answer:?}");
-        }
-    }
 
     #[test]
     fn a_pause_is_left_to_chance_within_bounds() {

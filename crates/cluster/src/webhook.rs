@@ -10,8 +10,10 @@ pub mod certificates;
 pub mod configuration;
 pub mod review;
 pub mod serve;
+mod validity;
 
 use std::net::SocketAddr;
+use std::path::PathBuf;
 use std::time::Duration;
 
 use crate::connect::Clients;
@@ -29,6 +31,8 @@ pub struct WebhookSettings {
     /// Where the API server finds them.
     pub target: Target,
     pub certificate: Source,
+    /// Authorities of the clients that may ask; `None`: everyone who reaches the port may.
+    pub client_authority: Option<PathBuf>,
     pub lifetimes: Lifetimes,
     /// Seconds since the Unix epoch.
     pub clock: fn() -> i64,
@@ -38,7 +42,8 @@ impl WebhookSettings {
     /// Webhooks with certificates that last as long as they should.
     pub fn new(address: SocketAddr, target: Target, certificate: Source) -> Self {
         let clock = || crate::clock::wall_us().div_euclid(1_000_000);
-        WebhookSettings { address, target, certificate, lifetimes: Lifetimes::default(), clock }
+        let (client_authority, lifetimes) = (None, Lifetimes::default());
+        WebhookSettings { address, target, certificate, client_authority, lifetimes, clock }
     }
 
     /// How long questions are still answered when everything else has stopped: a Service takes a while to send them
@@ -51,8 +56,9 @@ impl WebhookSettings {
     }
 }
 
-/// How often it is looked whether the webhooks can answer, until they can.
+/// How often it is looked whether the webhooks can answer: until they can, and after.
 const READY_EVERY: Duration = Duration::from_millis(100);
+const STILL_READY_EVERY: Duration = Duration::from_secs(1);
 
 /// Listens, and returns what answers for ever.
 pub async fn webhooks(
@@ -61,19 +67,25 @@ pub async fn webhooks(
     objects: SharedObjects,
     metrics: Metrics,
 ) -> Result<(SocketAddr, impl Future<Output = ()> + Send + use<>), ServeError> {
-    let WebhookSettings { address, target, certificate, lifetimes, clock } = settings;
+    let WebhookSettings { address, target, certificate, client_authority, lifetimes, clock } = settings;
     let keeper = Keeper::new(clients.webhook.clone(), target, certificate, lifetimes, clock);
     let holder = keeper.holder();
     metrics.set_answers(false);
-    let (address, answer) = serve(address, holder.clone(), objects.clone(), metrics.clone()).await?;
+    let (address, answer) = serve(address, holder.clone(), client_authority, objects.clone(), metrics.clone()).await?;
     let work = async move {
         let wait = async {
-            while !holder.has_one() || !objects.read().is_complete() {
-                tokio::time::sleep(READY_EVERY).await;
+            let mut answered = false;
+            loop {
+                let answers = holder.is_good_at(clock()) && objects.read().is_complete();
+                metrics.set_answers(answers);
+                match (answers, answered) {
+                    (true, false) => tracing::info!(%address, "webhooks answer"),
+                    (false, true) => tracing::warn!(%address, "webhooks do not answer: the certificate is not valid"),
+                    _ => {}
+                }
+                answered = answers;
+                tokio::time::sleep(if answers { STILL_READY_EVERY } else { READY_EVERY }).await;
             }
-            metrics.set_answers(true);
-            tracing::info!(%address, "webhooks answer");
-            std::future::pending().await
         };
         tokio::select! {
             () = keeper.run() => {}

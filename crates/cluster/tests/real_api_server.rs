@@ -50,7 +50,10 @@ fn pods_are_bound_run_and_say_why_they_wait() {
         stage.running("first").iter().any(|(name, _)| name == "large").then_some(())
     });
     let metrics = live.metrics.text();
-    assert!(metrics.contains("quotient_bind_latency_seconds_count 7"), "{metrics}");
+    for (held, count) in [("no", 6), ("yes", 1)] {
+        let line = format!("quotient_bind_latency_seconds_count{{held=\"{held}\"}} {count}");
+        assert!(metrics.contains(&line), "{line}: {metrics}");
+    }
 }
 
 #[test]

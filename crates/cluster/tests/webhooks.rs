@@ -17,11 +17,12 @@ use quotient_cluster::{Clients, Metrics, connect};
 use quotient_host::SharedObjects;
 use quotient_testenv::{ControlPlane, Options};
 use serde_json::{Value, json};
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 use tokio_rustls::TlsConnector;
 use tokio_rustls::rustls::crypto::ring;
 use tokio_rustls::rustls::pki_types::pem::PemObject;
-use tokio_rustls::rustls::pki_types::{CertificateDer, ServerName};
+use tokio_rustls::rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName};
 use tokio_rustls::rustls::{ClientConfig, RootCertStore};
 
 const DAY_S: i64 = 24 * 3600;
@@ -88,10 +89,14 @@ fn tell(plane: &ControlPlane, address: SocketAddr) {
 
 /// Serves webhooks that know of no objects; they end with the value.
 async fn start(clients: &Clients, address: SocketAddr, at: SocketAddr, source: Source) -> tokio::task::JoinSet<()> {
-    let objects = SharedObjects::default();
-    objects.write().complete();
     let mut settings = WebhookSettings::new(address, target(at), source);
     settings.lifetimes = SHORT;
+    start_with(clients, settings).await
+}
+
+async fn start_with(clients: &Clients, settings: WebhookSettings) -> tokio::task::JoinSet<()> {
+    let objects = SharedObjects::default();
+    objects.write().complete();
     let metrics = Metrics::default();
     metrics.beat();
     metrics.set_ready(true);
@@ -135,6 +140,7 @@ fn certificates_are_made_agreed_on_renewed_and_reloaded() {
         an_authority_is_followed_in_time(&plane, &clients).await;
         renewed_while_the_api_server_asks(&plane, &clients).await;
         taken_from_a_folder(&plane, &clients).await;
+        only_clients_of_the_authority_are_answered(&plane, &clients).await;
     });
 }
 
@@ -146,7 +152,7 @@ async fn an_authority_is_followed_in_time(plane: &ControlPlane, clients: &Client
     let current = || get(plane, &["secret", "years"])["data"]["ca.crt"].clone();
     let (mut one, mut other) = (keeper(), keeper());
     one.look().await.expect("there is no configuration yet, and that is no error");
-    assert!(one.holder().has_one());
+    assert!(one.holder().is_good_at(clock()), "the first authority is trusted as soon as it is told of");
     let first = current();
     other.look().await.expect("it reads what the other wrote");
     assert_eq!(current(), first, "they agree");
@@ -161,6 +167,11 @@ async fn an_authority_is_followed_in_time(plane: &ControlPlane, clients: &Client
     other.look().await.expect("it makes another");
     let second = current();
     assert_ne!(second, first, "two thirds of a year are over");
+    // One who starts now can only sign with an authority that API servers may not know yet; the others serve as before.
+    let mut late = keeper();
+    late.look().await.expect("it signs");
+    assert!(!late.holder().is_good_at(clock()) && late.holder().is_good_at(clock() + 60));
+    assert!(other.holder().is_good_at(clock()));
     one.look().await.expect("it reads what the other wrote");
     assert_eq!(current(), second, "they agree");
     let both = bundle(plane);
@@ -236,4 +247,54 @@ async fn taken_from_a_folder(plane: &ControlPlane, clients: &Clients) {
         tokio::time::sleep(SHORT.look_every).await;
     }
     assert_asked(plane, "from a folder that changed");
+}
+
+/// What whoever shows this certificate is answered, or nothing.
+async fn asked_as(address: SocketAddr, plane: &ControlPlane, user: Option<&str>) -> Option<String> {
+    let mut roots = RootCertStore::empty();
+    for certificate in CertificateDer::pem_slice_iter(plane.authority().as_bytes()) {
+        roots.add(certificate.expect("it is PEM")).expect("it is a certificate");
+    }
+    let config = ClientConfig::builder_with_provider(Arc::new(ring::default_provider()))
+        .with_safe_default_protocol_versions()
+        .expect("they are known")
+        .with_root_certificates(roots);
+    let config = match user {
+        None => config.with_no_client_auth(),
+        Some(user) => {
+            let file = plane.kubeconfig_of(user, &[]).expect("a user can be made");
+            let kubeconfig: Value =
+                serde_json::from_str(&std::fs::read_to_string(file).expect("it is there")).expect("it is JSON");
+            let part = |name: &str| {
+                let ByteString(bytes) =
+                    serde_json::from_value(kubeconfig["users"][0]["user"][name].clone()).expect("it is base64");
+                bytes
+            };
+            let chain = CertificateDer::pem_slice_iter(&part("client-certificate-data"))
+                .collect::<Result<Vec<_>, _>>()
+                .expect("it is PEM");
+            let key = PrivateKeyDer::from_pem_slice(&part("client-key-data")).expect("it is PEM");
+            config.with_client_auth_cert(chain, key).expect("they belong together")
+        }
+    };
+    let stream = TcpStream::connect(address).await.ok()?;
+    let name = ServerName::try_from(address.ip().to_string()).expect("it is an address");
+    let mut connection = TlsConnector::from(Arc::new(config)).connect(name, stream).await.ok()?;
+    let request = b"POST /validate HTTP/1.1\r\nHost: h\r\nContent-Length: 2\r\nConnection: close\r\n\r\n{}";
+    connection.write_all(request).await.ok()?;
+    let mut answer = Vec::new();
+    connection.read_to_end(&mut answer).await.ok()?;
+    String::from_utf8(answer).ok().filter(|answer| !answer.is_empty())
+}
+
+/// With an authority of clients, nobody else gets an answer.
+async fn only_clients_of_the_authority_are_answered(plane: &ControlPlane, clients: &Clients) {
+    let (address, folder) = (free_address(), plane.folder().join("certificate"));
+    let mut settings = WebhookSettings::new(address, target(address), Source::Mounted(folder.clone()));
+    settings.lifetimes = SHORT;
+    settings.client_authority = Some(folder.join("ca.crt"));
+    let _tasks = start_with(clients, settings).await;
+    assert_eq!(asked_as(address, plane, None).await, None, "a stranger is not answered");
+    let answer = asked_as(address, plane, Some("apiserver")).await.expect("a client of the authority is");
+    assert!(answer.starts_with("HTTP/1.1 400") && answer.contains("expected admission.k8s.io/v1"), "{answer}");
 }

@@ -22,6 +22,7 @@ pub mod queue;
 pub mod scheduler;
 pub mod session;
 pub mod subject;
+pub mod victims;
 pub mod watched;
 pub mod write;
 

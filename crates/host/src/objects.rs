@@ -114,12 +114,15 @@ pub struct Objects {
     served: BTreeSet<Subject>,
     is_complete: bool,
     whole_gpu_gb: Option<u32>,
+    needs_consent: bool,
 }
 
 impl Objects {
     /// No objects, in a cluster with this configuration.
     pub fn new(configuration: &Configuration) -> Self {
-        Objects { whole_gpu_gb: Some(configuration.nvidia_gpu_resource_memory_gb), ..Objects::default() }
+        let needs_consent = configuration.listed_users_only;
+        let whole_gpu_gb = Some(configuration.nvidia_gpu_resource_memory_gb);
+        Objects { whole_gpu_gb, needs_consent, ..Objects::default() }
     }
 
     /// Whether everything that there is was seen. What is asked before that may be answered wrongly.
@@ -391,6 +394,10 @@ impl View for Objects {
         let wanted = |name: &Name| namespace.is_none_or(|wanted| **name == *wanted);
         let ordinary = self.ordinary.iter().filter(|(name, _)| wanted(name)).map(|(_, ordinary)| &ordinary.example);
         kept.chain(ordinary).collect()
+    }
+
+    fn needs_consent(&self) -> bool {
+        self.needs_consent
     }
 
     fn whole_gpu_gb(&self) -> u32 {

@@ -20,7 +20,7 @@ use crate::objects::{News, Objects, SharedObjects, controller_of};
 use crate::patrol::Patrol;
 use crate::queue::{Failed, Feedback};
 use crate::subject::Subject;
-use crate::write::{PodRef, Write};
+use crate::write::{PodRef, Waited, Write};
 
 /// Something that a watch saw.
 #[derive(Debug, Clone)]
@@ -79,6 +79,14 @@ struct Waiting {
     unsaid: Option<Arc<Reason>>,
     /// Why, as the pod itself says: the reason and the message of its condition.
     shown: Option<(String, String)>,
+}
+
+impl Waiting {
+    fn waited(&self) -> Waited {
+        // What the last leader held says so itself.
+        let is_shown = self.shown.as_ref().is_some_and(|(reason, _)| !reason.is_empty());
+        Waited { created_us: self.created_us, was_held: self.held.is_some() || is_shown }
+    }
 }
 
 /// The engine with what it takes to tell it of objects, and to write what it decides.
@@ -303,9 +311,14 @@ impl Scheduler {
     /// Takes in that something which was decided, or asked for by a controller, did not happen.
     pub fn take_feedback(&mut self, now: Now, feedback: Feedback) {
         match feedback.failed {
-            Failed::Decision(fact) => self.engine.observe(now.tick, *fact),
+            Failed::Decision(fact) => self.take_fact(now, *fact),
             Failed::Asked(slot) => self.controllers.refused(&slot, &feedback.message, now.tick),
         }
+    }
+
+    /// Takes in a fact that no object tells of.
+    pub fn take_fact(&mut self, now: Now, fact: Fact) {
+        self.engine.observe(now.tick, fact);
     }
 
     fn note_waiting(&mut self, fact: &Fact) {

@@ -21,8 +21,10 @@ use quotient_engine::fact::PodKey;
 use quotient_engine::{Budget, Tick};
 
 use crate::objects::{SharedObjects, pods_of_kind, watched_kinds};
+use crate::queue::{Failed, Feedback};
 use crate::scheduler::{Happened, Now, Scheduler, Seen};
 use crate::subject::Subject;
+use crate::victims::Victims;
 use crate::write::{PodRef, Slot, Write};
 
 /// A standby that takes over touches a pending pod, and decides nothing before it has seen that ([`Session::probe`]).
@@ -103,6 +105,7 @@ pub struct Session {
     sight: BTreeMap<Subject, Sight>,
     leads: bool,
     taking_over: Option<TakingOver>,
+    victims: Victims,
 }
 
 /// How far it is to what the last leader wrote.
@@ -132,6 +135,7 @@ impl Session {
             sight: BTreeMap::new(),
             leads: false,
             taking_over: None,
+            victims: Victims::default(),
         };
         let kinds: Vec<Subject> = watched_kinds().map(Subject::Kind).collect();
         // Some pods are watched apart once there is something that they are looked at for.
@@ -170,6 +174,7 @@ impl Session {
             Seen::Stale(subject, why) => Some((*subject, Sight::Stale(why.clone()))),
             Seen::Object(..) | Seen::Gone(..) => None,
         };
+        self.victims.see(&seen);
         self.scheduler.see(now, seen);
         let (subject, sight) = sight?;
         let (is_served, is_absent) = (sight == Sight::Current, sight == Sight::Absent);
@@ -284,6 +289,10 @@ impl Session {
             turn.writes = self.scheduler.follow(now);
         }
         if turn.held.is_none() {
+            for (fact, problem) in self.victims.overdue(now.tick) {
+                self.scheduler.take_fact(now, fact);
+                turn.happened.push(Happened::Problem(problem));
+            }
             let round = self.scheduler.decide(now, budget);
             turn.writes.extend(round.writes);
             turn.happened.extend(round.happened);
@@ -292,7 +301,17 @@ impl Session {
             turn.wake_at = Some(until);
         }
         turn.writes.retain(|write| self.is_ours(write));
+        turn.writes.iter().for_each(|write| self.victims.note(write, now.tick));
+        turn.wake_at = turn.wake_at.into_iter().chain(self.victims.next_due()).min();
         turn
+    }
+
+    /// Takes in that something which was decided, or asked for by a controller, did not happen.
+    pub fn take_feedback(&mut self, now: Now, feedback: Feedback) {
+        if let Failed::Decision(fact) = &feedback.failed {
+            self.victims.failed(fact);
+        }
+        self.scheduler.take_feedback(now, feedback);
     }
 
     /// What is to be written so that objects say how things stand; looked at now and then.

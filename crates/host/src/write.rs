@@ -21,8 +21,8 @@ pub struct PodRef {
 /// One thing to be written about one object.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Write {
-    /// Bind the pod, its claims first. `created_us`: when it was made, for the metrics.
-    Bind { pod: PodRef, node: Name, claims: Vec<ClaimBinding>, devices: DeviceWrites, created_us: Option<i64> },
+    /// Bind the pod, its claims first.
+    Bind { pod: PodRef, node: Name, claims: Vec<ClaimBinding>, devices: DeviceWrites, waited: Option<Waited> },
     /// Send a pod away: for a claimant by deletion, without one by the eviction API.
     Evict { pod: PodRef, claimant: Option<PodKey>, message: String },
     /// Say which node is kept for the pod.
@@ -41,6 +41,14 @@ pub enum Write {
     Admit { group: ObjectKey },
     /// Take out an object, if it is the one with this uid.
     Delete { object: ObjectKey, uid: Option<Name> },
+}
+
+/// Since when a pod is pending, for the metrics.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Waited {
+    pub created_us: i64,
+    /// Whether it was held for a reason meanwhile: then the time is that of its quota, not ours.
+    pub was_held: bool,
 }
 
 /// What is to be written about devices before a pod is bound.

@@ -524,6 +524,12 @@ pub struct RunArguments {
     /// Serve /metrics, /livez and /readyz here
     #[arg(long, value_name = "ADDRESS:PORT")]
     pub metrics: Option<SocketAddr>,
+    /// Who may read /metrics; probes are answered to everyone
+    #[arg(long, value_enum, value_name = "WHO", default_value = "open")]
+    pub metrics_access: MetricsAccess,
+    /// Serve metrics and probes over TLS, with tls.crt and tls.key of this folder; they are read again when they change
+    #[arg(long, value_name = "DIR")]
+    pub metrics_certificate: Option<PathBuf>,
     /// Serve the dashboard here; people sign in with a token of the cluster and see what their rights let them see
     #[arg(long, value_name = "ADDRESS:PORT")]
     pub dashboard: Option<SocketAddr>,
@@ -548,9 +554,21 @@ pub struct RunArguments {
     /// Serve webhooks with tls.crt and tls.key of this folder; they are read again when they change
     #[arg(long, value_name = "DIR")]
     pub webhook_certificate: Option<PathBuf>,
+    /// Answer only clients with a certificate of these authorities (PEM): those that the API server shows to webhooks
+    #[arg(long, value_name = "FILE")]
+    pub webhook_client_ca: Option<PathBuf>,
     /// Log format; the log goes to stderr
     #[arg(long, value_enum, value_name = "FORMAT", default_value = "text")]
     pub log: LogFormat,
+}
+
+/// Who may read metrics.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum MetricsAccess {
+    /// Everyone who reaches the port
+    Open,
+    /// Owners of a token that may get the path /metrics, as the API server says
+    Authorized,
 }
 
 /// A part of `run`.
@@ -572,6 +590,8 @@ Examples:
   quotient install --systems elastic,queues             without quota trees
   quotient install --config quotient.yaml --replicas 3
   quotient install --webhook-url https://127.0.0.1:9443   for a `quotient run` outside the cluster
+
+  quotient install --systems queues,jobs                also runs Volcano Jobs: the account may create pods
 
 A system that is left out has no CRDs, no rights and no webhooks.")]
 pub struct InstallArguments {
@@ -632,6 +652,8 @@ pub enum SystemChoice {
     Tree,
     /// Queue, PodGroup and Job of Volcano
     Queues,
+    /// The controller of Volcano Jobs; it may create pods in every namespace
+    Jobs,
 }
 
 /// How objects are written.

@@ -9,7 +9,7 @@ use std::time::Duration;
 use quotient_testenv::{ControlPlane, NodeShape, Options};
 use serde_json::{Value, json};
 
-use daemon::{Daemon, ask, eventually, items, quotient};
+use daemon::{Daemon, ask, ask_with, eventually, items, quotient};
 
 fn output(arguments: &[&str]) -> Output {
     quotient(arguments).output().expect("the program runs")
@@ -54,6 +54,74 @@ fn a_user_who_may_not_is_told_what() {
     let nobody = plane.kubeconfig_of("nobody", &[]).expect("a user can be made");
     let said = refusal(&["run", "--kubeconfig", &nobody.display().to_string()]);
     assert!(said.contains("the user may not list pods, which is needed"), "{said}");
+    it_does_what_it_can_without_kinds_and_shows_metrics_to_whom_it_should(&plane);
+}
+
+/// On an API server that knows none of the kinds: it says so of each, and is ready.
+fn it_does_what_it_can_without_kinds_and_shows_metrics_to_whom_it_should(plane: &ControlPlane) {
+    let port = std::net::TcpListener::bind("127.0.0.1:0").and_then(|it| it.local_addr()).expect("a port").port();
+    let (address, log) = (format!("127.0.0.1:{port}"), plane.folder().join("quotient.log"));
+    let flags = ["--metrics", &address, "--metrics-access", "authorized"];
+    let _daemon = Daemon::start(&plane.kubeconfig(), &log, &flags);
+    eventually(plane, "it is ready", || ask(port, "/readyz").filter(|(status, _)| *status == 200));
+    let said = std::fs::read_to_string(&log).expect("there is a log");
+    let lines = said.lines().filter(|line| line.contains("ElasticQuota") && line.contains("is not served"));
+    assert_eq!(lines.count(), 7, "one line for each kind of quota and profile: {said}");
+
+    let account = |name: &str| {
+        let account = json!({"apiVersion": "v1", "kind": "ServiceAccount",
+            "metadata": {"name": name, "namespace": "default"}});
+        plane.apply(&[account]).expect("it is made");
+        plane.kubectl(&["create", "token", name, "-n", "default"]).expect("it has a token").trim().to_string()
+    };
+    let (reader, stranger) = (account("reader"), account("stranger"));
+    let right = |kind: &str, more: Value| {
+        let mut object = json!({"apiVersion": "rbac.authorization.k8s.io/v1", "kind": kind,
+            "metadata": {"name": "reads-metrics"}});
+        object.as_object_mut().expect("it is one").extend(more.as_object().expect("it is one").clone());
+        object
+    };
+    let rules = json!({"rules": [{"nonResourceURLs": ["/metrics"], "verbs": ["get"]}]});
+    let bound = json!({
+        "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": "reads-metrics"},
+        "subjects": [{"kind": "ServiceAccount", "name": "reader", "namespace": "default"}]});
+    plane.apply(&[right("ClusterRole", rules), right("ClusterRoleBinding", bound)]).expect("they apply");
+    let status = |token: &str| {
+        let header = if token.is_empty() { String::new() } else { format!("Authorization: Bearer {token}\r\n") };
+        ask_with(port, "/metrics", &header).map(|(status, _)| status)
+    };
+    assert_eq!((status(""), status("made-up"), status(&stranger)), (Some(401), Some(403), Some(403)));
+    eventually(plane, "whoever may reads metrics", || status(&reader).filter(|status| *status == 200));
+}
+
+/// A server that says that it is Kubernetes 1.20, and nothing else.
+#[test]
+fn a_server_that_is_too_old_is_said_to_be() {
+    use std::io::{Read, Write};
+    let listener = std::net::TcpListener::bind("127.0.0.1:0").expect("a port");
+    let address = listener.local_addr().expect("it listens");
+    thread::spawn(move || {
+        for mut stream in listener.incoming().flatten() {
+            let _ = stream.read(&mut [0; 4096]);
+            let body =
+                json!({"major": "1", "minor": "20+", "gitVersion": "v1.20.3", "gitCommit": "c", "gitTreeState": "",
+                "buildDate": "", "goVersion": "", "compiler": "", "platform": ""})
+                .to_string();
+            let head = "HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nConnection: close\r\nContent-Length: ";
+            let _ = write!(stream, "{head}{}\r\n\r\n{body}", body.len());
+        }
+    });
+    let file = std::env::temp_dir().join(format!("quotient-old-{}", std::process::id()));
+    let config = json!({
+        "apiVersion": "v1", "kind": "Config", "current-context": "c",
+        "contexts": [{"name": "c", "context": {"cluster": "c", "user": "u"}}],
+        "clusters": [{"name": "c", "cluster": {"server": format!("http://{address}")}}],
+        "users": [{"name": "u", "user": {}}],
+    });
+    std::fs::write(&file, config.to_string()).expect("a file can be written");
+    let said = refusal(&["run", "--kubeconfig", &file.display().to_string()]);
+    std::fs::remove_file(&file).expect("it is ours");
+    assert!(said.contains("Kubernetes v1.20.3 is too old: expected 1.29 or newer"), "{said}");
 }
 
 /// Numbers that look random and are always the same.

@@ -75,6 +75,8 @@ pub struct Server {
     whole_gpu_gb: Option<u32>,
     /// What all nodes hold, once it was asked for and until a node changes.
     held: OnceCell<Arc<Held>>,
+    /// Whether a composite quota governs only namespaces that agree.
+    needs_consent: bool,
 }
 
 /// What admission may ask: the objects, and what is configured.
@@ -82,6 +84,7 @@ struct Admitting<'a> {
     store: &'a Store,
     whole_gpu_gb: Option<u32>,
     held: &'a OnceCell<Arc<Held>>,
+    needs_consent: bool,
 }
 
 impl View for Admitting<'_> {
@@ -91,6 +94,10 @@ impl View for Admitting<'_> {
 
     fn list(&self, group: &str, kind: &str, namespace: Option<&str>) -> Vec<&Value> {
         self.store.list(group, kind, namespace)
+    }
+
+    fn needs_consent(&self) -> bool {
+        self.needs_consent
     }
 
     fn whole_gpu_gb(&self) -> u32 {
@@ -106,7 +113,9 @@ impl View for Admitting<'_> {
 impl Server {
     /// A server without objects, in a cluster with this configuration.
     pub fn new(configuration: &Configuration) -> Self {
-        Server { whole_gpu_gb: Some(configuration.nvidia_gpu_resource_memory_gb), ..Server::default() }
+        let needs_consent = configuration.listed_users_only;
+        let whole_gpu_gb = Some(configuration.nvidia_gpu_resource_memory_gb);
+        Server { whole_gpu_gb, needs_consent, ..Server::default() }
     }
 
     /// The objects as they are.
@@ -295,7 +304,12 @@ impl Server {
         object: Value,
         old: Option<&Value>,
     ) -> Result<Value, Refusal> {
-        let view = Admitting { store: &self.store, whole_gpu_gb: self.whole_gpu_gb, held: &self.held };
+        let view = Admitting {
+            store: &self.store,
+            whole_gpu_gb: self.whole_gpu_gb,
+            held: &self.held,
+            needs_consent: self.needs_consent,
+        };
         match admit(Request { operation, object, old }, &view) {
             Ok(admitted) => {
                 let warn = |message| Problem::new(message).of_object(key);

@@ -11,6 +11,7 @@ use super::metadata::{is_label_key, is_subdomain};
 use super::{Context, Operation};
 use crate::cursor::Cursor;
 use crate::elastic::capacity::Sums;
+use crate::elastic::consent::{ALLOWED_COMPOSITES, is_given};
 use crate::elastic::takeover::namespaces;
 use crate::elastic::traps::beyond_nodes;
 use crate::elastic::{COMPOSITE, PLAIN};
@@ -103,6 +104,8 @@ fn check_namespaces(spec: &Cursor<'_, '_>, context: &Context<'_>) {
             item.note("is listed twice: expected each namespace once");
         } else if let Some(other) = taken.get(namespace).filter(|_| !before.contains(namespace)) {
             item.note(format!("is governed by {other} already: expected one quota for a namespace"));
+        } else if !is_given(context.key, namespace, context.view) {
+            item.note(format!("has not agreed: expected the annotation {ALLOWED_COMPOSITES} on the namespace"));
         }
     }
     if listed == 0 {

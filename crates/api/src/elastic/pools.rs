@@ -11,13 +11,17 @@ use quotient_engine::Fact;
 use quotient_engine::fact::{ElasticFact, Name, QuotaKey};
 use serde_json::Value;
 
+use super::consent::{ALLOWED_COMPOSITES, Consents};
 use super::{COMPOSITE, Declared, is_fair};
 use crate::object::ObjectKey;
 use crate::problem::Problem;
 
 /// The pools, by API group.
 #[derive(Debug, Clone, Default)]
-pub(crate) struct Pools(BTreeMap<&'static str, Pool>);
+pub(crate) struct Pools {
+    pools: BTreeMap<&'static str, Pool>,
+    consents: Consents,
+}
 
 /// What follows from a change of one quota.
 #[derive(Debug, Default, PartialEq, Eq)]
@@ -52,19 +56,44 @@ struct Claim {
 }
 
 impl Pools {
+    /// Pools in which a composite governs only namespaces that agree, or all that it lists.
+    pub fn new(needs_consent: bool) -> Self {
+        Pools { pools: BTreeMap::new(), consents: Consents::new(needs_consent) }
+    }
+
     /// Takes in a quota as it was seen, with what could not be read in it.
     pub fn seen(&mut self, key: &ObjectKey, declared: Declared, problems: Vec<Problem>) -> Outcome {
-        self.0.entry(key.group).or_default().change(key, Some((declared, problems)))
+        self.pools.entry(key.group).or_default().change(key, Some((declared, problems)), &self.consents)
     }
 
     /// Takes out a quota that is gone.
     pub fn gone(&mut self, key: &ObjectKey) -> Outcome {
-        self.0.get_mut(key.group).map(|pool| pool.change(key, None)).unwrap_or_default()
+        self.pools.get_mut(key.group).map(|pool| pool.change(key, None, &self.consents)).unwrap_or_default()
+    }
+
+    /// Takes in which composites a namespace agrees to; `None`: it does not say, or is gone.
+    pub fn agrees(&mut self, namespace: &Name, listed: Option<&str>) -> Outcome {
+        let mut outcome = Outcome::default();
+        if !self.consents.set(namespace, listed) {
+            return outcome;
+        }
+        for pool in self.pools.values_mut() {
+            let lists = |member: &Member| member.declared.namespaces.contains(namespace);
+            let listing = pool.members.iter().filter(|(key, member)| key.kind == COMPOSITE && lists(member));
+            let listing: Vec<_> =
+                listing.map(|(key, it)| (key.clone(), (it.declared.clone(), it.problems.clone()))).collect();
+            for (key, seen) in listing {
+                let Outcome { facts, problems } = pool.change(&key, Some(seen), &self.consents);
+                outcome.facts.extend(facts);
+                outcome.problems.extend(problems);
+            }
+        }
+        outcome
     }
 }
 
 impl Pool {
-    fn change(&mut self, key: &ObjectKey, new: Option<(Declared, Vec<Problem>)>) -> Outcome {
+    fn change(&mut self, key: &ObjectKey, new: Option<(Declared, Vec<Problem>)>, consents: &Consents) -> Outcome {
         let mut touched: BTreeSet<Name> = BTreeSet::new();
         let old = self.members.remove(key);
         if let Some(Member { declared, .. }) = &old {
@@ -76,7 +105,7 @@ impl Pool {
         match new {
             Some((declared, problems)) => {
                 touched.extend(declared.namespaces.iter().cloned());
-                for namespace in &declared.namespaces {
+                for namespace in declared.namespaces.iter().filter(|namespace| consents.allow(key, namespace)) {
                     self.claims.entry(namespace.clone()).or_default().insert(claim(key, &declared));
                 }
                 self.members.insert(key.clone(), Member { declared, problems, told });
@@ -88,7 +117,7 @@ impl Pool {
         affected.extend(self.members.contains_key(key).then(|| key.clone()));
         let mut gaining = Vec::new();
         for key in affected {
-            self.tell(&key, &mut outcome, &mut gaining);
+            self.tell(&key, consents, &mut outcome, &mut gaining);
         }
         // Nobody is told a namespace before whoever had it is told without it.
         outcome.facts.append(&mut gaining);
@@ -107,13 +136,14 @@ impl Pool {
     }
 
     /// Tells how a quota counts now, if that changed, and what is wrong with it.
-    fn tell(&mut self, key: &ObjectKey, outcome: &mut Outcome, gaining: &mut Vec<Fact>) {
+    fn tell(&mut self, key: &ObjectKey, consents: &Consents, outcome: &mut Outcome, gaining: &mut Vec<Fact>) {
         let governing = |namespace: &Name| self.claims.get(namespace).and_then(BTreeSet::first);
         let Some(Member { declared, problems, .. }) = self.members.get(key) else { return };
         let mut problems = problems.clone();
         let mut governed = Vec::new();
         for namespace in &declared.namespaces {
             match governing(namespace) {
+                _ if !consents.allow(key, namespace) => problems.push(not_agreed(key, namespace)),
                 Some(claim) if claim.key != *key => problems.push(lost(key, namespace, claim)),
                 _ => governed.push(namespace.clone()),
             }
@@ -162,6 +192,12 @@ pub(crate) fn quota_key(key: &ObjectKey) -> QuotaKey {
         namespace: key.namespace.clone().unwrap_or_default(),
         name: key.name.clone(),
     }
+}
+
+/// What is wrong with a composite that lists a namespace which did not agree.
+fn not_agreed(key: &ObjectKey, namespace: &Name) -> Problem {
+    let message = format!("has not agreed: it does not count here without {ALLOWED_COMPOSITES} on the namespace");
+    Problem::new(message).of_object(key).at_field("spec.namespaces").with_value(&Value::from(&**namespace))
 }
 
 /// What is wrong with a quota that lost a namespace to another.

@@ -2,11 +2,13 @@
 
 use serde_json::Value;
 
+use super::consent::is_given;
 use super::{COMPOSITE, PLAIN, is_elastic};
 use crate::admission::View;
 use crate::object::{ObjectKey, key_of};
 
-/// The plain quotas that are to be deleted because this composite governs their namespaces, by namespace and name. No
+/// The plain quotas that are to be deleted because this composite governs their namespaces, by namespace and name:
+/// none of a namespace that has to agree and does not. No
 /// use is lost with them: what a quota uses is what its pods hold, and the pods are the composite's from the moment
 /// it is seen.
 pub fn takeover(composite: &Value, view: &dyn View) -> Vec<ObjectKey> {
@@ -15,6 +17,7 @@ pub fn takeover(composite: &Value, view: &dyn View) -> Vec<ObjectKey> {
         return Vec::new();
     }
     let mut taken: Vec<ObjectKey> = namespaces(composite)
+        .filter(|namespace| is_given(&key, namespace, view))
         .flat_map(|namespace| view.list(key.group, PLAIN, Some(namespace)))
         .filter_map(|quota| key_of(quota).ok())
         .collect();

@@ -5,15 +5,20 @@
 //! server evaluates them itself: they hold while the program is down.
 
 use quotient_api::tree::keys;
+use quotient_api::volcano::{BATCH, SCHEDULING};
 use quotient_host::controllers::MARK;
 use serde_json::{Value, json};
 
 use super::{NAME, metadata};
+use crate::system::System;
 
 const REGISTRATION: &str = "admissionregistration.k8s.io/v1";
 
 /// The label of namespaces whose pods are held to the policy.
 pub const TENANT: &str = "quotient.dev/tenant";
+
+/// Finalizers that Kubernetes itself sets on pods, and takes off.
+const FINALIZERS: &str = "['batch.kubernetes.io/job-tracking', 'foregroundDeletion', 'orphan']";
 
 /// Labels that say which quota a pod is charged to and whether it may be evicted.
 const LABELS: [&str; 5] = [
@@ -35,9 +40,15 @@ const ANNOTATIONS: [&str; 6] = [
 ];
 
 /// The policies with their bindings. `scheduler_names` are ours, `namespace` is where we are installed.
-pub fn objects(namespace: &str, scheduler_names: &[String]) -> Vec<Value> {
-    let mut all = policy("quotient-tenants", tenants(scheduler_names), json!({"matchLabels": {TENANT: "true"}}));
-    all.extend(policy("quotient-own-account", own_account(namespace), json!({})));
+pub fn objects(namespace: &str, scheduler_names: &[String], systems: &[System]) -> Vec<Value> {
+    let of_tenants = json!({"matchLabels": {TENANT: "true"}});
+    let mut all = policy("quotient-tenants", tenants(scheduler_names), of_tenants.clone());
+    if systems.contains(&System::Queues) {
+        all.extend(policy("quotient-tenant-queues", queues(), of_tenants));
+    }
+    if systems.contains(&System::Tree) {
+        all.extend(policy("quotient-own-account", own_account(namespace), json!({})));
+    }
     all
 }
 
@@ -49,6 +60,34 @@ fn policy(name: &str, spec: Value, namespaces: Value) -> Vec<Value> {
             "metadata": metadata(name, None), "spec": {"policyName": name, "validationActions": ["Deny"],
                 "matchResources": {"namespaceSelector": namespaces}}}),
     ]
+}
+
+/// Whom the policies for tenants leave alone.
+fn conditions() -> Value {
+    json!([{"name": "not-an-administrator-or-node", "expression":
+        "!request.userInfo.groups.exists(g, g in ['system:masters', 'system:nodes'])"}])
+}
+
+/// A group or a job that was admitted keeps its queue: its pods are charged there.
+fn queues() -> Value {
+    let rule = |group: &str, version: &str, resource: &str| {
+        json!({"apiGroups": [group], "apiVersions": [version], "operations": ["UPDATE"], "resources": [resource],
+            "scope": "Namespaced"})
+    };
+    json!({
+        "failurePolicy": "Fail",
+        "matchConstraints": {"resourceRules": [
+            rule(SCHEDULING, "v1beta1", "podgroups"), rule(BATCH, "v1alpha1", "jobs"),
+        ]},
+        "matchConditions": conditions(),
+        "validations": [validation(
+            "object.?spec.?queue == oldObject.?spec.?queue || \
+             oldObject.?status.?phase.orValue('') in ['', 'Pending'] && \
+             oldObject.?status.?state.?phase.orValue('') in ['', 'Pending']"
+                .to_string(),
+            "spec.queue: a group or job that was admitted keeps its queue; make a new one instead",
+        )],
+    })
 }
 
 fn rule(operations: &[&str], resources: &[&str], scope: &str) -> Value {
@@ -81,9 +120,19 @@ fn tenants(scheduler_names: &[String]) -> Value {
             rule(&["CREATE", "UPDATE"], &["pods"], "Namespaced"),
             rule(&["UPDATE"], &["pods/resize"], "Namespaced"),
         ]},
-        "matchConditions": [{"name": "not-an-administrator-or-node", "expression":
-            "!request.userInfo.groups.exists(g, g in ['system:masters', 'system:nodes'])"}],
+        "matchConditions": conditions(),
         "validations": [
+            validation(
+                format!(
+                    "object.metadata.?finalizers.orValue([]).all(f, f in {FINALIZERS} || \
+                     request.operation == 'UPDATE' && f in oldObject.metadata.?finalizers.orValue([]))"
+                ),
+                "metadata.finalizers: a pod that is evicted must be able to go; leave them out",
+            ),
+            validation(
+                format!("{created} || !object.spec.?priorityClassName.orValue('').startsWith('system-')"),
+                "spec.priorityClassName: classes that begin with system- are for the cluster itself",
+            ),
             validation(
                 format!("{created} || object.spec.?nodeName.orValue('') == ''"),
                 "spec.nodeName: pods of this namespace are placed by the scheduler, under quotas; leave it out",

@@ -15,9 +15,10 @@ use serde_json::Value;
 use tokio_rustls::rustls::server::{ClientHello, ResolvesServerCert};
 use tokio_rustls::rustls::sign::CertifiedKey;
 
-use super::authority::{Authority, CertificateError, Lifetimes, Serving, certified};
+use super::authority::{Authority, CertificateError, Lifetimes, Serving, Term, certified};
 use super::authority_secret::Authorities;
 use super::configuration::{self, Target};
+use super::validity::validity;
 use crate::call::{Call, CallError, Content};
 use crate::lease::Fence;
 
@@ -42,25 +43,34 @@ impl Source {
 
 /// The certificate that is served with now.
 #[derive(Debug, Clone, Default)]
-pub struct Holder(Arc<RwLock<Option<Arc<CertifiedKey>>>>);
+pub struct Holder(Arc<RwLock<Option<Held>>>);
+
+/// A certificate, and when API servers trust it.
+#[derive(Debug, Clone)]
+struct Held {
+    certified: Arc<CertifiedKey>,
+    trusted: Term,
+}
 
 impl Holder {
-    fn set(&self, certified: Arc<CertifiedKey>) {
-        *self.0.write().unwrap_or_else(PoisonError::into_inner) = Some(certified);
+    fn set(&self, certified: Arc<CertifiedKey>, trusted: Term) {
+        *self.0.write().unwrap_or_else(PoisonError::into_inner) = Some(Held { certified, trusted });
     }
 
-    fn get(&self) -> Option<Arc<CertifiedKey>> {
+    fn get(&self) -> Option<Held> {
         self.0.read().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    pub fn has_one(&self) -> bool {
-        self.get().is_some()
+    /// Whether there is one that API servers trust at this time: neither over, nor of an authority that they may not
+    /// know yet.
+    pub fn is_good_at(&self, now_s: i64) -> bool {
+        self.get().is_some_and(|Held { trusted, .. }| trusted.from_s <= now_s && !trusted.is_over(now_s))
     }
 }
 
 impl ResolvesServerCert for Holder {
     fn resolve(&self, _: ClientHello<'_>) -> Option<Arc<CertifiedKey>> {
-        self.get()
+        self.get().map(|held| held.certified)
     }
 }
 
@@ -104,8 +114,8 @@ pub struct Keeper {
     known: Option<Authorities>,
     /// Since when the API server is told to trust that authority.
     trusted_since: Option<(String, Instant)>,
-    /// What was in the folder when we last looked.
-    mounted: Option<Mounted>,
+    /// The folder, where the certificate comes from one.
+    mounted: Option<FolderCertificate>,
     /// The configurations that were not there when we last looked.
     absent: Vec<&'static str>,
 }
@@ -130,6 +140,36 @@ impl Mounted {
     fn certified(&self, folder: &Path) -> Result<Arc<CertifiedKey>, KeepError> {
         let wrong = |error| KeepError::Mounted { folder: folder.to_path_buf(), error };
         certified(&self.chain, &self.key).map_err(wrong)
+    }
+}
+
+/// A certificate in a folder, as it was when it was last looked at.
+#[derive(Debug)]
+pub struct FolderCertificate {
+    folder: PathBuf,
+    holder: Holder,
+    found: Option<Mounted>,
+}
+
+impl FolderCertificate {
+    pub fn new(folder: PathBuf, holder: Holder) -> Self {
+        FolderCertificate { folder, holder, found: None }
+    }
+
+    /// Takes what is in the folder if it is new, and says whom to trust.
+    pub fn look(&mut self) -> Result<Option<String>, KeepError> {
+        let found = Mounted::read(&self.folder)?;
+        let trusted = found.authority.clone();
+        if self.found.as_ref() != Some(&found) {
+            let certified = found.certified(&self.folder)?;
+            // One whose time cannot be read is served: whoever asks reads it.
+            let always = Term { from_s: i64::MIN, until_s: i64::MAX };
+            let term = certified.cert.first().and_then(|leaf| validity(leaf)).unwrap_or(always);
+            self.holder.set(certified, term);
+            tracing::info!(folder = %self.folder.display(), "serves with the certificate of the folder");
+            self.found = Some(found);
+        }
+        Ok(trusted)
     }
 }
 
@@ -178,25 +218,14 @@ impl Keeper {
         match self.source.clone() {
             Source::SelfMade { namespace, secret } => self.look_at_secret(&namespace, &secret).await,
             Source::Mounted(folder) => {
-                let trusted = self.look_at_folder(&folder)?;
+                let holder = self.holder.clone();
+                let trusted = self.mounted.get_or_insert_with(|| FolderCertificate::new(folder, holder)).look()?;
                 match trusted {
                     Some(authority) => self.tell(&[&authority]).await.map(drop),
                     None => Ok(()),
                 }
             }
         }
-    }
-
-    /// Takes what is in the folder if it is new, and says whom to trust.
-    fn look_at_folder(&mut self, folder: &Path) -> Result<Option<String>, KeepError> {
-        let found = Mounted::read(folder)?;
-        let trusted = found.authority.clone();
-        if self.mounted.as_ref() != Some(&found) {
-            self.holder.set(found.certified(folder)?);
-            tracing::info!(folder = %folder.display(), "serves webhooks with the certificate of the folder");
-            self.mounted = Some(found);
-        }
-        Ok(trusted)
     }
 
     async fn look_at_secret(&mut self, namespace: &str, secret: &str) -> Result<(), KeepError> {
@@ -240,12 +269,21 @@ impl Keeper {
         let trusted_for = self.trusted_since.as_ref().map(|(_, since)| since.elapsed());
         if is_new_needed(self.serving.as_ref(), current, trusted_for, now_s, &self.lifetimes) {
             let serving = current.sign(&self.target.names(), now_s, self.lifetimes.serving)?;
-            self.holder.set(serving.certified.clone());
+            self.holder.set(serving.certified.clone(), self.trusted_term(&authorities, &serving, now_s));
             tracing::info!(authority = current.name, "serves webhooks with a new certificate");
             self.serving = Some(serving);
         }
         self.known = Some(authorities);
         told
+    }
+
+    /// When API servers trust a certificate that is served from now on. One who starts just after another authority
+    /// was made can only sign with that one: API servers may not know it before they had time to.
+    fn trusted_term(&self, authorities: &Authorities, serving: &Serving, now_s: i64) -> Term {
+        let is_just_made = self.serving.is_none() && authorities.previous.is_some();
+        let wait_s = i64::try_from(self.lifetimes.trusted_after.as_secs()).unwrap_or(i64::MAX);
+        let from_s = if is_just_made { authorities.current.term.from_s.saturating_add(wait_s) } else { now_s };
+        Term { from_s, until_s: serving.term.until_s }
     }
 
     /// Tells the API server to trust these, where it does not.

@@ -48,21 +48,30 @@ pub enum NoReview {
     Missing(&'static str),
 }
 
-/// Answers a question.
-pub fn answer(endpoint: Endpoint, body: &[u8], view: &dyn View) -> Result<Value, NoReview> {
+/// A question that was read: what is left to do needs the objects.
+#[derive(Debug)]
+pub struct Question {
+    endpoint: Endpoint,
+    response: Value,
+    /// What is asked about; `None`: nothing that is ours to guard.
+    asked: Option<(Operation, Value, Option<Value>)>,
+}
+
+/// Reads a question. It may be large, and takes no look at any object.
+pub fn question(endpoint: Endpoint, body: &[u8]) -> Result<Question, NoReview> {
     let mut review: Value = serde_json::from_slice(body).map_err(|error| NoReview::NoJson(error.to_string()))?;
     if review["apiVersion"] != API_VERSION || review["kind"] != "AdmissionReview" {
         return Err(NoReview::Other(review["apiVersion"].to_string(), review["kind"].to_string()));
     }
     let request = &mut review["request"];
     let uid = request["uid"].as_str().ok_or(NoReview::Missing("request.uid"))?.to_string();
-    let mut response = json!({"uid": uid, "allowed": true});
+    let response = json!({"uid": uid, "allowed": true});
     let operation = match request["operation"].as_str().ok_or(NoReview::Missing("request.operation"))? {
         "CREATE" => Operation::Create,
         "UPDATE" => Operation::Update,
         "DELETE" => Operation::Delete,
         // Nothing else is ours to guard.
-        _ => return Ok(reply(response)),
+        _ => return Ok(Question { endpoint, response, asked: None }),
     };
     let (mut object, mut old) = (request["object"].take(), request["oldObject"].take());
     if operation == Operation::Delete {
@@ -76,6 +85,13 @@ pub fn answer(endpoint: Endpoint, body: &[u8], view: &dyn View) -> Result<Value,
         complete(&mut old, request);
         old
     });
+    Ok(Question { endpoint, response, asked: Some((operation, object, old)) })
+}
+
+/// Answers a question.
+pub fn answer(question: Question, view: &dyn View) -> Value {
+    let Question { endpoint, mut response, asked } = question;
+    let Some((operation, object, old)) = asked else { return reply(response) };
     let before = (endpoint == Endpoint::Mutate).then(|| object.clone());
     let asked = Request { operation, object, old: old.as_ref() };
     let outcome = match before {
@@ -95,7 +111,7 @@ pub fn answer(endpoint: Endpoint, body: &[u8], view: &dyn View) -> Result<Value,
     if let Err(rejection) = outcome {
         refuse(&mut response, operation, &rejection);
     }
-    Ok(reply(response))
+    reply(response)
 }
 
 fn reply(response: Value) -> Value {
@@ -194,7 +210,8 @@ mod tests {
 
     fn ask(endpoint: Endpoint, request: Value) -> Value {
         let review = json!({"apiVersion": API_VERSION, "kind": "AdmissionReview", "request": request});
-        let answer = answer(endpoint, review.to_string().as_bytes(), &Tree::new()).expect("it is a question");
+        let question = question(endpoint, review.to_string().as_bytes()).expect("it is a question");
+        let answer = answer(question, &Tree::new());
         assert_eq!((&answer["apiVersion"], &answer["response"]["uid"]), (&json!(API_VERSION), &json!("u")));
         answer["response"].clone()
     }
@@ -287,7 +304,7 @@ mod tests {
             ),
         ];
         for (body, expected) in cases {
-            let error = answer(Endpoint::Validate, body.as_bytes(), &Tree::new()).expect_err(body).to_string();
+            let error = question(Endpoint::Validate, body.as_bytes()).expect_err(body).to_string();
             assert!(error.starts_with(expected) && !error.contains('\n'), "{body}: {error}");
         }
         // What cannot be named is refused, and what is none of our business is let in.

@@ -1,24 +1,30 @@
 //! Answers the API server, over TLS.
 
+use std::collections::BTreeMap;
 use std::convert::Infallible;
-use std::net::SocketAddr;
-use std::sync::Arc;
+use std::net::{IpAddr, SocketAddr};
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use http::{Method, Request, Response, StatusCode, header};
 use http_body_util::{BodyExt, Full, Limited};
-use hyper::body::{Bytes, Incoming};
+use hyper::body::{Body, Bytes, Incoming};
 use hyper::server::conn::http1;
 use hyper::service::service_fn;
 use hyper_util::rt::{TokioIo, TokioTimer};
 use tokio::net::{TcpListener, TcpStream};
-use tokio::sync::Semaphore;
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio_rustls::TlsAcceptor;
-use tokio_rustls::rustls::crypto::ring;
-use tokio_rustls::rustls::{ServerConfig, version};
+use tokio_rustls::rustls::crypto::{CryptoProvider, ring};
+use tokio_rustls::rustls::pki_types::CertificateDer;
+use tokio_rustls::rustls::pki_types::pem::PemObject;
+use tokio_rustls::rustls::server::WebPkiClientVerifier;
+use tokio_rustls::rustls::server::danger::ClientCertVerifier;
+use tokio_rustls::rustls::{RootCertStore, ServerConfig, version};
 
 use super::certificates::Holder;
-use super::review::{Endpoint, answer};
+use super::review::{Endpoint, answer, question};
 use crate::metrics::Metrics;
 use quotient_host::objects::SharedObjects;
 
@@ -27,6 +33,14 @@ const BODY_MAX: usize = 8 << 20;
 
 /// Connections at once. API servers keep a few each, and open more while answers are slow.
 const CONNECTIONS_MAX: usize = 512;
+
+/// Connections of one address: half of all, so that no one keeps everybody else out. API servers behind one address
+/// have enough of them.
+const CONNECTIONS_PER_ADDRESS_MAX: usize = CONNECTIONS_MAX / 2;
+
+/// The bytes of all questions that are read or answered at once, in KiB. What is parsed takes some times as much, which
+/// is well within the memory of the container, whoever asks.
+const BODIES_KIB_MAX: usize = 64 << 10;
 
 /// How long a client may take to shake hands, and to send its request.
 const PATIENCE: Duration = Duration::from_secs(10);
@@ -41,40 +55,96 @@ pub enum ServeError {
     Address { address: SocketAddr, error: std::io::Error },
     #[error("TLS cannot be set up: {0}")]
     Tls(#[from] tokio_rustls::rustls::Error),
+    #[error("{}: {error}: expected certificates of authorities, as PEM", file.display())]
+    ClientAuthority { file: PathBuf, error: String },
 }
 
-/// Listens on the address; the task that is returned answers for ever.
+/// Who may ask: whoever has a certificate of these authorities.
+fn client_verifier(file: &Path, provider: Arc<CryptoProvider>) -> Result<Arc<dyn ClientCertVerifier>, ServeError> {
+    let wrong = |error: String| ServeError::ClientAuthority { file: file.to_path_buf(), error };
+    let mut roots = RootCertStore::empty();
+    for certificate in CertificateDer::pem_file_iter(file).map_err(|error| wrong(error.to_string()))? {
+        let certificate = certificate.map_err(|error| wrong(error.to_string()))?;
+        roots.add(certificate).map_err(|error| wrong(error.to_string()))?;
+    }
+    if roots.is_empty() {
+        return Err(wrong("has no certificate".to_string()));
+    }
+    let verifier = WebPkiClientVerifier::builder_with_provider(Arc::new(roots), provider).build();
+    verifier.map_err(|error| wrong(error.to_string()))
+}
+
+/// Listens on the address; the task that is returned answers for ever. Whoever asks needs a certificate of the
+/// authorities in `client_authority`, where it is given.
 pub async fn serve(
     address: SocketAddr,
     holder: Holder,
+    client_authority: Option<PathBuf>,
     objects: SharedObjects,
     metrics: Metrics,
 ) -> Result<(SocketAddr, impl Future<Output = ()> + Send), ServeError> {
     let provider = Arc::new(ring::default_provider());
-    let mut tls = ServerConfig::builder_with_provider(provider)
-        .with_protocol_versions(&[&version::TLS12, &version::TLS13])?
-        .with_no_client_auth()
-        .with_cert_resolver(Arc::new(holder));
+    let tls = ServerConfig::builder_with_provider(provider.clone())
+        .with_protocol_versions(&[&version::TLS12, &version::TLS13])?;
+    let tls = match client_authority {
+        Some(file) => tls.with_client_cert_verifier(client_verifier(&file, provider)?),
+        None => tls.with_no_client_auth(),
+    };
+    let mut tls = tls.with_cert_resolver(Arc::new(holder));
     tls.alpn_protocols = vec![b"http/1.1".to_vec()];
     let wrong = |error| ServeError::Address { address, error };
     let listener = TcpListener::bind(address).await.map_err(wrong)?;
     let bound = listener.local_addr().map_err(wrong)?;
-    Ok((bound, answer_all(listener, TlsAcceptor::from(Arc::new(tls)), Desk { objects, metrics })))
+    let bodies = Arc::new(Semaphore::new(BODIES_KIB_MAX));
+    Ok((bound, answer_all(listener, TlsAcceptor::from(Arc::new(tls)), Desk { objects, metrics, bodies })))
 }
 
-/// What questions are answered from, and where answers are counted.
+/// What questions are answered from, where answers are counted, and the memory that is left for questions.
 #[derive(Clone)]
 struct Desk {
     objects: SharedObjects,
     metrics: Metrics,
+    bodies: Arc<Semaphore>,
+}
+
+/// How many connections each address has.
+#[derive(Debug, Clone, Default)]
+struct Callers(Arc<Mutex<BTreeMap<IpAddr, usize>>>);
+
+/// One connection of an address; it is given back with the value.
+struct Call(Callers, IpAddr);
+
+impl Callers {
+    fn admit(&self, address: IpAddr) -> Option<Call> {
+        let mut counts = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let count = counts.entry(address).or_default();
+        if *count >= CONNECTIONS_PER_ADDRESS_MAX {
+            return None;
+        }
+        *count += 1;
+        Some(Call(self.clone(), address))
+    }
+}
+
+impl Drop for Call {
+    fn drop(&mut self) {
+        let mut counts = self.0.0.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(count) = counts.get_mut(&self.1) {
+            *count -= 1;
+            if *count == 0 {
+                counts.remove(&self.1);
+            }
+        }
+    }
 }
 
 async fn answer_all(listener: TcpListener, tls: TlsAcceptor, desk: Desk) {
     let places = Arc::new(Semaphore::new(CONNECTIONS_MAX));
+    let callers = Callers::default();
     loop {
         let Ok(place) = places.clone().acquire_owned().await else { return };
-        let stream = match listener.accept().await {
-            Ok((stream, _)) => stream,
+        let (stream, peer) = match listener.accept().await {
+            Ok(accepted) => accepted,
             // Too many open files, most likely: others close theirs meanwhile.
             Err(error) => {
                 tracing::warn!("a connection for webhooks was not accepted: {error}");
@@ -82,10 +152,14 @@ async fn answer_all(listener: TcpListener, tls: TlsAcceptor, desk: Desk) {
                 continue;
             }
         };
+        let Some(call) = callers.admit(peer.ip()) else {
+            tracing::warn!(address = %peer.ip(), "has {CONNECTIONS_PER_ADDRESS_MAX} connections, and gets no more");
+            continue;
+        };
         let (tls, desk) = (tls.clone(), desk.clone());
         tokio::spawn(async move {
             converse(stream, tls, desk).await;
-            drop(place);
+            drop((place, call));
         });
     }
 }
@@ -114,18 +188,27 @@ async fn respond(request: Request<Incoming>, desk: Desk) -> Response<Full<Bytes>
     if request.method() != Method::POST {
         return text(StatusCode::METHOD_NOT_ALLOWED, "expected POST");
     }
+    let Desk { objects, metrics, bodies } = desk;
+    let Some(room) = room_for(request.body(), bodies).await else {
+        return text(StatusCode::SERVICE_UNAVAILABLE, "too many questions at once");
+    };
     let body = Limited::new(request.into_body(), BODY_MAX).collect();
     let body = match tokio::time::timeout(PATIENCE, body).await {
         Ok(Ok(body)) => body.to_bytes(),
         Ok(Err(error)) => return text(StatusCode::BAD_REQUEST, &format!("the question cannot be read: {error}")),
         Err(_) => return text(StatusCode::REQUEST_TIMEOUT, "the question did not come in time"),
     };
-    let Desk { objects, metrics } = desk;
     if !objects.read().is_complete() {
         return text(StatusCode::SERVICE_UNAVAILABLE, "not everything was seen yet");
     }
-    // Rules may look at every object there is: the threads that wait for the network have other things to do.
-    let answered = tokio::task::spawn_blocking(move || answer(endpoint, &body, &*objects.read()));
+    // Rules may look at every object there is: the threads that wait for the network have other things to do. What is
+    // asked is read before the objects are locked, so that a large question does not hold up the scheduler.
+    let answered = tokio::task::spawn_blocking(move || {
+        let question = question(endpoint, &body)?;
+        let answer = answer(question, &*objects.read());
+        drop(room);
+        Ok::<_, super::review::NoReview>(answer)
+    });
     match answered.await {
         Ok(Ok(review)) => {
             metrics.count_review(endpoint.path(), review["response"]["allowed"] == true);
@@ -142,8 +225,44 @@ async fn respond(request: Request<Incoming>, desk: Desk) -> Response<Full<Bytes>
     }
 }
 
+/// Waits until there is memory for a question, as long as it says it is, or as long as it may be.
+async fn room_for(body: &Incoming, bodies: Arc<Semaphore>) -> Option<OwnedSemaphorePermit> {
+    let bytes = body.size_hint().upper().unwrap_or(BODY_MAX as u64).min(BODY_MAX as u64);
+    let kib = u32::try_from(bytes / 1024 + 1).ok()?;
+    tokio::time::timeout(PATIENCE, bodies.acquire_many_owned(kib)).await.ok()?.ok()
+}
+
 fn text(status: StatusCode, text: &str) -> Response<Full<Bytes>> {
     let mut response = Response::new(Full::new(Bytes::from(format!("{text}\n"))));
     *response.status_mut() = status;
     response
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn one_address_does_not_keep_all_others_out() {
+        let callers = Callers::default();
+        let (one, other): (IpAddr, IpAddr) = ([10, 0, 0, 1].into(), [10, 0, 0, 2].into());
+        let mut calls: Vec<Call> = (0..CONNECTIONS_PER_ADDRESS_MAX).filter_map(|_| callers.admit(one)).collect();
+        assert_eq!(calls.len(), CONNECTIONS_PER_ADDRESS_MAX);
+        assert!(callers.admit(one).is_none());
+        assert!(callers.admit(other).is_some());
+        calls.pop();
+        assert!(callers.admit(one).is_some(), "what was given back can be had");
+        drop(calls);
+        assert!(callers.0.lock().expect("nobody panicked").is_empty(), "nothing is kept of those who went");
+    }
+
+    #[test]
+    fn a_file_without_certificates_admits_nobody() {
+        let provider = Arc::new(ring::default_provider());
+        let file = std::env::temp_dir().join(format!("quotient-client-ca-{}", std::process::id()));
+        std::fs::write(&file, "nothing").expect("it can be written");
+        let error = client_verifier(&file, provider).expect_err("there is none").to_string();
+        std::fs::remove_file(&file).expect("it is there");
+        assert!(error.ends_with("has no certificate: expected certificates of authorities, as PEM"), "{error}");
+    }
 }

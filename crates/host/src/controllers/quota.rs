@@ -45,7 +45,8 @@ impl Quotas {
     /// A quota or a queue was seen or is gone.
     pub fn seen(&mut self, key: &ObjectKey) {
         self.asked.seen(key);
-        self.takeover_due |= elastic::is_elastic(key);
+        let is_namespace = (key.group, key.kind) == ("", "Namespace");
+        self.takeover_due |= elastic::is_elastic(key) || is_namespace;
         self.queues_due |= is_queue(key);
     }
 

@@ -26,7 +26,7 @@ fn pod(name: &str) -> PodRef {
 }
 
 fn bind(name: &str, node: &str) -> Write {
-    Write::Bind { pod: pod(name), node: node.into(), claims: Vec::new(), devices: Default::default(), created_us: None }
+    Write::Bind { pod: pod(name), node: node.into(), claims: Vec::new(), devices: Default::default(), waited: None }
 }
 
 fn nominate(name: &str) -> Write {

@@ -6,7 +6,7 @@ use quotient_engine::device::ClaimKey;
 use quotient_engine::fact::{Name, PodKey};
 use quotient_engine::{ClaimGrant, Decision, DeviceGrants};
 
-use super::{Happened, Now, Round, Scheduler};
+use super::{Happened, Now, Round, Scheduler, Waiting};
 use crate::event::{Remark, whole_seconds};
 use crate::write::{ClaimWrite, DeviceWrites, ExtendedWrite, PodRef, Write};
 
@@ -14,10 +14,10 @@ impl Scheduler {
     pub(super) fn write(&mut self, now: Now, decision: Decision, round: &mut Round) {
         match decision {
             Decision::Bind { pod, uid, node, claims, devices } => {
-                let created_us = self.waiting.get(&pod).map(|waiting| waiting.created_us);
+                let waited = self.waiting.get(&pod).map(Waiting::waited);
                 round.happened.push(Happened::Bound { pod: pod.clone(), node: node.clone() });
                 let devices = self.device_writes(now, &pod, &uid, devices);
-                round.writes.push(Write::Bind { pod: PodRef { key: pod, uid }, node, claims, devices, created_us });
+                round.writes.push(Write::Bind { pod: PodRef { key: pod, uid }, node, claims, devices, waited });
             }
             Decision::Evict { pod, uid, node, claimant, violates_budget: _, reason } => {
                 let (rule, message) = (reason.rule, reason.to_string());

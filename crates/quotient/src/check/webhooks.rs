@@ -82,7 +82,7 @@ fn bad_object(system: System) -> (&'static str, Value) {
             json!({"apiVersion": "scheduling.sigs.k8s.io/v1alpha1", "kind": "ElasticQuota", "metadata": metadata,
                 "spec": spec}),
         ),
-        System::Queues => (
+        System::Queues | System::Jobs => (
             "/apis/scheduling.volcano.sh/v1beta1/queues",
             json!({"apiVersion": "scheduling.volcano.sh/v1beta1", "kind": "Queue",
                 "metadata": {"name": "quotient-check"}, "spec": {"parent": "quotient-check-nowhere"}}),

@@ -49,6 +49,7 @@ impl From<SystemChoice> for System {
             SystemChoice::Elastic => System::Elastic,
             SystemChoice::Tree => System::Tree,
             SystemChoice::Queues => System::Queues,
+            SystemChoice::Jobs => System::Jobs,
         }
     }
 }

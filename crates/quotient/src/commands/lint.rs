@@ -7,6 +7,7 @@ use quotient_api::elastic::takeover::takeover;
 use quotient_api::elastic::traps::traps;
 use quotient_api::tree::roots::plan;
 use quotient_api::unknown_fields::unknown_fields;
+use quotient_api::users::{ALLOWED_NAMESPACE_SELECTOR, ALLOWED_NAMESPACES};
 use quotient_api::volcano;
 use quotient_api::{
     Configuration, Document, ObjectKey, Operation, Place, Problem, Request, Translator, TranslatorSettings, View,
@@ -68,6 +69,21 @@ pub struct Answer {
     /// How many objects were looked at.
     objects: usize,
     findings: Vec<Finding>,
+    /// Queues and tree quotas that do not say who may use them.
+    #[serde(skip)]
+    open: Vec<String>,
+}
+
+/// What is said where the configuration lets everyone use quotas that do not say who may.
+fn open_use(open: &[String]) -> Option<Finding> {
+    let message = format!(
+        "every namespace may use {} that lists no namespaces ({} in all): expected listed, or the annotation \
+         {ALLOWED_NAMESPACES} on each",
+        open.first()?,
+        open.len()
+    );
+    let problem = Problem::new(message).at_field("tenancy.use").with_value(&Value::from("all"));
+    Some(Finding::new(Severity::Warning, problem))
 }
 
 /// Looks at the files and prints what was found.
@@ -86,7 +102,10 @@ pub fn run(arguments: LintArguments) -> Result<Exit> {
         return Ok(exit);
     }
     manifests::note_ignored(&mut printer, &inputs);
-    let (answer, unreadable) = answer(inputs, &configuration);
+    let (mut answer, unreadable) = answer(inputs, &configuration);
+    if config.is_some() && !configuration.listed_users_only {
+        answer.findings.extend(open_use(&answer.open));
+    }
     if printer.is_for_people() {
         tell(&mut printer, &answer)?;
     } else {
@@ -281,6 +300,14 @@ impl Linter {
         }
     }
 
+    /// Whether an object is a queue or a tree quota that pods can name and that does not say who may.
+    fn is_open(&self, key: &ObjectKey) -> bool {
+        let is_queue = (key.group, key.kind) == (volcano::SCHEDULING, volcano::QUEUE);
+        let Some(object) = self.store.get(key).filter(|_| is_queue || tree::is_tree(key)) else { return false };
+        let annotations = &object["metadata"]["annotations"];
+        [ALLOWED_NAMESPACES, ALLOWED_NAMESPACE_SELECTOR].iter().all(|name| annotations.get(name).is_none())
+    }
+
     /// Looks at all objects together.
     fn finish(mut self) -> Answer {
         let ordered: Vec<&Value> = self.order.iter().filter_map(|key| self.store.get(key)).map(AsRef::as_ref).collect();
@@ -307,6 +334,7 @@ impl Linter {
             let message = "the caps have no effect: no node has a resource that gpu-resource-names matches";
             self.findings.push(Finding::new(Severity::Warning, Problem::new(message).at_field("crossQuota")));
         }
-        Answer { objects: self.objects, findings: self.findings }
+        let open = self.order.iter().filter(|key| self.is_open(key)).map(ToString::to_string).collect();
+        Answer { objects: self.objects, findings: self.findings, open }
     }
 }

@@ -8,7 +8,9 @@ use std::time::Duration;
 use anyhow::{Context, Result, bail};
 use quotient_api::Configuration;
 use quotient_cluster::onlook::Onlooker;
-use quotient_cluster::serve::serve;
+use quotient_cluster::permission::may_serve;
+use quotient_cluster::serve::{ServeSettings, serve};
+use quotient_cluster::system::System;
 use quotient_cluster::webhook::certificates::Source;
 use quotient_cluster::webhook::configuration::Target;
 use quotient_cluster::webhook::{WebhookSettings, webhooks};
@@ -19,7 +21,7 @@ use tokio::signal::unix::{SignalKind, signal};
 
 use super::configuration_file::ConfigurationFile;
 use super::log::Log;
-use crate::arguments::{Format, Part, RunArguments};
+use crate::arguments::{Format, MetricsAccess, Part, RunArguments};
 use crate::exit::Exit;
 use crate::live_dashboard::{TokenGate, Watcher};
 use crate::printer::Printer;
@@ -40,17 +42,24 @@ pub fn run(arguments: RunArguments) -> Result<Exit> {
     runtime.block_on(serve_cluster(arguments, configuration, log))
 }
 
-async fn serve_cluster(arguments: RunArguments, configuration: Configuration, log: Log) -> Result<Exit> {
+async fn serve_cluster(arguments: RunArguments, mut configuration: Configuration, log: Log) -> Result<Exit> {
     let webhook_settings = webhook_settings(&arguments)?;
     let RunArguments { kubeconfig, config, only, shadow, metrics: address, dashboard, lease, lease_duration, .. } =
         arguments;
+    let RunArguments { metrics_access, metrics_certificate, .. } = arguments;
     let clients = connect(kubeconfig.as_deref()).await?;
     if let Some(refused) = quotient_cluster::permission::first_missing(&clients.status).await? {
         bail!("{}: {refused}; grant it, or see `kubectl auth can-i --list`", clients.url);
     }
+    let may_run_jobs = may_serve(&clients.status, System::Jobs).await?;
+    if configuration.runs_volcano_jobs && !may_run_jobs {
+        tracing::info!("the controller of Volcano Jobs is off: this account may not create pods (`--systems …,jobs`)");
+    }
     let metrics = Metrics::default();
     if let Some(address) = address {
-        let (address, answer) = serve(address, metrics.clone()).await?;
+        let authorizer = (metrics_access == MetricsAccess::Authorized).then(|| clients.webhook.clone());
+        let settings = ServeSettings { address, certificate: metrics_certificate, authorizer };
+        let (address, answer) = serve(settings, metrics.clone()).await?;
         tracing::info!(%address, "serves /metrics, /livez and /readyz");
         tokio::spawn(answer);
     }
@@ -72,7 +81,7 @@ async fn serve_cluster(arguments: RunArguments, configuration: Configuration, lo
         scheduler: runs(Part::Scheduler),
         controllers: runs(Part::Controllers),
         objects,
-        configuration,
+        configuration: configuration.clone(),
     };
     tracing::info!(
         url = clients.url,
@@ -88,7 +97,10 @@ async fn serve_cluster(arguments: RunArguments, configuration: Configuration, lo
     let mut watched = ConfigurationFile::new(config, log, metrics.clone());
     let mut terminate = signal(SignalKind::terminate()).context("signals cannot be received")?;
     loop {
-        let (mut next, before) = (None, settings.configuration.clone());
+        // Creating pods everywhere is much, and most clusters have no such jobs: without the right they are left alone.
+        let runs_volcano_jobs = configuration.runs_volcano_jobs && may_run_jobs;
+        settings.configuration = Configuration { runs_volcano_jobs, ..configuration.clone() };
+        let (mut next, before) = (None, configuration.clone());
         let stop = async {
             tokio::select! {
                 _ = terminate.recv() => {}
@@ -100,7 +112,7 @@ async fn serve_cluster(arguments: RunArguments, configuration: Configuration, lo
         quotient_cluster::run_before(onlooker, clients.clone(), settings.clone(), metrics.clone(), stop).await;
         match next {
             // What the engine knows follows from the configuration: it is rebuilt from the cluster.
-            Some(configuration) => settings.configuration = configuration,
+            Some(changed) => configuration = changed,
             None => break,
         }
     }
@@ -148,7 +160,8 @@ fn webhook_settings(arguments: &RunArguments) -> Result<Option<WebhookSettings>>
         }
         None => Source::SelfMade { namespace, secret },
     };
-    Ok(Some(WebhookSettings::new(address, target, source)))
+    let client_authority = arguments.webhook_client_ca.clone();
+    Ok(Some(WebhookSettings { client_authority, ..WebhookSettings::new(address, target, source) }))
 }
 
 /// The two parts of NAMESPACE/NAME.

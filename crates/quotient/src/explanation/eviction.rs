@@ -48,11 +48,7 @@ impl EvictionExplained {
                 let with = all.iter().filter(same);
                 Told {
                     eviction: one.clone(),
-                    rule_says: one
-                        .evicted
-                        .reason
-                        .as_ref()
-                        .map_or("see docs/semantics.md", |reason| reason.rule.sentence()),
+                    rule_says: rule_says(&one.evicted.rule),
                     with: with.map(|other| format!("{}/{}", other.evicted.namespace, other.evicted.name)).collect(),
                 }
             })

@@ -173,15 +173,18 @@ fn a_release_lives(program: &'static str) {
     plane.apply(&[pod("after")]).expect("it is made");
     site.runs("after");
 
-    drop(daemon);
+    daemon.stop();
     site.helm(&["uninstall", "quotient"]);
     assert!(!site.has(&["clusterrole", "quotient"]) && !site.has(&["validatingwebhookconfiguration", "quotient"]));
     for name in ["before", "after"] {
         site.runs(name);
     }
     assert!(site.has(&["crd", CRD]) && site.has(&["crd", "queues.scheduling.volcano.sh"]), "{program}: CRDs stay");
-    let (_, said) = site.check();
-    assert!(said.contains("there is no Deployment") && said.contains("not told of the webhooks"), "{said}");
+    let (code, said) = site.check();
+    assert_eq!(code, Some(1), "{program}: no replica leads any more:\n{said}");
+    for expected in ["there is no Deployment", "not told of the webhooks", "quotient: no replica holds it"] {
+        assert!(said.contains(expected), "{program}: {expected}:\n{said}");
+    }
     // Nothing is in the way of a later installation: it takes over the CRDs that stayed.
     site.set(&chart(), &["install"], "replicas=1");
 }

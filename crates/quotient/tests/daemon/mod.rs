@@ -57,6 +57,13 @@ impl Daemon {
         self.0.kill().expect("it can be killed");
         self.0.wait().expect("it is gone");
     }
+
+    /// Tells it to stop, as a kubelet does, and waits until it has: it gives the Lease back.
+    pub fn stop(mut self) {
+        let told = Command::new("kill").args(["-TERM", &self.id().to_string()]).status();
+        assert!(told.expect("there is a kill").success());
+        assert!(self.0.wait().expect("it ends").success(), "it ends well");
+    }
 }
 
 impl Drop for Daemon {
@@ -89,9 +96,14 @@ pub fn items(plane: &ControlPlane, kind: &str) -> Vec<Value> {
 
 /// Asks for a path, and gives the status and the body.
 pub fn ask(port: u16, path: &str) -> Option<(u16, String)> {
+    ask_with(port, path, "")
+}
+
+/// The same with more headers, each with its end of line.
+pub fn ask_with(port: u16, path: &str, headers: &str) -> Option<(u16, String)> {
     use std::io::{Read, Write};
     let mut stream = std::net::TcpStream::connect(("127.0.0.1", port)).ok()?;
-    write!(stream, "GET {path} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n").ok()?;
+    write!(stream, "GET {path} HTTP/1.1\r\nHost: localhost\r\n{headers}Connection: close\r\n\r\n").ok()?;
     let mut answer = String::new();
     stream.read_to_string(&mut answer).ok()?;
     let (head, body) = answer.split_once("\r\n\r\n")?;

@@ -1,17 +1,20 @@
 //! Faults on a real API server. Whatever goes wrong for a while: afterwards usage equals a recount, no ceiling is
 //! passed, no pod is lost or bound twice, and everything that can run runs.
 
+mod clock;
 #[path = "../daemon/mod.rs"]
 mod daemon;
 mod observer;
 mod proxy;
 mod storm;
 mod town;
+mod upgrade;
 
 use std::process::Command;
 use std::thread;
 use std::time::Duration;
 
+use clock::SetClock;
 use daemon::{Daemon, eventually, items};
 use proxy::Proxy;
 use serde_json::Value;
@@ -155,19 +158,11 @@ fn signal(name: &str, process: u32) {
 #[test]
 fn the_clock_is_set() {
     let town = Town::new();
-    let library = town.plane.folder().join("clock.so");
-    let source = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/faults/clock.c");
-    let compiled = Command::new("cc").args(["-shared", "-fPIC", "-O1", "-o"]).arg(&library).arg(source).status();
-    assert!(compiled.expect("there is a C compiler").success());
-    let offset = town.plane.folder().join("offset");
-    let set = |seconds: i64| std::fs::write(&offset, seconds.to_string()).expect("the folder can be written");
-    set(0);
-    let _daemon = Daemon::start_with(&town.plane.kubeconfig(), &town.log(), &[], |command| {
-        command.env("LD_PRELOAD", &library).env("QUOTIENT_TEST_CLOCK", &offset);
-    });
+    let clock = SetClock::new(town.plane.folder());
+    let _daemon = Daemon::start_with(&town.plane.kubeconfig(), &town.log(), &[], |command| clock.wear(command));
     let first = holder(&town, "");
     for (index, seconds) in [86_400, -86_400, 3_600].into_iter().enumerate() {
-        set(seconds);
+        clock.set(seconds);
         town.want(index, MAX);
         thread::sleep(Duration::from_secs(3));
         town.check_ceilings();

@@ -5,12 +5,13 @@ use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
+use std::time::Duration;
 
-use futures::StreamExt;
+use futures::{Stream, StreamExt};
 use http::{HeaderValue, Method, Request, Response, StatusCode, header};
 use http_body_util::combinators::UnsyncBoxBody;
 use http_body_util::{BodyExt, BodyStream, Full, StreamBody};
-use hyper::body::{Bytes, Incoming};
+use hyper::body::{Bytes, Frame, Incoming};
 use hyper::server::conn::http1;
 use hyper::service::service_fn;
 use hyper_util::rt::TokioIo;
@@ -34,8 +35,13 @@ struct Moods {
     is_unkind: AtomicBool,
     writes: AtomicU64,
     refused: AtomicU64,
-    /// What may not be read: a part of its path.
-    forbidden: Mutex<Option<&'static str>>,
+    /// What may not be read: a part of its path, and what is answered.
+    forbidden: Mutex<Option<(&'static str, StatusCode)>>,
+    /// How long each part of a watch is held back.
+    lag_ms: AtomicU64,
+    /// Whether watches tell everything twice.
+    is_doubled: AtomicBool,
+    doubled: AtomicU64,
     /// Whoever reads an answer in parts stops when this changes.
     cuts: watch::Sender<u64>,
 }
@@ -50,6 +56,9 @@ impl Proxy {
             writes: AtomicU64::new(0),
             refused: AtomicU64::new(0),
             forbidden: Mutex::new(None),
+            lag_ms: AtomicU64::new(0),
+            is_doubled: AtomicBool::new(false),
+            doubled: AtomicU64::new(0),
             cuts: watch::Sender::new(0),
         });
         let address = runtime.block_on(listen(kubeconfig, moods.clone()));
@@ -75,7 +84,27 @@ impl Proxy {
 
     /// From now on what has this in its path may not be read, or everything again.
     pub fn forbid(&self, path: Option<&'static str>) {
-        *self.moods.forbidden.lock().expect("nobody panicked") = path;
+        self.refuse(path.map(|path| (path, StatusCode::FORBIDDEN)));
+    }
+
+    /// From now on whoever reads what has this in its path is answered so, or everything is as it was.
+    pub fn refuse(&self, what: Option<(&'static str, StatusCode)>) {
+        *self.moods.forbidden.lock().expect("nobody panicked") = what;
+    }
+
+    /// From now on every part of a watch comes so much later.
+    pub fn lag(&self, lag_ms: u64) {
+        self.moods.lag_ms.store(lag_ms, Ordering::Relaxed);
+    }
+
+    /// From now on watches tell everything twice, or not any more.
+    pub fn double(&self, is_doubled: bool) {
+        self.moods.is_doubled.store(is_doubled, Ordering::Relaxed);
+    }
+
+    /// How many parts of watches were told twice.
+    pub fn doubled(&self) -> u64 {
+        self.moods.doubled.load(Ordering::Relaxed)
     }
 
     /// Cuts all watches.
@@ -120,28 +149,39 @@ enum Fate {
     Broken,
     /// 500, and yet it was done.
     AnswerLost,
+    /// 503.
+    Unavailable,
+    /// 409, as a server answers whose own attempts to patch are used up.
+    Conflict,
 }
 
-fn fate(number: u64) -> Fate {
-    match number % 7 {
+fn fate(number: u64, is_patch: bool) -> Fate {
+    match number % 9 {
         0 | 3 => Fate::TooMany,
         1 | 5 => Fate::Broken,
         2 => Fate::AnswerLost,
+        6 => Fate::Unavailable,
+        7 if is_patch => Fate::Conflict,
         _ => Fate::Good,
     }
 }
 
-async fn pass_on(client: Client, moods: &Moods, request: Request<Incoming>) -> Answer {
+async fn pass_on(client: Client, moods: &Arc<Moods>, request: Request<Incoming>) -> Answer {
     let is_write = request.method() != Method::GET;
     let forbidden = *moods.forbidden.lock().expect("nobody panicked");
-    if !is_write && forbidden.is_some_and(|part| request.uri().path().contains(part)) {
+    if let Some((_, code)) = forbidden.filter(|(part, _)| !is_write && request.uri().path().contains(part)) {
         moods.refused.fetch_add(1, Ordering::Relaxed);
-        return failure(StatusCode::FORBIDDEN, "Forbidden");
+        let reason = match code {
+            StatusCode::UNAUTHORIZED => "Unauthorized",
+            StatusCode::GONE => "Expired",
+            _ => "Forbidden",
+        };
+        return failure(code, reason);
     }
     // The lease is kept: without it nothing would be written, and nothing tried.
     let is_lease = request.uri().path().contains("/leases/");
     let fate = match is_write && !is_lease && moods.is_unkind.load(Ordering::Relaxed) {
-        true => fate(moods.writes.fetch_add(1, Ordering::Relaxed)),
+        true => fate(moods.writes.fetch_add(1, Ordering::Relaxed), request.method() == Method::PATCH),
         false => Fate::Good,
     };
     if !matches!(fate, Fate::Good) {
@@ -150,8 +190,11 @@ async fn pass_on(client: Client, moods: &Moods, request: Request<Incoming>) -> A
     match fate {
         Fate::TooMany => return failure(StatusCode::TOO_MANY_REQUESTS, "TooManyRequests"),
         Fate::Broken => return failure(StatusCode::INTERNAL_SERVER_ERROR, "InternalError"),
+        Fate::Unavailable => return failure(StatusCode::SERVICE_UNAVAILABLE, "ServiceUnavailable"),
+        Fate::Conflict => return failure(StatusCode::CONFLICT, "Conflict"),
         Fate::Good | Fate::AnswerLost => {}
     }
+    let is_watch = request.uri().query().is_some_and(|query| query.contains("watch="));
     let mut cuts = moods.cuts.subscribe();
     let (parts, body) = request.into_parts();
     let Ok(body) = body.collect().await else { return failure(StatusCode::BAD_REQUEST, "BadRequest") };
@@ -162,10 +205,34 @@ async fn pass_on(client: Client, moods: &Moods, request: Request<Incoming>) -> A
             let cut = async move {
                 let _ = cuts.changed().await;
             };
-            StreamBody::new(BodyStream::new(body).take_until(Box::pin(cut))).boxed_unsync()
+            let parts = BodyStream::new(body).take_until(Box::pin(cut));
+            match is_watch {
+                true => StreamBody::new(disturbed(parts, moods.clone())).boxed_unsync(),
+                false => StreamBody::new(parts).boxed_unsync(),
+            }
         }),
         Err(_) => failure(StatusCode::BAD_GATEWAY, "InternalError"),
     }
+}
+
+type Part = Result<Frame<Bytes>, kube::Error>;
+
+/// A watch whose parts come late, or twice.
+fn disturbed(parts: impl Stream<Item = Part> + Send + 'static, moods: Arc<Moods>) -> impl Stream<Item = Part> + Send {
+    parts.flat_map(move |part| {
+        // A part that is whole lines is whole events: the server sends each for itself.
+        let whole = part.as_ref().ok().and_then(Frame::data_ref).filter(|data| data.ends_with(b"\n")).cloned();
+        let again = whole.filter(|_| moods.is_doubled.load(Ordering::Relaxed));
+        if again.is_some() {
+            moods.doubled.fetch_add(1, Ordering::Relaxed);
+        }
+        let lag = Duration::from_millis(moods.lag_ms.load(Ordering::Relaxed));
+        let late = futures::stream::once(async move {
+            tokio::time::sleep(lag).await;
+            part
+        });
+        late.chain(futures::stream::iter(again.map(|data| Ok(Frame::data(data)))))
+    })
 }
 
 fn failure(code: StatusCode, reason: &str) -> Answer {

@@ -9,6 +9,9 @@ use std::path::{Path, PathBuf};
 use std::thread;
 use std::time::{Duration, Instant};
 
+use http::StatusCode;
+
+use crate::clock::SetClock;
 use crate::daemon::{Daemon, items};
 use crate::observer::Observer;
 use crate::proxy::Proxy;
@@ -20,13 +23,14 @@ struct Storm {
     town: Town,
     proxy: Proxy,
     daemons: Vec<Daemon>,
+    clock: SetClock,
     struck: BTreeMap<&'static str, u64>,
 }
 
 impl Storm {
     fn start(&self) -> Daemon {
         let (kubeconfig, log): (&Path, PathBuf) = (self.proxy.kubeconfig(), self.town.log());
-        Daemon::start(kubeconfig, &log, &[])
+        Daemon::start_with(kubeconfig, &log, &[], |command| self.clock.wear(command))
     }
 
     fn pause(&mut self, most_ms: u64) {
@@ -35,24 +39,27 @@ impl Storm {
 
     /// Something goes wrong, or somebody wants something else.
     fn strike(&mut self) -> &'static str {
-        match self.dice.below(11) {
+        match self.dice.below(15) {
             0 => {
                 self.proxy.be_unkind(true);
                 self.pause(2_000);
                 self.proxy.be_unkind(false);
-                "429, 500, answers lost"
+                "409, 429, 500, 503, answers lost"
             }
             1 => {
                 self.proxy.cut();
                 "watches cut"
             }
             2 => {
-                let kinds = ["elasticquotas", "/pods", "/nodes"];
-                self.proxy.forbid(Some(kinds[self.dice.below(3) as usize]));
+                let kind = ["elasticquotas", "/pods", "/nodes"][self.dice.below(3) as usize];
+                let (code, name) =
+                    [(StatusCode::UNAUTHORIZED, "401"), (StatusCode::FORBIDDEN, "403"), (StatusCode::GONE, "410")]
+                        [self.dice.below(3) as usize];
+                self.proxy.refuse(Some((kind, code)));
                 self.proxy.cut();
                 self.pause(3_000);
-                self.proxy.forbid(None);
-                "403"
+                self.proxy.refuse(None);
+                name
             }
             3 => {
                 let index = self.dice.below(2) as usize;
@@ -96,6 +103,27 @@ impl Storm {
                 self.town.set_quota(team as usize, min as usize, MAX);
                 "quota edited"
             }
+            9 => {
+                let pause = Duration::from_millis(500 + self.dice.below(4_000));
+                self.town.plane.pause_storage(pause);
+                "etcd stopped"
+            }
+            10 => {
+                self.clock.set([86_400, -86_400, 3_600, 0][self.dice.below(4) as usize]);
+                "clock set"
+            }
+            11 => {
+                self.proxy.lag(50 + self.dice.below(400));
+                self.pause(3_000);
+                self.proxy.lag(0);
+                "slow watches"
+            }
+            12 => {
+                self.proxy.double(true);
+                self.pause(3_000);
+                self.proxy.double(false);
+                "events twice"
+            }
             _ => {
                 let (team, count) = (self.dice.below(TEAMS as u64), self.dice.below(MAX as u64 + 1));
                 self.town.want(team as usize, count as usize);
@@ -105,15 +133,29 @@ impl Storm {
     }
 }
 
+/// A number of the environment.
+fn number(name: &str, default: u64) -> u64 {
+    std::env::var(name).ok().and_then(|number| number.parse().ok()).unwrap_or(default)
+}
+
+/// Two minutes with a fixed seed, in every run of the tests.
+#[test]
+fn a_short_storm() {
+    run(1, Duration::from_secs(120));
+}
+
 #[test]
 #[ignore = "takes minutes: `make storm`"]
-fn a_storm() {
-    let number = |name: &str, default: u64| std::env::var(name).ok().and_then(|n| n.parse().ok()).unwrap_or(default);
-    let (seed, lasts) = (number("STORM_SEED", 1), Duration::from_secs(number("STORM_SECONDS", 120)));
+fn a_long_storm() {
+    run(number("STORM_SEED", 1), Duration::from_secs(number("STORM_SECONDS", 600)));
+}
+
+fn run(seed: u64, lasts: Duration) {
     let town = Town::new();
     let proxy = Proxy::start(&town.plane.kubeconfig(), town.plane.folder());
     let observer = Observer::start(&town.plane.kubeconfig());
-    let mut storm = Storm { dice: Random::new(seed), town, proxy, daemons: Vec::new(), struck: BTreeMap::new() };
+    let clock = SetClock::new(town.plane.folder());
+    let mut storm = Storm { dice: Random::new(seed), town, proxy, daemons: Vec::new(), clock, struck: BTreeMap::new() };
     storm.daemons = vec![storm.start(), storm.start()];
     holder(&storm.town, "");
     let begun = Instant::now();
@@ -129,7 +171,14 @@ fn a_storm() {
     }
     storm.town.check(TO_EACH_ITS_OWN);
     let (binds, evictions) = observer.counts();
-    println!("STORM_SEED={seed}: {binds} binds, {evictions} evictions; struck: {:?}", storm.struck);
+    let (doubled, refused) = (storm.proxy.doubled(), storm.proxy.refused());
+    println!(
+        "STORM_SEED={seed}, {} s: {binds} binds, {evictions} evictions; the observer saw no fault.",
+        lasts.as_secs()
+    );
+    println!("{refused} requests were refused or their answers lost, {doubled} events told twice.\n");
+    println!("| fault | times |\n|---|---|");
+    storm.struck.iter().for_each(|(name, times)| println!("| {name} | {times} |"));
     assert!(binds >= TEAMS * MIN, "the observer saw {binds} binds only");
     assert_eq!(observer.faults(), [] as [String; 0], "STORM_SEED={seed}");
     assert_eq!(observer.unserved(), [] as [String; 0], "evicted for nobody, STORM_SEED={seed}");

@@ -133,22 +133,22 @@ impl Town {
             (0..TEAMS).all(|index| used(index) == Some(runs[index])).then_some(())
         });
         let bound_twice: Vec<String> =
-            self.bindings().into_iter().filter(|(_, times)| *times > 1).map(|(pod, _)| pod).collect();
+            bindings(&self.plane).into_iter().filter(|(_, times)| *times > 1).map(|(pod, _)| pod).collect();
         assert_eq!(bound_twice, [] as [String; 0]);
     }
+}
 
-    /// How often the API server accepted a binding of each pod, by its own log.
-    fn bindings(&self) -> BTreeMap<String, usize> {
-        let log = std::fs::read_to_string(self.plane.audit_log()).expect("every request is logged");
-        let mut bindings = BTreeMap::new();
-        for line in log.lines() {
-            let Ok(entry) = serde_json::from_str::<Value>(line) else { continue };
-            let about = &entry["objectRef"];
-            let is_accepted = entry["stage"] == "ResponseComplete" && entry["responseStatus"]["code"] == 201;
-            if about["resource"] == "pods" && about["subresource"] == "binding" && is_accepted {
-                *bindings.entry(format!("{}/{}", about["namespace"], about["name"])).or_default() += 1;
-            }
+/// How often the API server accepted a binding of each pod, by its own log.
+pub fn bindings(plane: &ControlPlane) -> BTreeMap<String, usize> {
+    let log = std::fs::read_to_string(plane.audit_log()).expect("every request is logged");
+    let mut bindings = BTreeMap::new();
+    for line in log.lines() {
+        let Ok(entry) = serde_json::from_str::<Value>(line) else { continue };
+        let about = &entry["objectRef"];
+        let is_accepted = entry["stage"] == "ResponseComplete" && entry["responseStatus"]["code"] == 201;
+        if about["resource"] == "pods" && about["subresource"] == "binding" && is_accepted {
+            *bindings.entry(format!("{}/{}", about["namespace"], about["name"])).or_default() += 1;
         }
-        bindings
     }
+    bindings
 }

@@ -7,13 +7,14 @@ use quotient_api::ObjectKey;
 use quotient_sim::store::Store;
 use serde_json::Value;
 
-use crate::town::Entry;
+use crate::town::{Entry, Rules};
 
 /// A limit that was lowered may not have been seen by who decided so long before.
 const SEEN_WITHIN_MS: u64 = 30_000;
 
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub struct Observer {
+    rules: Rules,
     /// What was wrong, in the order it was found.
     pub faults: Vec<String>,
     /// Nodes of pods by uid.
@@ -64,16 +65,40 @@ fn held_by(store: &Store, namespace: &str) -> i64 {
 }
 
 impl Observer {
+    pub fn of(rules: Rules) -> Self {
+        Observer {
+            rules,
+            faults: Vec::new(),
+            nodes: BTreeMap::new(),
+            limits: BTreeMap::new(),
+            evictions: BTreeMap::new(),
+            bound: BTreeMap::new(),
+            gone: BTreeMap::new(),
+            changed_ms: 0,
+            came_ms: 0,
+            binds: 0,
+        }
+    }
+
     /// Takes in a change, with all objects as they are after it.
     pub fn see(&mut self, entry: &Entry, store: &Store) {
         let Entry { at_ms, key, object, is_gone } = entry;
         match (key.group, key.kind) {
             ("", "Pod") => self.see_pod(*at_ms, key, object, *is_gone, store),
             ("", "Node") => self.changed_ms = *at_ms,
-            ("scheduling.x-k8s.io", "ElasticQuota") => {
+            ("scheduling.x-k8s.io" | "scheduling.sigs.k8s.io", "ElasticQuota") | ("scheduling.volcano.sh", "Queue") => {
+                let (min, max) = match self.rules {
+                    Rules::Queues => ("/spec/deserved/cpu", "/spec/capability/cpu"),
+                    Rules::Elastic | Rules::Tree => ("/spec/min/cpu", "/spec/max/cpu"),
+                };
+                let team = key.namespace.as_deref().unwrap_or(&key.name).to_string();
+                // Roots and default queues limit nobody here.
+                if *is_gone || !team.starts_with("team-") {
+                    return;
+                }
                 let amount = |field: &str| text(object, field).parse().unwrap_or(0);
-                let limits = Limits { min: amount("/spec/min/cpu"), max: amount("/spec/max/cpu") };
-                let known = self.limits.entry(key.namespace.as_deref().unwrap_or_default().to_string()).or_default();
+                let limits = Limits { min: amount(min), max: amount(max) };
+                let known = self.limits.entry(team).or_default();
                 if known.last().map(|(_, last)| *last) != Some(limits) {
                     known.push((*at_ms, limits));
                     self.changed_ms = *at_ms;
@@ -144,7 +169,7 @@ impl Observer {
         }
         let pool: i64 = self.limits.values().map(|limits| recent(limits, now, |limits| limits.min)).sum();
         let all: i64 = self.limits.keys().map(|namespace| held_by(store, namespace)).sum();
-        if all > pool {
+        if self.rules == Rules::Elastic && all > pool {
             self.faults.push(format!("{now}: the pool holds {all} of {pool} cores after {key} was bound"));
         }
     }
@@ -165,19 +190,33 @@ impl Observer {
         for (_, pod) in holding(store) {
             *free.entry(text(pod, "/spec/nodeName")).or_default() -= cpu(pod);
         }
+        let all_held: i64 = holding(store).map(|(_, pod)| cpu(pod)).sum();
+        let outside = all_held - all;
+        let total: i64 = store
+            .of_kind("", "Node", None)
+            .map(|(_, node)| text(node, "/status/allocatable/cpu").parse::<i64>().unwrap_or(0))
+            .sum();
         for (key, pod) in &pending {
             let namespace = key.namespace.as_deref().unwrap_or_default();
             let asked = cpu(pod);
-            let may = self
-                .limits
-                .get(namespace)
-                .and_then(|limits| limits.last())
-                .is_none_or(|(_, limits)| held_by(store, namespace) + asked <= limits.max && all + asked <= pool);
+            let limits = self.limits.get(namespace).and_then(|limits| limits.last());
+            let may = limits.is_none_or(|(_, limits)| {
+                let held = held_by(store, namespace) + asked;
+                match self.rules {
+                    Rules::Elastic => held <= limits.max && all + asked <= pool,
+                    // A member of a gang that is not running waits for the others.
+                    Rules::Queues => held <= limits.max && !is_held_by_its_gang(store, key, pod),
+                    // How much a tree lends beyond min is its own affair, and where mins are more than what pods
+                    // without a quota leave they are scaled down.
+                    Rules::Tree => held <= limits.min && pool + outside <= total,
+                }
+            });
             let fits = free.values().any(|free| *free >= asked);
             if may && fits {
                 self.faults.push(format!("{now}: {key} waits though it could run"));
             }
         }
+        self.check_gangs(now, store);
         let waits: BTreeSet<&ObjectKey> = pending.iter().map(|(key, _)| *key).collect();
         for (at, victim, claimant) in self.evictions.values() {
             let came = self.bound.get(claimant).is_some_and(|bound| bound >= at);
@@ -193,6 +232,48 @@ impl Observer {
             store.pods().filter(|(key, pod)| named(key) && !text(pod, "/metadata/deletionTimestamp").is_empty());
         self.faults.extend(leaving.map(|(key, _)| format!("{now}: {key} leaves for ever")).collect::<Vec<_>>());
     }
+}
+
+impl Observer {
+    /// Of a gang whose pods are all there either as many run as it needs, or none.
+    fn check_gangs(&mut self, now: u64, store: &Store) {
+        // Who was bound to a node that went, went with it.
+        for (group, object) in store.of_kind("scheduling.volcano.sh", "PodGroup", None) {
+            let (needed, members) = (minimum(object), members(store, group));
+            let has_lost = self.gone.keys().any(|key| key.namespace == group.namespace && is_member(group, &key.name));
+            let is_whole = !has_lost && members.iter().all(|pod| !is_over(pod));
+            let running = members.iter().filter(|pod| !text(pod, "/spec/nodeName").is_empty()).count();
+            if is_whole && running > 0 && running < needed {
+                self.faults.push(format!("{now}: {running} of the {needed} pods that {group} needs run"));
+            }
+        }
+    }
+}
+
+/// Whether a pod's name says that it was made for this group.
+fn is_member(group: &ObjectKey, pod: &str) -> bool {
+    pod.strip_prefix(&*group.name).is_some_and(|rest| rest.starts_with('-'))
+}
+
+fn members<'a>(store: &'a Store, group: &ObjectKey) -> Vec<&'a Value> {
+    let of_group = |key: &ObjectKey| key.namespace == group.namespace && is_member(group, &key.name);
+    store.pods().filter(|(key, _)| of_group(key)).map(|(_, pod)| &**pod).collect()
+}
+
+fn minimum(group: &Value) -> usize {
+    group.pointer("/spec/minMember").and_then(Value::as_u64).map_or(1, |members| members as usize)
+}
+
+/// Whether a pod belongs to a gang of which fewer run than it needs.
+fn is_held_by_its_gang(store: &Store, key: &ObjectKey, pod: &Value) -> bool {
+    let annotations = &pod["metadata"]["annotations"];
+    let Some(name) = annotations["scheduling.k8s.io/group-name"].as_str() else { return false };
+    let groups = store.of_kind("scheduling.volcano.sh", "PodGroup", None);
+    let mut own = groups.into_iter().filter(|(group, _)| group.namespace == key.namespace && &*group.name == name);
+    own.next().is_some_and(|(group, object)| {
+        let members = members(store, group);
+        members.iter().filter(|pod| !text(pod, "/spec/nodeName").is_empty()).count() < minimum(object)
+    })
 }
 
 /// The highest value that was in force within the time in which it may not have been seen that it changed.

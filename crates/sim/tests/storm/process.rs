@@ -13,7 +13,7 @@ use crate::dice::Dice;
 use crate::town::Town;
 use crate::wire::{Network, UnderWay};
 
-/// How many writes are under way at once.
+/// How many writes are under way at once, unless more are asked for.
 const CONCURRENT: usize = 8;
 
 /// How long a list is looked at before it is complete, in steps.
@@ -34,6 +34,8 @@ struct Watch {
     /// How far it has come in what happened.
     at: usize,
     lag_ms: u64,
+    /// How many events it told twice.
+    doubled: u64,
 }
 
 pub struct Process {
@@ -48,6 +50,10 @@ pub struct Process {
     told_ms: u64,
     /// Why nothing was decided last, if so.
     pub held: Option<Hold>,
+    /// How far its time of day is off.
+    pub clock_off_ms: i64,
+    /// How many writes of a lane are under way at once.
+    pub concurrent: usize,
 }
 
 impl Process {
@@ -66,12 +72,14 @@ impl Process {
             probing: None,
             told_ms: 0,
             held: None,
+            clock_off_ms: 0,
+            concurrent: CONCURRENT,
         }
     }
 
     /// It has the lease.
     pub fn lead(&mut self, now: u64) {
-        self.session.lead(clock(now));
+        self.session.lead(self.clock(now));
     }
 
     pub fn leads(&self) -> bool {
@@ -88,6 +96,12 @@ impl Process {
         self.queue.ready(Lane::Place) + self.queue.under_way(Lane::Place) == 0
     }
 
+    /// Now, as this process sees it: the clock that only grows, and a time of day that may be wrong.
+    fn clock(&self, now_ms: u64) -> Now {
+        let wall_ms = i64::try_from(now_ms).expect("it is not that late") + self.clock_off_ms;
+        Now { tick: Tick(now_ms), wall_us: wall_ms * 1000 }
+    }
+
     /// One step of everything.
     pub fn step(&mut self, town: &Town, network: &mut Network, dice: &mut Dice, is_stormy: bool) {
         let now = town.now_ms();
@@ -98,10 +112,10 @@ impl Process {
             self.queue.forget(&gone, Tick(now));
         }
         while let Some(feedback) = self.queue.feedback(Tick(now)) {
-            self.session.scheduler_mut().take_feedback(clock(now), feedback);
+            self.session.take_feedback(self.clock(now), feedback);
         }
         loop {
-            let turn = self.session.turn(clock(now), false, Budget { pods_max: 4 });
+            let turn = self.session.turn(self.clock(now), false, Budget { pods_max: 4 });
             self.held = turn.held;
             turn.writes.into_iter().for_each(|write| self.queue.push(write, Tick(now)));
             if !turn.more {
@@ -110,19 +124,25 @@ impl Process {
         }
         if now >= self.told_ms + 1_000 {
             self.told_ms = now;
-            for write in self.session.tell(clock(now)) {
+            for write in self.session.tell(self.clock(now)) {
                 self.queue.push(write, Tick(now));
             }
         }
         self.send(network, dice, now, is_stormy);
     }
 
+    /// Goes on with what was decided, and decides nothing more.
+    pub fn drain(&mut self, network: &mut Network, dice: &mut Dice, now: u64) {
+        self.take_answers(now);
+        self.send(network, dice, now, false);
+    }
+
     fn send(&mut self, network: &mut Network, dice: &mut Dice, now: u64, is_stormy: bool) {
         for lane in LANES {
-            while self.queue.under_way(lane) < CONCURRENT
+            while self.queue.under_way(lane) < self.concurrent
                 && let Some(write) = self.queue.take(lane, Tick(now))
             {
-                let under_way = UnderWay::write(&write, clock(now).wall_us);
+                let under_way = UnderWay::write(&write, self.clock(now).wall_us);
                 self.under_way.push((write, under_way));
             }
         }
@@ -147,9 +167,10 @@ impl Process {
             }
             None => true,
         });
+        let clock = self.clock(now);
         for (write, outcome) in done {
             if let (Outcome::Done, Write::Bind { pod, node, .. }) = (&outcome, &write)
-                && let Some(event) = self.session.scheduler_mut().bound_event(clock(now), pod, node)
+                && let Some(event) = self.session.scheduler_mut().bound_event(clock, pod, node)
             {
                 self.queue.push(event, Tick(now));
             }
@@ -162,7 +183,7 @@ impl Process {
         if self.probing.is_none()
             && let Some(pod) = self.session.probe()
         {
-            let mut under_way = UnderWay::probe(pod.clone(), clock(now).wall_us);
+            let mut under_way = UnderWay::probe(pod.clone(), self.clock(now).wall_us);
             let _ = under_way.go_on();
             self.probing = Some((pod, under_way));
         }
@@ -185,9 +206,10 @@ impl Process {
                 *network.struck.entry(watch.disturb(now, dice, &mut seen)).or_default() += 1;
             }
             watch.look(town, dice, is_stormy, &mut seen);
+            *network.struck.entry("event twice").or_default() += std::mem::take(&mut watch.doubled);
         }
         for seen in seen {
-            if let Some(subject) = self.session.see(clock(now), seen)
+            if let Some(subject) = self.session.see(self.clock(now), seen)
                 && !self.watches.iter().any(|watch| watch.subject == subject)
             {
                 self.watches.push(watch(subject));
@@ -208,7 +230,7 @@ fn pass_on<T>(from: &UnderWay<T>, fence: u64, network: &mut Network, dice: &mut 
 }
 
 fn watch(subject: Subject) -> Watch {
-    Watch { subject, watched: Watched::new(subject), state: State::Down(0), at: 0, lag_ms: 0 }
+    Watch { subject, watched: Watched::new(subject), state: State::Down(0), at: 0, lag_ms: 0, doubled: 0 }
 }
 
 impl Watch {
@@ -276,13 +298,10 @@ impl Watch {
                 false => Event::Deleted((*entry.object).clone()),
             };
             let times = if is_stormy && dice.in_thousand(50) { 2 } else { 1 };
+            self.doubled += times - 1;
             for _ in 0..times {
                 seen.extend(self.watched.take(event.clone()));
             }
         }
     }
-}
-
-fn clock(now_ms: u64) -> Now {
-    Now { tick: Tick(now_ms), wall_us: i64::try_from(now_ms * 1000).expect("it is not that late") }
 }

@@ -22,8 +22,33 @@ pub struct Entry {
     pub is_gone: bool,
 }
 
+/// The quotas that teams live under.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Rules {
+    /// Elastic quotas of one pool.
+    Elastic,
+    /// Queues, with gangs in them.
+    Queues,
+    /// Quotas of a tree, below its root.
+    Tree,
+}
+
+/// How large a town is.
+#[derive(Debug, Clone, Copy)]
+pub struct Size {
+    pub nodes: u64,
+    pub cpus_per_node: u64,
+    /// What each team is entitled to, and the most that it may hold.
+    pub min: u64,
+    pub max: u64,
+}
+
+pub const SMALL: Size = Size { nodes: 3, cpus_per_node: 4, min: 4, max: 8 };
+
 pub struct Town {
     pub server: Server,
+    pub rules: Rules,
+    size: Size,
     controllers: Controllers,
     /// All that happened, in order: what watches tell of.
     pub log: Vec<Entry>,
@@ -34,24 +59,29 @@ pub struct Town {
 }
 
 pub const TEAMS: u64 = 3;
-const NODES: u64 = 3;
-const CPUS_PER_NODE: u64 = 4;
 
 impl Town {
     pub fn new(dice: &mut Dice) -> Self {
         let edits = dice.in_thousand(400);
+        let takes = [0, 0, 500, 3_000][dice.roll(4) as usize];
+        let rules = [Rules::Elastic, Rules::Elastic, Rules::Queues, Rules::Tree][dice.roll(4) as usize];
+        Town::of(rules, SMALL, edits, Duration::from_millis(takes))
+    }
+
+    pub fn of(rules: Rules, size: Size, edits: bool, eviction_takes: Duration) -> Self {
         let mut town = Town {
             server: Server::default(),
+            rules,
+            size,
             controllers: Controllers::default(),
             log: Vec::new(),
-            observer: Observer::default(),
+            observer: Observer::of(rules),
             edits,
             made: 0,
         };
-        let takes = [0, 0, 500, 3_000][dice.roll(4) as usize];
-        town.server.set_eviction_takes(Duration::from_millis(takes));
-        (0..NODES).for_each(|index| town.make_node(index));
-        (0..TEAMS).for_each(|index| town.set_quota(index, 4, 8));
+        town.server.set_eviction_takes(eviction_takes);
+        (0..size.nodes).for_each(|index| town.make_node(index));
+        (0..TEAMS).for_each(|index| town.set_quota(index, size.min, size.max));
         town.settle();
         town
     }
@@ -69,18 +99,27 @@ impl Town {
 
     fn make_node(&mut self, index: u64) {
         self.apply(json!({"apiVersion": "v1", "kind": "Node", "metadata": {"name": format!("n-{index}")},
-            "status": {"allocatable": {"cpu": CPUS_PER_NODE.to_string(), "pods": "10"}}}));
+            "status": {"allocatable": {"cpu": self.size.cpus_per_node.to_string(), "pods": "110"}}}));
     }
 
     fn set_quota(&mut self, team: u64, min: u64, max: u64) {
-        self.apply(json!({"apiVersion": "scheduling.x-k8s.io/v1alpha1", "kind": "ElasticQuota",
-            "metadata": {"name": "quota", "namespace": format!("team-{team}")},
-            "spec": {"min": {"cpu": min.to_string()}, "max": {"cpu": max.to_string()}}}));
+        let (name, min, max) =
+            (format!("team-{team}"), json!({"cpu": min.to_string()}), json!({"cpu": max.to_string()}));
+        let spec = json!({"min": min, "max": max});
+        self.apply(match self.rules {
+            Rules::Elastic => json!({"apiVersion": "scheduling.x-k8s.io/v1alpha1", "kind": "ElasticQuota",
+                "metadata": {"name": "quota", "namespace": name}, "spec": spec}),
+            Rules::Queues => json!({"apiVersion": "scheduling.volcano.sh/v1beta1", "kind": "Queue",
+                "metadata": {"name": name}, "spec": {"deserved": min, "capability": max, "reclaimable": true}}),
+            Rules::Tree => json!({"apiVersion": "scheduling.sigs.k8s.io/v1alpha1", "kind": "ElasticQuota",
+                "metadata": {"name": name, "namespace": name}, "spec": spec}),
+        });
     }
 
     /// People do something.
     pub fn live(&mut self, dice: &mut Dice) {
         match dice.roll(12) {
+            0 if self.rules == Rules::Queues => self.make_gang(dice),
             0..=5 => self.make_pod(dice),
             6 | 7 => self.with_some_pod(dice, |town, pod| {
                 let _ = town.server.delete(&pod);
@@ -98,10 +137,10 @@ impl Town {
                 self.set_quota(team, min, min + dice.roll(5));
             }
             10 if self.edits => {
-                let node = dice.roll(NODES);
+                let node = dice.roll(self.size.nodes);
                 let _ = self.server.delete(&ObjectKey::node(&format!("n-{node}")));
             }
-            11 if self.edits => (0..NODES).for_each(|index| self.make_node(index)),
+            11 if self.edits => (0..self.size.nodes).for_each(|index| self.make_node(index)),
             _ => {}
         }
         self.settle();
@@ -109,7 +148,7 @@ impl Town {
 
     /// What people leave behind: all nodes are there.
     pub fn mend(&mut self) {
-        (0..NODES).for_each(|index| self.make_node(index));
+        (0..self.size.nodes).for_each(|index| self.make_node(index));
         self.settle();
     }
 
@@ -117,10 +156,41 @@ impl Town {
         self.made += 1;
         let (team, cpu, priority) = (dice.roll(TEAMS + 1), 1 + dice.roll(3), dice.roll(3));
         let name = format!("p-{}", self.made);
-        self.apply(json!({"apiVersion": "v1", "kind": "Pod",
-            "metadata": {"name": name, "namespace": format!("team-{team}")},
+        self.apply(self.pod(&name, team, cpu, priority, None));
+    }
+
+    /// A pod of a core in the next team, by number: for those who make many.
+    pub fn make_plain_pod(&mut self) {
+        self.made += 1;
+        let name = format!("p-{}", self.made);
+        self.apply(self.pod(&name, self.made % TEAMS, 1, 0, None));
+    }
+
+    /// A gang of two or three pods, sometimes with one more than it needs.
+    fn make_gang(&mut self, dice: &mut Dice) {
+        self.made += 1;
+        let (team, members, cpu) = (dice.roll(TEAMS), 2 + dice.roll(2), 1 + dice.roll(2));
+        let (name, queue) = (format!("g-{}", self.made), format!("team-{team}"));
+        self.apply(json!({"apiVersion": "scheduling.volcano.sh/v1beta1", "kind": "PodGroup",
+            "metadata": {"name": name, "namespace": queue}, "spec": {"minMember": members, "queue": queue}}));
+        for index in 0..members + dice.roll(2) {
+            self.apply(self.pod(&format!("{name}-{index}"), team, cpu, 1, Some(&name)));
+        }
+    }
+
+    fn pod(&self, name: &str, team: u64, cpu: u64, priority: u64, gang: Option<&str>) -> Value {
+        let namespace = format!("team-{team}");
+        let mut annotations = json!({});
+        if self.rules == Rules::Queues && team < TEAMS {
+            annotations["scheduling.volcano.sh/queue-name"] = json!(namespace);
+        }
+        if let Some(gang) = gang {
+            annotations["scheduling.k8s.io/group-name"] = json!(gang);
+        }
+        json!({"apiVersion": "v1", "kind": "Pod",
+            "metadata": {"name": name, "namespace": namespace, "annotations": annotations},
             "spec": {"schedulerName": "quotient", "priority": priority, "containers": [
-                {"name": "c", "image": "i", "resources": {"requests": {"cpu": cpu.to_string()}}}]}}));
+                {"name": "c", "image": "i", "resources": {"requests": {"cpu": cpu.to_string()}}}]}})
     }
 
     fn with_some_pod(&mut self, dice: &mut Dice, change: impl FnOnce(&mut Town, ObjectKey)) {

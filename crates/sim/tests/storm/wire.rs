@@ -100,6 +100,8 @@ enum Fate {
     Lost,
     /// It is done, and the answer does not arrive.
     AnswerLost,
+    /// It is answered as if it was done, and is not.
+    Swallowed,
 }
 
 /// A request on its way.
@@ -157,6 +159,7 @@ impl Network {
             }
             6 => ("429", Fate::Refused(CallError::Throttled { after: None, message: "too many".to_string() })),
             7 => ("500", Fate::Refused(CallError::Broken("internal".to_string()))),
+            9 if call.verb == Verb::Delete => ("deletion swallowed", Fate::Swallowed),
             8 => ("503", Fate::Refused(CallError::Unavailable("unavailable".to_string()))),
             _ => return Fate::Good,
         };
@@ -177,6 +180,7 @@ impl Network {
             let (answer, at) = match fate {
                 Fate::Good => (town.server.answer(call), answered_ms),
                 Fate::Refused(error) => (Err(error), answered_ms),
+                Fate::Swallowed => (Ok(Value::Null), answered_ms),
                 Fate::Lost => (lost(), sent_ms + TIMEOUT_MS),
                 Fate::AnswerLost => {
                     let _ = town.server.answer(call);
