@@ -23,6 +23,7 @@ mod node;
 pub mod object;
 pub mod order;
 mod pod;
+pub mod pod_group;
 pub mod problem;
 mod quota_kinds;
 pub mod read;

@@ -15,6 +15,7 @@ use crate::crossquota::caps::Caps;
 use crate::cursor::{Cursor, Notes};
 use crate::intern::Interner;
 use crate::object::ObjectKey;
+use crate::pod_group;
 use crate::selector::labels;
 use crate::time::parse_timestamp;
 use crate::tree;
@@ -83,7 +84,8 @@ pub(crate) fn pod(
         node,
         gates,
         queue: membership.queue,
-        group: membership.group,
+        // What Kubernetes itself calls the pod's group counts before annotations.
+        group: pod_group::group_name(&spec, interner).or(membership.group),
         task: membership.task,
         device_claims: device_claims(&spec, &status, interner),
         protected: is_kept || membership.protected,

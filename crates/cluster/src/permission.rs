@@ -88,6 +88,8 @@ pub static PERMISSIONS: &[Permission] = &[
     row("apps", "statefulsets", READ, "pods of one controller are spread"),
     row("policy", "poddisruptionbudgets", READ, "who should be left alone"),
     row("scheduling.k8s.io", "priorityclasses", READ, "how important groups of pods are"),
+    row("scheduling.k8s.io", "podgroups", READ, "who starts together, as Kubernetes itself has it"),
+    row("scheduling.k8s.io", "podgroups/status", &["patch"], "says whether a group was scheduled"),
     row("storage.k8s.io", "storageclasses", READ, "how volumes come about"),
     row("storage.k8s.io", "csinodes", READ, "how many volumes a node takes"),
     row("resource.k8s.io", "resourceslices", READ, "which devices there are"),

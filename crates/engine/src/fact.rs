@@ -319,7 +319,7 @@ pub struct PodFact {
     /// The queue that it names. Its group's queue goes before, its namespace's comes after.
     pub queue: Option<Name>,
     /// The group of its namespace that it starts with.
-    pub group: Option<Name>,
+    pub group: Option<GroupName>,
     /// Which task of its group it belongs to.
     pub task: Option<Name>,
     /// Its claims on devices, in order.
@@ -388,9 +388,45 @@ impl std::fmt::Display for QuotaKey {
     }
 }
 
+/// What a pod calls its group. Groups of one name in two API groups are two.
+#[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord, Default)]
+pub struct GroupName {
+    pub api_group: Name,
+    pub name: Name,
+}
+
+impl GroupName {
+    /// Which group that is to pods of a namespace.
+    pub fn of(&self, namespace: &Name) -> GroupKey {
+        GroupKey { api_group: self.api_group.clone(), namespace: namespace.clone(), name: self.name.clone() }
+    }
+}
+
+impl From<Name> for GroupName {
+    /// A group in a world with one API group that has groups.
+    fn from(name: Name) -> Self {
+        GroupName { api_group: Name::default(), name }
+    }
+}
+
+/// Which group of pods.
+#[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord, Default)]
+pub struct GroupKey {
+    pub api_group: Name,
+    pub namespace: Name,
+    pub name: Name,
+}
+
+impl std::fmt::Display for GroupKey {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{}/{}", self.namespace, self.name)
+    }
+}
+
 /// Pods that start together or not at all.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct GroupFact {
+    pub api_group: Name,
     pub namespace: Name,
     pub name: Name,
     pub created: Created,
@@ -408,8 +444,21 @@ pub struct GroupFact {
     pub mixed_cards: bool,
     /// Its object says that it was let into its queue.
     pub admitted: bool,
+    /// The priority that all its pods must have, with one preemption policy and one scheduler. `None`: pods of one group
+    /// may differ.
+    pub priority: Option<i32>,
+    /// All its pods are evicted together, those beyond its minimum too.
+    pub evicted_whole: bool,
     /// Why it cannot be read, if so: its pods wait with `InvalidRequest`.
     pub problem: Option<RequestProblem>,
+}
+
+impl GroupFact {
+    /// Which group it is.
+    pub fn key(&self) -> GroupKey {
+        let GroupFact { api_group, namespace, name, .. } = self;
+        GroupKey { api_group: api_group.clone(), namespace: namespace.clone(), name: name.clone() }
+    }
 }
 
 /// One thing the engine is told.
@@ -456,10 +505,9 @@ pub enum Fact {
     /// A quota of any kind is gone.
     QuotaGone(QuotaKey),
     Group(GroupFact),
-    GroupGone {
-        namespace: Name,
-        name: Name,
-    },
+    GroupGone(GroupKey),
+    /// So many pods of a group have succeeded: they count as there.
+    GroupSucceeded(GroupKey, u32),
     /// The queue of pods of a namespace that name none.
     QueueOfNamespace {
         namespace: Name,

@@ -127,7 +127,7 @@ impl Engine {
             let mut counted = GangTally::default();
             gang.settled(&self.world.pods).for_each(|(id, pod)| counted.count(pod, &self.world.charge_of(id), true));
             if !gang.tally.is_same(&counted) {
-                let (name, kept) = (&gang.name, &gang.tally);
+                let (name, kept) = (&gang.key, &gang.tally);
                 return Err(format!("of the gang {name} {kept:?} count as running, but a recount gives {counted:?}"));
             }
         }

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use crate::cards::CardChoice;
 use crate::decision::Capacity;
 use crate::device::PodClaim;
-use crate::fact::{Amount, Created, Labels, Name, PodKey, RequestProblem, Tick};
+use crate::fact::{Amount, Created, GroupName, Labels, Name, PodKey, RequestProblem, Tick};
 use crate::gangs::GangId;
 use crate::lookup::LookupMap;
 use crate::nodes::NodeId;
@@ -90,7 +90,7 @@ pub(crate) struct Pod {
     /// The quota of a tree that it names, the queue, the group, and its task in it.
     pub tree_quota: Option<Name>,
     pub queue: Option<Name>,
-    pub group_name: Option<Name>,
+    pub group_name: Option<GroupName>,
     pub task: Option<Name>,
     /// It is never evicted, and counts against its quota's min.
     pub non_preemptible: bool,

@@ -8,9 +8,9 @@ use std::sync::Arc;
 use quotient_api::device::write::{extended_claim, extended_name};
 use quotient_api::volcano::metrics::{self, Sample, samples};
 use quotient_api::volcano::{GROUP_NAMES, QUEUE, SCHEDULING};
-use quotient_api::{Configuration, ObjectKey, Problem, Translation, Translator, View, key_of};
+use quotient_api::{Configuration, ObjectKey, Problem, Translation, Translator, View, key_of, pod_group};
 use quotient_engine::device::ClaimKey;
-use quotient_engine::fact::{Name, PodKey};
+use quotient_engine::fact::{GroupKey, Name, PodKey};
 use quotient_engine::{
     Budget, ClaimGrant, Code, Decision, DeviceGrants, Engine, Fact, QuotaReport, Reason, Rule, Tick,
 };
@@ -212,7 +212,10 @@ impl Scheduler {
                             self.control(|controllers, objects| controllers.job_pod_seen(job, objects));
                         }
                     }
-                    (Subject::EndedPods, Ok(key)) => self.keep_objects(|objects| objects.ended_seen(&key, &object)),
+                    (Subject::EndedPods, Ok(key)) => {
+                        let group = self.keep_objects(|objects| objects.ended_seen(&key, &object));
+                        self.tell_succeeded(now, group);
+                    }
                     (Subject::Kind(_), Err(problem)) => self.happened.push(Happened::Problem(problem)),
                     // It was seen as one of its kind too, and complained of there.
                     (Subject::JobPods | Subject::EndedPods, Err(_)) => {}
@@ -230,7 +233,10 @@ impl Scheduler {
                     self.control(|controllers, objects| controllers.job_pod_gone(job, pod, objects));
                 }
             }
-            Seen::Gone(Subject::EndedPods, key) => self.keep_objects(|objects| objects.ended_gone(&key)),
+            Seen::Gone(Subject::EndedPods, key) => {
+                let group = self.keep_objects(|objects| objects.ended_gone(&key));
+                self.tell_succeeded(now, group);
+            }
             Seen::Listed(subject) => {
                 self.keep_objects(|objects| objects.serves(subject, true));
                 self.controllers.served(subject);
@@ -239,6 +245,15 @@ impl Scheduler {
             Seen::Stale(..) => {}
             Seen::Unavailable(subject) => self.keep_objects(|objects| objects.serves(subject, false)),
         }
+    }
+
+    /// Tells the engine how many pods of a group of Kubernetes' own have succeeded: they count as there.
+    fn tell_succeeded(&mut self, now: Now, group: Option<ObjectKey>) {
+        let Some(group) = group.filter(pod_group::is_group) else { return };
+        let count = self.keep_objects(|objects| objects.succeeded_of(&group));
+        let namespace = group.namespace.unwrap_or_default();
+        let key = GroupKey { api_group: group.group.into(), namespace, name: group.name };
+        self.engine.observe(now.tick, Fact::GroupSucceeded(key, count));
     }
 
     fn see_object(&mut self, now: Now, key: &ObjectKey, mut object: Value) {
@@ -449,8 +464,8 @@ impl Scheduler {
                 let label = (format!("{group}/capacity"), capacity.map(|capacity| capacity.name().to_string()));
                 round.writes.push(Write::Label { pod: PodRef { key: pod, uid }, labels: [label].into() });
             }
-            Decision::Admit { namespace, name } => {
-                let group = ObjectKey::pod_group(&namespace, &name);
+            Decision::Admit(group) => {
+                let group = ObjectKey::of_group(&group);
                 if self.controllers.admits(&group, &self.objects.read()) {
                     round.writes.push(Write::Admit { group });
                 }

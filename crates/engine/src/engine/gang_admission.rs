@@ -7,7 +7,7 @@ use crate::decision::{Decision, Decisions};
 use crate::engine::Engine;
 use crate::engine::wake::Change;
 use crate::explain;
-use crate::fact::{Amount, GroupFact, Name};
+use crate::fact::{Amount, GroupFact, GroupKey};
 use crate::gangs::GangId;
 use crate::policy::QuotaId;
 use crate::reason::{Code, Reason};
@@ -17,7 +17,7 @@ use crate::world::World;
 impl Engine {
     /// Takes in a group. Returns whether the fact says something new.
     pub(super) fn observe_group(&mut self, fact: GroupFact) -> bool {
-        let id = self.world.gangs.number(&fact.namespace, &fact.name);
+        let id = self.world.gangs.number(&fact.key());
         let gang = self.world.gangs.get_mut(id);
         if gang.fact.as_ref() == Some(&fact) {
             return false;
@@ -37,8 +37,8 @@ impl Engine {
         true
     }
 
-    pub(super) fn group_gone(&mut self, namespace: &Name, name: &Name) -> bool {
-        let Some(id) = self.world.gangs.find(namespace, name) else { return false };
+    pub(super) fn group_gone(&mut self, key: &GroupKey) -> bool {
+        let Some(id) = self.world.gangs.find(key) else { return false };
         let gang = self.world.gangs.get_mut(id);
         gang.fact = None;
         gang.admitted = false;
@@ -139,7 +139,7 @@ impl Engine {
         waiting.sort_by_cached_key(|id| {
             let gang = self.world.gangs.get(*id);
             let created = gang.fact.as_ref().map(|fact| fact.created);
-            (created, gang.namespace.clone(), gang.name.clone())
+            (created, gang.key.clone())
         });
         let mut any = false;
         for id in waiting {
@@ -149,8 +149,7 @@ impl Engine {
                     gang.admitted = true;
                     gang.reason = None;
                     gang.cards = cards;
-                    let (namespace, name) = (gang.namespace.clone(), gang.name.clone());
-                    decisions.list.push(Decision::Admit { namespace, name });
+                    decisions.list.push(Decision::Admit(gang.key.clone()));
                     self.world.gangs.outside.remove(&id);
                     self.settle_gang(id);
                     any = true;

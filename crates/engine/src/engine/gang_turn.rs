@@ -9,6 +9,7 @@ use crate::engine::Engine;
 use crate::engine::cycle::Turn;
 use crate::engine::wake::Change;
 use crate::explain;
+use crate::fact::RequestProblem;
 use crate::gangs::{Gang, GangId, GangTally};
 use crate::nodes::NodeId;
 use crate::place::{Answer, ClosedCounts, Question};
@@ -62,21 +63,51 @@ impl Engine {
         let gang = self.world.pods.get(id).gang?;
         let known = self.world.gangs.get(gang);
         let waits = known.fact.as_ref().is_none_or(|fact| fact.problem.is_some()) || !known.admitted;
-        (waits || !known.is_started()).then_some(gang)
+        (waits || !known.is_started() || self.disagreement(gang).is_some()).then_some(gang)
+    }
+
+    /// What the pending pods of a group do not have in common, where they must.
+    fn disagreement(&self, id: GangId) -> Option<RequestProblem> {
+        let gang = self.world.gangs.get(id);
+        let priority = gang.fact.as_ref()?.priority?;
+        let pending = || {
+            let members = gang.members.iter().map(|member| self.world.pods.get(*member));
+            members.filter(|pod| pod.place == Place::Waiting && !pod.is_leaving())
+        };
+        let problem =
+            |field: &str, message: String| Some(RequestProblem { field: field.into(), message: message.into() });
+        if let Some(other) = pending().find(|pod| pod.priority != priority) {
+            let (pod, has, shown) = (other.key(), other.priority, &gang.key);
+            let message =
+                format!("pod {pod} has priority {has}, its PodGroup {shown} has {priority}: expected the same");
+            return problem("spec.priority", message);
+        }
+        let first = pending().next()?;
+        if let Some(other) = pending().find(|pod| pod.never_preempts != first.never_preempts) {
+            let (a, b) = (first.key(), other.key());
+            let message = format!("pods {a} and {b} of PodGroup {} differ: expected one policy for all", gang.key);
+            return problem("spec.preemptionPolicy", message);
+        }
+        let other = pending().find(|pod| pod.ours != first.ours)?;
+        let (a, b) = (first.key(), other.key());
+        let message = format!("pods {a} and {b} of PodGroup {} differ: expected one scheduler for all", gang.key);
+        problem("spec.schedulerName", message)
     }
 
     /// The turn of a gang whose minimum does not run.
     pub(super) fn take_gang_turn(&mut self, id: GangId, decisions: &mut Decisions) -> Turn {
         let members = self.waiting_members(id);
         let gang = self.world.gangs.get(id);
-        let shown = format!("{}/{}", gang.namespace, gang.name);
+        let shown = &gang.key;
         let Some(fact) = &gang.fact else {
             let remedies = vec![format!("make the PodGroup {shown}, or take its name off the pod")];
             let message = format!("the group {shown} does not exist");
             return Turn::Rests(explain::plain(Code::GangIncomplete, message, remedies), Vec::new());
         };
-        if let Some(problem) = &fact.problem {
-            return Turn::Rests(explain::invalid(problem), Vec::new());
+        if let Some(problem) = fact.problem.clone().or_else(|| self.disagreement(id)) {
+            let reason = explain::invalid(&problem);
+            self.world.gangs.get_mut(id).reason = Some(Arc::new(reason.clone()));
+            return Turn::Rests(reason, Vec::new());
         }
         if !gang.admitted {
             let reason = gang.reason.as_deref().cloned();
@@ -132,12 +163,8 @@ impl Engine {
         members.iter().for_each(|member| tally.count(world.pods.get(*member), &[], true));
         if !gang.is_enough_of(&tally) {
             let count = tally.len();
-            let message = format!(
-                "{count} of the {} pods that the group {}/{} needs are there",
-                gang.min_member(),
-                gang.namespace,
-                gang.name
-            );
+            let message =
+                format!("{count} of the {} pods that the group {} needs are there", gang.min_member(), gang.key);
             let remedies = vec!["make the missing pods".to_owned()];
             return Turn::Rests(explain::plain(Code::GangIncomplete, message, remedies), Vec::new());
         }
@@ -365,7 +392,7 @@ impl Engine {
     /// that the others wait for it.
     fn incomplete(&self, id: GangId, failure: Option<Arc<Reason>>, min_member: u32) -> Reason {
         let gang = self.world.gangs.get(id);
-        let shown = format!("{}/{}", gang.namespace, gang.name);
+        let shown = &gang.key;
         let running = gang.tally.len();
         let why = failure.as_ref().map_or(String::new(), |reason| format!(": {}", reason.message));
         let message =
@@ -510,8 +537,7 @@ impl Engine {
         let pods = || gang.members.iter().map(|id| self.world.pods.get(*id));
         let placed = |pod: &&Pod| pod.node().is_some();
         crate::engine::GroupReport {
-            namespace: gang.namespace.clone(),
-            name: gang.name.clone(),
+            key: gang.key.clone(),
             admitted: gang.admitted,
             members: gang.members.len() as u32,
             placed: pods().filter(placed).count() as u32,

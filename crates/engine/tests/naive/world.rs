@@ -143,7 +143,8 @@ impl World {
             Fact::Quota(_)
             | Fact::QuotaGone(_)
             | Fact::Group(_)
-            | Fact::GroupGone { .. }
+            | Fact::GroupGone(_)
+            | Fact::GroupSucceeded(..)
             | Fact::QueueOfNamespace { .. } => panic!("the reference knows no quotas and groups: tell it none"),
             Fact::DevicePool(_)
             | Fact::DevicePoolGone(_)
