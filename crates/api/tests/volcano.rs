@@ -169,7 +169,8 @@ fn a_pod_says_its_queue_group_task_and_cards() {
         "volcano.sh/task-spec": "worker", "volcano.sh/preemptable": "false", "volcano.sh/card.name": "A100 | H100"});
     let (fact, problems) = pod_told(&pod(annotations, json!({"nvidia.com/gpu": 1})));
     assert_eq!(problems, Vec::<String>::new());
-    let shown = (fact.queue.as_deref(), fact.group.as_deref(), fact.task.as_deref(), fact.protected);
+    let shown =
+        (fact.queue.as_deref(), fact.group.as_ref().map(|group| &*group.name), fact.task.as_deref(), fact.protected);
     assert_eq!(shown, (Some("q"), Some("g"), Some("worker"), true));
     assert_eq!(fact.spec.cards.iter().map(|card| &**card).collect::<Vec<_>>(), ["A100", "H100"]);
     assert_eq!(fact.problem, None);
@@ -507,7 +508,8 @@ fn a_gang_by_annotation() {
     let alone = pod(json!({MIN: "4"}), json!({}));
     assert_eq!(gang(&alone, &[]), None);
     assert_eq!(pod_told(&alone).1.len(), 1, "that it has no effect is said");
-    assert_eq!(pod_told(&owned(json!({MIN: "4"}))).0.group.as_deref(), Some("podgroup-7"));
+    let group = pod_told(&owned(json!({MIN: "4"}))).0.group.expect("it has a group");
+    assert_eq!((&*group.api_group, &*group.name), ("scheduling.volcano.sh", "podgroup-7"));
     let chosen = owned(json!({"scheduling.k8s.io/group-name": "other"}));
     assert_eq!(gang(&chosen, &[&owner(json!({MIN: "3"}))]), None, "it joined a group of its own choice");
 
