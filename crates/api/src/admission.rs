@@ -262,7 +262,12 @@ static RULES: &[Rules] = &[
 
 /// The rules of the kinds that go with quotas.
 static GROUP_RULES: &[Rules] = &[
-    guarded("scheduling.volcano.sh", "PodGroup", &[pod_group::check]),
+    Rules {
+        group: "scheduling.volcano.sh",
+        kind: "PodGroup",
+        server: NOTHING,
+        webhook: Part { on_create: &[pod_group::set_queue], checks: &[pod_group::check], ..NOTHING },
+    },
     Rules {
         group: "batch.volcano.sh",
         kind: "Job",

@@ -4,6 +4,7 @@ mod cycle;
 mod devices;
 mod evict;
 mod gang_admission;
+mod gang_places;
 mod gang_turn;
 mod membership;
 mod observe;

@@ -159,6 +159,8 @@ pub(crate) struct Gangs {
     ids: BTreeMap<GroupKey, GangId>,
     /// How many pods of a group have succeeded, where its groups count that.
     succeeded: BTreeMap<GroupKey, u32>,
+    /// The API groups that have no groups here.
+    unserved: BTreeSet<Name>,
     /// Gangs of which something changed since their queues were last told.
     pub changed: BTreeSet<GangId>,
     /// Gangs that are not let in yet.
@@ -192,6 +194,17 @@ impl Gangs {
         let Some(id) = known else { return false };
         self.changed.insert(id);
         std::mem::replace(&mut self.get_mut(id).succeeded, count) != count
+    }
+
+    /// Notes whether there can be groups of an API group. Returns whether that is new.
+    pub fn note_served(&mut self, api_group: Name, served: bool) -> bool {
+        if served { self.unserved.remove(&api_group) } else { self.unserved.insert(api_group) }
+    }
+
+    /// Whether pods name a group that cannot be there.
+    pub fn is_unserved(&self, id: GangId) -> bool {
+        let gang = self.get(id);
+        gang.fact.is_none() && self.unserved.contains(&gang.key.api_group)
     }
 
     /// All gangs, by API group, namespace and name.

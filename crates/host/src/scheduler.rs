@@ -238,12 +238,25 @@ impl Scheduler {
                 self.tell_succeeded(now, group);
             }
             Seen::Listed(subject) => {
+                self.tell_groups_served(now, subject, true);
                 self.keep_objects(|objects| objects.serves(subject, true));
                 self.controllers.served(subject);
             }
             // What is known stays known.
             Seen::Stale(..) => {}
-            Seen::Unavailable(subject) => self.keep_objects(|objects| objects.serves(subject, false)),
+            Seen::Unavailable(subject) => {
+                self.tell_groups_served(now, subject, false);
+                self.keep_objects(|objects| objects.serves(subject, false));
+            }
+        }
+    }
+
+    /// Tells the engine whether Kubernetes' own groups are served: where they are not, pods need not wait for theirs.
+    fn tell_groups_served(&mut self, now: Now, subject: Subject, served: bool) {
+        if let Subject::Kind(kind) = subject
+            && (kind.group, kind.kind) == (pod_group::SCHEDULING, pod_group::POD_GROUP)
+        {
+            self.engine.observe(now.tick, Fact::GroupsServed { api_group: kind.group.into(), served });
         }
     }
 

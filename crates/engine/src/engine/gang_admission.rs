@@ -112,10 +112,21 @@ impl Engine {
             let rest = (i128::from(*amount) - gang.tally.held(*resource)) * sign;
             (*resource, Amount::try_from(rest.max(0)).unwrap_or(Amount::MAX))
         };
+        // Nothing is kept for pods that may not be scheduled yet.
+        let gated: Vec<(ResourceId, Amount)> = gang
+            .members
+            .iter()
+            .filter(|member| !world.pods.get(**member).gates.is_empty())
+            .flat_map(|member| world.charge_of(*member).to_vec())
+            .collect();
+        let ungated = |(resource, amount): (ResourceId, Amount)| {
+            let of_gated = gated.iter().filter(|(r, _)| *r == resource).map(|(_, amount)| *amount);
+            (resource, of_gated.fold(amount, |left, gated| left.saturating_sub(gated).max(0)))
+        };
         let some = |amounts: Vec<(ResourceId, Amount)>| amounts.into_iter().filter(|(_, a)| *a > 0).collect();
         let reserved = match gang.is_started() {
             true => Vec::new(),
-            false => least.iter().chain(&gang.cards).map(|amount| rest(amount, 1)).collect(),
+            false => least.iter().chain(&gang.cards).map(|amount| ungated(rest(amount, 1))).collect(),
         };
         let elastic = least.iter().map(|amount| rest(amount, -1)).collect();
         (queue, some(reserved), some(elastic))

@@ -60,7 +60,7 @@ impl Failed {
 impl Engine {
     /// Whether a pod can only be placed together with others.
     pub(super) fn unstarted_gang(&self, id: PodId) -> Option<GangId> {
-        let gang = self.world.pods.get(id).gang?;
+        let gang = self.world.pods.get(id).gang.filter(|gang| !self.world.gangs.is_unserved(*gang))?;
         let known = self.world.gangs.get(gang);
         let waits = known.fact.as_ref().is_none_or(|fact| fact.problem.is_some()) || !known.admitted;
         (waits || !known.is_started() || self.disagreement(gang).is_some()).then_some(gang)
@@ -177,21 +177,16 @@ impl Engine {
         for whole in passes {
             for choice in &choices {
                 match self.try_gang(id, members, *choice, *whole) {
-                    Ok(places) => {
-                        // Those that do not start with the others keep what is kept for them.
-                        for member in
-                            members.iter().filter(|member| !places.iter().any(|(placed, _)| placed == *member))
-                        {
-                            self.count_reservation(*member, true);
-                        }
-                        for (member, node) in places {
-                            self.bind(member, node, decisions);
-                        }
-                        return Turn::Placed;
-                    }
+                    Ok(places) => return self.bind_gang(members, places, decisions),
                     Err(reason) => failure = failure.or(reason),
                 }
             }
+        }
+        if self.hopeless_gangs.get(&id) != Some(&self.changes)
+            && choices.len() == 1
+            && let Some(places) = self.places_for_mixed(id, members)
+        {
+            return self.bind_gang(members, places, decisions);
         }
         let placeable = self.world.gangs.get(id).min_member();
         let incomplete = self.incomplete(id, failure, placeable);
@@ -220,6 +215,17 @@ impl Engine {
         self.looked_past_assumed |= self.world.pods.has_assumed();
         self.hopeless_gangs.insert(id, self.changes);
         Turn::Rests(incomplete, Vec::new())
+    }
+
+    /// Binds pods of a gang. Those that do not start with the others keep what is reserved for them.
+    fn bind_gang(&mut self, members: &[PodId], places: Vec<(PodId, NodeId)>, decisions: &mut Decisions) -> Turn {
+        for member in members.iter().filter(|member| !places.iter().any(|(placed, _)| placed == *member)) {
+            self.count_reservation(*member, true);
+        }
+        for (member, node) in places {
+            self.bind(member, node, decisions);
+        }
+        Turn::Placed
     }
 
     /// Where pods leave for the gang it waits for them; a reservation that came to nothing is given up.
@@ -455,13 +461,7 @@ impl Engine {
             if !self.world.takes_all(places) {
                 return Turn::Rests(incomplete, Vec::new());
             }
-            for member in members.iter().filter(|member| !places.iter().any(|(pod, _)| pod == *member)) {
-                self.count_reservation(*member, true);
-            }
-            for (pod, node) in places {
-                self.bind(*pod, *node, decisions);
-            }
-            return Turn::Placed;
+            return self.bind_gang(members, places.to_vec(), decisions);
         }
         self.counts_on_leaving = true;
         if members.iter().any(|member| self.world.pods.get(*member).reservation.is_some()) {
@@ -536,6 +536,9 @@ impl Engine {
     pub(super) fn group_report(&self, gang: &Gang) -> crate::engine::GroupReport {
         let pods = || gang.members.iter().map(|id| self.world.pods.get(*id));
         let placed = |pod: &&Pod| pod.node().is_some();
+        // Where none of its pods could take a turn, the first says why.
+        let of_first = || pods().find(|pod| !placed(pod) && !pod.is_leaving()).and_then(|pod| pod.reason.clone());
+        let reason = gang.reason.clone().or_else(|| (!pods().any(|pod| placed(&pod))).then(of_first).flatten());
         crate::engine::GroupReport {
             key: gang.key.clone(),
             admitted: gang.admitted,
@@ -543,7 +546,7 @@ impl Engine {
             placed: pods().filter(placed).count() as u32,
             running: pods().filter(placed).filter(|pod| pod.running).count() as u32,
             min_member: gang.min_member(),
-            reason: gang.reason.clone(),
+            reason,
         }
     }
 }

@@ -35,6 +35,9 @@ impl Engine {
             }
             Fact::Group(fact) => self.observe_group(fact).then_some(Change::Group),
             Fact::GroupGone(key) => self.group_gone(&key).then_some(Change::Group),
+            Fact::GroupsServed { api_group, served } => {
+                self.world.gangs.note_served(api_group, served).then_some(Change::Group)
+            }
             Fact::GroupSucceeded(key, count) => self.world.gangs.note_succeeded(key, count).then_some(Change::Group),
             Fact::Node(fact) => self.observe_node(fact).then_some(Change::Node),
             Fact::NodeGone(name) => self.node_gone(&name).then_some(Change::Node),

@@ -145,6 +145,7 @@ impl World {
             | Fact::Group(_)
             | Fact::GroupGone(_)
             | Fact::GroupSucceeded(..)
+            | Fact::GroupsServed { .. }
             | Fact::QueueOfNamespace { .. } => panic!("the reference knows no quotas and groups: tell it none"),
             Fact::DevicePool(_)
             | Fact::DevicePoolGone(_)
