@@ -458,8 +458,13 @@ fn what_a_job_may_not_say() {
             "expected event, events or exitCode",
         ),
         (
-            json!({"tasks": [task(json!({}))], "policies": [{"action": "AbortJob", "events": ["PodFailed", "PodFailed"]}]}),
+            json!({"tasks": [task(json!({}))], "policies": [{"action": "AbortJob", "event": "PodFailed"},
+                {"action": "RestartJob", "events": ["PodEvicted", "PodFailed"]}]}),
             "two policies",
+        ),
+        (
+            json!({"tasks": [task(json!({}))], "policies": [{"action": "AbortJob", "events": ["*", "PodFailed"]}]}),
+            "stands for every event",
         ),
         (json!({"tasks": [task(json!({"policies": [{"action": "AbortJob", "exitCode": 0}]}))]}), "0 is no failure"),
     ];

@@ -25,8 +25,8 @@ pub(crate) const ASSUMED_MEMORY: Amount = 200 * 1024 * 1024;
 /// Amounts by resource, as they are summed up. 128 bits hold any sum of what 64 bits hold.
 type Sums<'v> = BTreeMap<&'v str, i128>;
 
-/// What a pod asks for, and what scoring takes it to use (cpu, memory). A pod that there is has a status, which says how
-/// far it is resized.
+/// What a pod asks for, and what scoring takes it to use (cpu, memory). A pod that there is has a status, which says
+/// how far it is resized.
 pub(crate) fn requests<'v, 's>(
     spec: &Cursor<'v, '_>,
     status: Option<&'s Cursor<'v, 's>>,

@@ -106,8 +106,8 @@ fn selectors_of(alternative: &Alternative) -> String {
 }
 
 impl World {
-    /// For each request of a pod that finds too few devices: how many there are, and what keeps them from it. Where each
-    /// finds enough and not all together do, all requests.
+    /// For each request of a pod that finds too few devices: how many there are, and what keeps them from it. Where
+    /// each finds enough and not all together do, all requests.
     pub(super) fn lacking_devices(&self, question: &Question) -> Vec<String> {
         let Some(ask) = &question.devices else { return Vec::new() };
         let nodes: Vec<NodeId> = self.open_but_for_devices(question).collect();

@@ -58,8 +58,8 @@ pub struct GroupFact {
     pub mixed_cards: bool,
     /// Its object says that it was let into its queue.
     pub admitted: bool,
-    /// The priority that all its pods must have, with one preemption policy and one scheduler. `None`: pods of one group
-    /// may differ.
+    /// The priority that all its pods must have, with one preemption policy and one scheduler. `None`: pods of one
+    /// group may differ.
     pub priority: Option<i32>,
     /// All its pods are evicted together, those beyond its minimum too.
     pub evicted_whole: bool,

@@ -1,7 +1,7 @@
 //! Plugin `svc`: the pods of a job find each other by name.
 //!
-//! A Service without an address gives each pod a name, `<pod>.<job>`. Containers have the names of all pods, by task, in
-//! their environment and in files under `/etc/volcano`, which come from a ConfigMap.
+//! A Service without an address gives each pod a name, `<pod>.<job>`. Containers have the names of all pods, by task,
+//! in their environment and in files under `/etc/volcano`, which come from a ConfigMap.
 
 use serde_json::{Map, Value, json};
 
