@@ -23,6 +23,7 @@ mod pod_resources;
 mod pod_update;
 pub(crate) mod queue;
 mod resource_quota;
+mod scheduling_group;
 mod storage;
 mod tree_pod;
 mod tree_profile;
@@ -41,6 +42,7 @@ use crate::elastic::Held;
 use crate::gpu_memory::WHOLE_GPU_GB;
 use crate::kinds::{self, Kind};
 use crate::object::{ObjectKey, key_of};
+use crate::pod_group as pod_group_api;
 use crate::problem::Problem;
 use crate::quota_kinds::QUOTA_KINDS;
 use crate::tree;
@@ -211,6 +213,18 @@ static RULES: &[Rules] = &[
     served("", "LimitRange", &[limit_range::check_object]),
     served("", "ResourceQuota", &[resource_quota::check_object]),
     served("scheduling.k8s.io", "PriorityClass", &[classes::check_priority]),
+    Rules {
+        group: pod_group_api::SCHEDULING,
+        kind: pod_group_api::POD_GROUP,
+        server: Part {
+            on_create: &[scheduling_group::fill_in],
+            on_update: &[scheduling_group::fill_in],
+            checks: &[scheduling_group::check],
+            on_delete: &[],
+        },
+        webhook: NOTHING,
+    },
+    served(pod_group_api::SCHEDULING, pod_group_api::WORKLOAD, &[scheduling_group::check_workload]),
     served("node.k8s.io", "RuntimeClass", &[classes::check_runtime]),
     served("storage.k8s.io", "StorageClass", &[storage::check_class]),
     served("resource.k8s.io", "ResourceSlice", &[device::check_slice]),
@@ -258,7 +272,12 @@ static RULES: &[Rules] = &[
 
 /// The rules of the kinds that go with quotas.
 static GROUP_RULES: &[Rules] = &[
-    guarded("scheduling.volcano.sh", "PodGroup", &[pod_group::check]),
+    Rules {
+        group: "scheduling.volcano.sh",
+        kind: "PodGroup",
+        server: NOTHING,
+        webhook: Part { on_create: &[pod_group::set_queue], checks: &[pod_group::check], ..NOTHING },
+    },
     Rules {
         group: "batch.volcano.sh",
         kind: "Job",

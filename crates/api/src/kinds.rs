@@ -90,6 +90,8 @@ pub static KINDS: &[Kind] = &[
     namespaced("quota.koordinator.sh", &["v1alpha1"], "ElasticQuotaProfile", "elasticquotaprofiles"),
     cluster("scheduling.volcano.sh", &["v1beta1"], "Queue", "queues"),
     namespaced("scheduling.volcano.sh", &["v1beta1"], "PodGroup", "podgroups"),
+    namespaced("scheduling.k8s.io", &["v1beta1", "v1alpha3"], "PodGroup", "podgroups"),
+    namespaced("scheduling.k8s.io", &["v1beta1", "v1alpha3"], "Workload", "workloads"),
     namespaced("batch.volcano.sh", &["v1alpha1"], "Job", "jobs"),
     cluster("quotient.dev", &["v1alpha1"], "QuotientConfiguration", "quotientconfigurations"),
     cluster("quotient.dev", &["v1alpha1"], "Scenario", "scenarios"),
@@ -106,8 +108,7 @@ pub fn named(kind: &str) -> impl Iterator<Item = &'static Kind> {
 }
 
 /// Kinds that share their name with one of ours and are others' all the same.
-const NAMESAKES: [(&str, &str); 3] =
-    [("scheduling.k8s.io", "PodGroup"), ("scheduling.x-k8s.io", "PodGroup"), ("scheduling.run.ai", "Queue")];
+const NAMESAKES: [(&str, &str); 2] = [("scheduling.x-k8s.io", "PodGroup"), ("scheduling.run.ai", "Queue")];
 
 /// Whether a kind that is not in the table is a misspelt one of ours: a kind of ours under another group of Kubernetes'
 /// own or under a group that is nearly right, or nearly a kind's name under the right group.

@@ -24,6 +24,7 @@ pub mod object;
 mod object_map;
 pub mod order;
 mod pod;
+pub mod pod_group;
 pub mod problem;
 mod quota_kinds;
 pub mod read;

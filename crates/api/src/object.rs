@@ -3,10 +3,11 @@
 use std::fmt;
 use std::sync::Arc;
 
-use quotient_engine::fact::Name;
+use quotient_engine::fact::{GroupKey, Name};
 use serde_json::Value;
 
 use crate::kinds::{self, Kind};
+use crate::pod_group;
 use crate::problem::Problem;
 
 /// The namespace of objects that name none.
@@ -44,6 +45,15 @@ impl ObjectKey {
     pub fn pod_group(namespace: &str, name: &str) -> Self {
         let (group, kind) = ("scheduling.volcano.sh", "PodGroup");
         ObjectKey { group, kind, namespace: Some(Arc::from(namespace)), name: Arc::from(name) }
+    }
+
+    /// The key of a group of pods, of either API group that has them.
+    pub fn of_group(key: &GroupKey) -> Self {
+        let own = ObjectKey::pod_group(&key.namespace, &key.name);
+        match &*key.api_group == pod_group::SCHEDULING {
+            true => ObjectKey { group: pod_group::SCHEDULING, ..own },
+            false => own,
+        }
     }
 
     /// The kind's entry in the table of kinds.

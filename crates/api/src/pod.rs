@@ -15,6 +15,7 @@ use crate::crossquota::caps::Caps;
 use crate::cursor::{Cursor, Notes};
 use crate::intern::Interner;
 use crate::object::ObjectKey;
+use crate::pod_group;
 use crate::selector::labels;
 use crate::time::parse_timestamp;
 use crate::tree;
@@ -53,7 +54,7 @@ pub(crate) fn pod(
     let is_kept = !tree::quota::flag(&metadata.field("labels").field(tree::keys::PREEMPTIBLE), true);
     let labels = labels(&metadata.field("labels"), interner);
     let own = affinity::Own { namespace: &namespace, labels: &labels };
-    let mut pod_spec = pod_spec(&spec, &key.name, &own, whole_gpu_gb, interner);
+    let mut pod_spec = pod_spec(&spec, &status, &key.name, &own, whole_gpu_gb, interner);
     let membership = membership(&metadata, &pod_spec.requests, interner);
     pod_spec.cards = membership.cards;
     pod_spec.capped = caps.of_pod(&pod_spec.requests, &labels, &metadata.field("annotations"));
@@ -87,7 +88,8 @@ pub(crate) fn pod(
         node,
         gates,
         queue: membership.queue,
-        group: membership.group,
+        // What Kubernetes itself calls the pod's group counts before annotations.
+        group: pod_group::group_name(&spec, interner).or(membership.group),
         task: membership.task,
         device_claims: device_claims(&spec, &status, interner),
         // Last, when everything was looked at.
@@ -107,14 +109,15 @@ fn note_message(note: &crate::cursor::Note) -> String {
 }
 
 /// The spec of a pod named `name`.
-fn pod_spec(
-    spec: &Cursor<'_, '_>,
+fn pod_spec<'v>(
+    spec: &Cursor<'v, '_>,
+    status: &Cursor<'v, '_>,
     name: &str,
     own: &affinity::Own<'_>,
     whole_gpu_gb: u32,
     interner: &mut Interner,
 ) -> PodSpec {
-    let (requests, assumed) = requests::requests(spec, interner);
+    let (requests, assumed) = requests::requests(spec, Some(status), interner);
     let derived = requests::derived(spec, &requests, whole_gpu_gb, interner);
     let extended = requests::extended(spec, interner);
     PodSpec { requests, extended, assumed, derived, ..placement(spec, name, own, interner) }

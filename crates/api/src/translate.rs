@@ -2,7 +2,7 @@
 
 use quotient_engine::Fact;
 use quotient_engine::device::{Allocation, ClaimKey};
-use quotient_engine::fact::{Name, PodKey, SelectorFact};
+use quotient_engine::fact::{GroupKey, Name, PodKey, SelectorFact};
 use serde_json::Value;
 
 use crate::crossquota::CrossQuota;
@@ -19,7 +19,7 @@ use crate::problem::Problem;
 use crate::selector::{label_selector, labels, map_selector};
 use crate::tree::{self, forest};
 use crate::volcano::{self, group};
-use crate::{budget, node, pod, quota_kinds, volume};
+use crate::{budget, node, pod, pod_group, quota_kinds, volume};
 
 /// What can be set about the translation.
 #[derive(Debug, Clone, PartialEq)]
@@ -192,6 +192,7 @@ impl Translator {
             ("storage.k8s.io", "CSINode") => Fact::AttachLimits(node::attach_limits(root, name, interner)),
             ("policy", "PodDisruptionBudget") => Fact::Budget(budget::budget(root, key, interner)),
             (volcano::SCHEDULING, volcano::POD_GROUP) => Fact::Group(group::group(root, notes, key, interner)),
+            (pod_group::SCHEDULING, pod_group::POD_GROUP) => Fact::Group(pod_group::group(root, notes, key, interner)),
             kind if selects_pods(kind) && settings.default_topology => {
                 let spec = root.field("spec");
                 let at = spec.field("selector");
@@ -226,7 +227,9 @@ impl Translator {
             ("storage.k8s.io", "StorageClass") => Fact::StorageClassGone(name),
             ("storage.k8s.io", "CSINode") => Fact::AttachLimitsGone(name),
             ("policy", "PodDisruptionBudget") => Fact::BudgetGone { namespace: namespace(), name },
-            (volcano::SCHEDULING, volcano::POD_GROUP) => Fact::GroupGone { namespace: namespace(), name },
+            (volcano::SCHEDULING | pod_group::SCHEDULING, volcano::POD_GROUP) => {
+                Fact::GroupGone(GroupKey { api_group: key.group.into(), namespace: namespace(), name })
+            }
             kind if selects_pods(kind) && self.settings.default_topology => {
                 let (namespace, object) = selector_key(key);
                 Fact::SelectorGone { namespace, object }
@@ -247,7 +250,7 @@ pub fn told_kinds() -> impl Iterator<Item = &'static Kind> {
             ("", "Pod" | "Node" | "Namespace" | "PersistentVolume" | "PersistentVolumeClaim")
                 | ("storage.k8s.io", "StorageClass" | "CSINode")
                 | ("policy", "PodDisruptionBudget")
-                | (volcano::SCHEDULING, volcano::POD_GROUP)
+                | (volcano::SCHEDULING | pod_group::SCHEDULING, volcano::POD_GROUP)
                 | (device::GROUP, _)
                 | (tree::GROUP, tree::QUOTA)
         );

@@ -171,7 +171,7 @@ fn a_pod_says_its_queue_group_task_and_cards() {
     assert_eq!(problems, Vec::<String>::new());
     let shown = (
         fact.queue.as_deref(),
-        fact.group.as_deref(),
+        fact.group.as_ref().map(|group| &*group.name),
         fact.task.as_deref(),
         fact.eviction_class == EvictionClass::Protected,
     );
@@ -463,8 +463,13 @@ fn what_a_job_may_not_say() {
             "expected event, events or exitCode",
         ),
         (
-            json!({"tasks": [task(json!({}))], "policies": [{"action": "AbortJob", "events": ["PodFailed", "PodFailed"]}]}),
+            json!({"tasks": [task(json!({}))], "policies": [{"action": "AbortJob", "event": "PodFailed"},
+                {"action": "RestartJob", "events": ["PodEvicted", "PodFailed"]}]}),
             "two policies",
+        ),
+        (
+            json!({"tasks": [task(json!({}))], "policies": [{"action": "AbortJob", "events": ["*", "PodFailed"]}]}),
+            "stands for every event",
         ),
         (json!({"tasks": [task(json!({"policies": [{"action": "AbortJob", "exitCode": 0}]}))]}), "0 is no failure"),
     ];
@@ -513,7 +518,8 @@ fn a_gang_by_annotation() {
     let alone = pod(json!({MIN: "4"}), json!({}));
     assert_eq!(gang(&alone, &[]), None);
     assert_eq!(pod_told(&alone).1.len(), 1, "that it has no effect is said");
-    assert_eq!(pod_told(&owned(json!({MIN: "4"}))).0.group.as_deref(), Some("podgroup-7"));
+    let group = pod_told(&owned(json!({MIN: "4"}))).0.group.expect("it has a group");
+    assert_eq!((&*group.api_group, &*group.name), ("scheduling.volcano.sh", "podgroup-7"));
     let chosen = owned(json!({"scheduling.k8s.io/group-name": "other"}));
     assert_eq!(gang(&chosen, &[&owner(json!({MIN: "3"}))]), None, "it joined a group of its own choice");
 

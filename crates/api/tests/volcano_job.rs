@@ -1,6 +1,7 @@
 //! Jobs of several tasks: what their plans make of them, step by step.
 
 use std::collections::BTreeMap;
+use std::time::Duration;
 
 use quotient_api::volcano::job::{JobState, Plan, group_name, plan};
 use quotient_api::{ObjectKey, View, key_of};
@@ -13,6 +14,7 @@ struct World {
     pods: BTreeMap<ObjectKey, Value>,
     gone: Vec<Value>,
     events: Vec<String>,
+    made_once: Vec<Value>,
     classes: BTreeMap<ObjectKey, Value>,
 }
 
@@ -40,6 +42,7 @@ impl World {
             pods: BTreeMap::new(),
             gone: Vec::new(),
             events: Vec::new(),
+            made_once: Vec::new(),
             classes: BTreeMap::new(),
         }
     }
@@ -54,7 +57,9 @@ impl World {
 
     fn plan(&mut self) -> Plan {
         let gone = std::mem::take(&mut self.gone);
+        let known_for = |_: &str| Duration::ZERO;
         let state = JobState {
+            known_for: &known_for,
             job: &self.job,
             group: self.group.as_ref(),
             pods: &self.pods.values().collect::<Vec<_>>(),
@@ -70,7 +75,8 @@ impl World {
             if plan == Plan::default() {
                 return self;
             }
-            let Plan { delete, delete_group, make_group, group_spec, make, status, events } = plan;
+            let Plan { delete, delete_group, make_group, group_spec, make_once, make, status, events, .. } = plan;
+            self.made_once.extend(make_once);
             for key in delete {
                 assert!(self.pods.remove(&key).is_some(), "{key} is deleted and was not there");
             }
@@ -260,7 +266,8 @@ fn a_job_is_restarted_until_it_was_tried_often_enough() {
     world.admit().set(&[], "Running");
     assert_eq!((world.phase(), world.versions()), ("Running", vec!["1", "1", "1"]));
     world.set(&["j-worker-1"], "Failed");
-    assert_eq!((world.phase(), world.names().len(), &world.group), ("Failed", 0, &None));
+    let kept = vec!["j-worker-1".to_string()];
+    assert_eq!((world.phase(), world.names(), &world.group), ("Failed", kept, &None), "what failed last is kept");
 }
 
 #[test]
@@ -341,4 +348,31 @@ fn pods_that_are_leaving_are_waited_for() {
     assert_eq!((world.phase(), world.names()), ("Restarting", vec!["j-worker-0".to_string()]));
     world.pods.clear();
     assert_eq!(world.settle().phase(), "Pending");
+}
+
+#[test]
+fn containers_know_which_pod_of_their_task_they_are_in() {
+    let mut world = World::new(json!([]), json!({"plugins": {"env": []}})).running();
+    let pod = &world.pods[&ObjectKey::pod("ml", "j-worker-1")];
+    let env: Vec<String> = pod["spec"]["containers"][0]["env"]
+        .as_array()
+        .into_iter()
+        .flatten()
+        .map(|entry| format!("{}={}", entry["name"].as_str().unwrap_or(""), entry["value"].as_str().unwrap_or("")))
+        .collect();
+    assert_eq!(env, ["VK_TASK_INDEX=1", "VC_TASK_INDEX=1"]);
+    assert_eq!(world.settle().phase(), "Running");
+}
+
+#[test]
+fn pods_find_each_other_by_name() {
+    let mut world = World::new(json!([]), json!({"plugins": {"svc": []}})).running();
+    let kinds: Vec<&str> = world.made_once.iter().filter_map(|object| object["kind"].as_str()).collect();
+    assert_eq!(kinds, ["Service", "ConfigMap"], "they are made once");
+    assert_eq!(world.made_once[1]["data"]["worker.host"], "j-worker-0.j\nj-worker-1.j");
+    let pod = &world.pods[&ObjectKey::pod("ml", "j-head-0")]["spec"];
+    assert_eq!((&pod["hostname"], &pod["subdomain"]), (&json!("j-head-0"), &json!("j")));
+    let env = pod["containers"][0]["env"].as_array().cloned().unwrap_or_default();
+    assert!(env.contains(&json!({"name": "VC_WORKER_HOSTS", "value": "j-worker-0.j,j-worker-1.j"})), "{env:?}");
+    assert_eq!(world.settle().phase(), "Running");
 }

@@ -91,19 +91,33 @@ const CONTAINER: &[Dropped] = &[
     all("volumeMounts"),
 ];
 
-/// What a container ended with is read.
+/// What a container ended with is read, and what it has while it is resized.
 const CONTAINER_STATUS: &[Dropped] = &[
-    all("allocatedResources"),
     all("allocatedResourcesStatus"),
     all("containerID"),
     all("image"),
     all("imageID"),
     all("lastState"),
-    all("name"),
     all("ready"),
-    all("resources"),
+    Dropped { key: "resources", inside: &[all("claims"), all("limits")] },
     all("restartCount"),
     all("started"),
+    all("user"),
+    all("volumeMounts"),
+];
+
+/// Of those that start before the others only what they have is read.
+const INIT_STATUS: &[Dropped] = &[
+    all("allocatedResourcesStatus"),
+    all("containerID"),
+    all("image"),
+    all("imageID"),
+    all("lastState"),
+    all("ready"),
+    Dropped { key: "resources", inside: &[all("claims"), all("limits")] },
+    all("restartCount"),
+    all("started"),
+    all("state"),
     all("user"),
     all("volumeMounts"),
 ];
@@ -132,7 +146,7 @@ const DROPPED: &[Dropped] = &[
         inside: &[
             Dropped { key: "containerStatuses", inside: CONTAINER_STATUS },
             all("ephemeralContainerStatuses"),
-            all("initContainerStatuses"),
+            Dropped { key: "initContainerStatuses", inside: INIT_STATUS },
         ],
     },
 ];
@@ -225,14 +239,16 @@ mod tests {
             "spec": {"containers": [{"name": "c", "env": [{"name": "A"}], "resources": {"requests": {"cpu": "1"}}}],
                 "priority": 3},
             "status": {"phase": "Running", "containerStatuses": [
-                {"name": "c", "state": {"terminated": {"exitCode": 3}}}]},
+                {"name": "c", "image": "i", "state": {"terminated": {"exitCode": 3}}, "allocatedResources": {"cpu": "2"},
+                    "resources": {"requests": {"cpu": "2"}, "limits": {"cpu": "3"}}}]},
         });
         let thin: Thin = serde_json::from_str(&pod.to_string()).expect("it is JSON");
         let kept = json!({
             "metadata": {"name": "p", "namespace": "a", "resourceVersion": "7",
                 "labels": {"env": "prod", "template": "t"}, "annotations": {"kept": "yes"}},
             "spec": {"containers": [{"name": "c", "resources": {"requests": {"cpu": "1"}}}], "priority": 3},
-            "status": {"phase": "Running", "containerStatuses": [{"state": {"terminated": {"exitCode": 3}}}]},
+            "status": {"phase": "Running", "containerStatuses": [{"name": "c", "state": {"terminated": {"exitCode": 3}},
+                "allocatedResources": {"cpu": "2"}, "resources": {"requests": {"cpu": "2"}}}]},
         });
         assert_eq!(thin.value, kept);
         assert_eq!(thin.meta().resource_version.as_deref(), Some("7"));

@@ -241,7 +241,7 @@ fn group_fact(i: u32) -> GroupFact {
 }
 
 fn member(i: u32, group: u32, gpus: i64) -> PodFact {
-    PodFact { group: Some(format!("gang-{group}").into()), ..pod(i, asks(1000, GIBIBYTE, gpus)) }
+    PodFact { group: Some(Name::from(format!("gang-{group}")).into()), ..pod(i, asks(1000, GIBIBYTE, gpus)) }
 }
 
 fn running(pod: PodFact, node: Name) -> PodFact {

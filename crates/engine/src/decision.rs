@@ -7,7 +7,7 @@
 use std::sync::Arc;
 
 use crate::device::{Allocation, ClaimSpec, ExtendedRequest};
-use crate::fact::{Name, PodKey, Tick};
+use crate::fact::{GroupKey, Name, PodKey, Tick};
 use crate::reason::Reason;
 use crate::reason::eviction::EvictionReason;
 
@@ -180,7 +180,7 @@ pub enum Decision {
     /// Mark a running pod as within its quota or over it, in the quota's API group; `None` takes the mark off.
     Mark { pod: PodKey, uid: Name, group: Name, capacity: Option<Capacity> },
     /// Let a group into its queue: its pods may be made.
-    Admit { namespace: Name, name: Name },
+    Admit(GroupKey),
     /// The pod waits, and why. Said again only when the reason changes.
     Hold { pod: PodKey, uid: Name, reason: Arc<Reason> },
 }

@@ -4,6 +4,7 @@ mod cycle;
 mod devices;
 mod evict;
 mod gang_admission;
+mod gang_places;
 mod gang_turn;
 mod membership;
 mod news;
@@ -17,7 +18,7 @@ mod wake;
 use std::collections::{BTreeMap, BTreeSet};
 
 use crate::engine::wake::Change;
-use crate::fact::{Amount, Name, PodKey, QuotaKey, Tick};
+use crate::fact::{Amount, GroupKey, Name, PodKey, QuotaKey, Tick};
 use crate::gangs::GangId;
 use crate::ledger::pool::PoolId;
 use crate::lookup::LookupMap;
@@ -107,8 +108,7 @@ pub struct NodeReport {
 /// A group as it stands.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct GroupReport {
-    pub namespace: Name,
-    pub name: Name,
+    pub key: GroupKey,
     /// It was let into its queue.
     pub admitted: bool,
     /// Pods that are there and have not ended.

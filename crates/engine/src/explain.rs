@@ -232,6 +232,10 @@ impl World {
             parts.push(part);
         }
         let mut message = format!("0/{total} nodes fit: {}", parts.join(", "));
+        if closed[Filter::Devices as usize] > 0 {
+            let lacking = self.lacking_devices(question);
+            lacking.iter().for_each(|request| message += &format!("; {request}"));
+        }
         if leaving {
             message += "; terminating pods will free enough";
         }

@@ -5,6 +5,7 @@
 //! integers (cpu in millicores, everything else in base units) and resolved values: defaults,
 //! priority classes and notation are the business of whoever makes the facts.
 
+mod group;
 mod names;
 mod storage;
 
@@ -14,6 +15,7 @@ use crate::decision::Capacity;
 use crate::device::{
     ClaimKey, DeviceClaimFact, DeviceClassFact, ExtendedRequest, Need, PodClaim, PoolFact, PoolKey, VerdictsFact,
 };
+pub use crate::fact::group::{GroupFact, GroupKey, GroupName};
 pub use crate::fact::names::{Amounts, Labels, Limits};
 pub use crate::fact::storage::{ClaimFact, StorageClassFact, VolumeFact};
 pub use crate::policy::quota_facts::*;
@@ -328,7 +330,7 @@ pub struct PodFact {
     /// The queue that it names. Its group's queue goes before, its namespace's comes after.
     pub queue: Option<Name>,
     /// The group of its namespace that it starts with.
-    pub group: Option<Name>,
+    pub group: Option<GroupName>,
     /// Which task of its group it belongs to.
     pub task: Option<Name>,
     /// Its claims on devices, in order.
@@ -397,30 +399,6 @@ impl std::fmt::Display for QuotaKey {
     }
 }
 
-/// Pods that start together or not at all.
-#[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub struct GroupFact {
-    pub namespace: Name,
-    pub name: Name,
-    pub created: Created,
-    /// The queue that it names.
-    pub queue: Option<Name>,
-    /// So many must be able to run.
-    pub min_member: u32,
-    /// So many of each of these tasks must be able to run.
-    pub min_task_member: Vec<(Name, u32)>,
-    /// What it takes to start, for which its queue must have room before it is let in. Empty: it is let in.
-    pub min_resources: Amounts,
-    /// The cards that it takes in all, each with the kinds that will do, in order of preference.
-    pub card_request: Vec<(Vec<Name>, Amount)>,
-    /// Its pods may hold different kinds of card.
-    pub mixed_cards: bool,
-    /// Its object says that it was let into its queue.
-    pub admitted: bool,
-    /// Why it cannot be read, if so: its pods wait with `InvalidRequest`.
-    pub problem: Option<RequestProblem>,
-}
-
 /// One thing the engine is told.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Fact {
@@ -465,9 +443,13 @@ pub enum Fact {
     /// A quota of any kind is gone.
     QuotaGone(QuotaKey),
     Group(GroupFact),
-    GroupGone {
-        namespace: Name,
-        name: Name,
+    GroupGone(GroupKey),
+    /// So many pods of a group have succeeded: they count as there.
+    GroupSucceeded(GroupKey, u32),
+    /// Whether there can be groups of an API group at all. Where there cannot, pods that name one are pods like others.
+    GroupsServed {
+        api_group: Name,
+        served: bool,
     },
     /// The queue of pods of a namespace that name none.
     QueueOfNamespace {

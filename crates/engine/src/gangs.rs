@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use crate::fact::{Amount, GroupFact, Name};
+use crate::fact::{Amount, GroupFact, GroupKey, Name};
 use crate::ledger::sums::Sums;
 use crate::pods::{Pod, PodId, Pods};
 use crate::policy::QuotaId;
@@ -17,11 +17,13 @@ pub(crate) struct GangId(pub u32);
 /// Pods of one group, and the group's object if it was seen.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Gang {
-    pub namespace: Name,
-    pub name: Name,
+    pub key: GroupKey,
     /// `None` while pods name it and nobody has made it.
     pub fact: Option<GroupFact>,
+    /// Pods that have not ended.
     pub members: BTreeSet<PodId>,
+    /// How many have succeeded, as far as they count.
+    pub succeeded: u32,
     /// It was let into its queue.
     pub admitted: bool,
     /// Why it waits, as it was last found.
@@ -82,8 +84,20 @@ impl GangTally {
 }
 
 impl Gang {
+    /// How many must be able to run. Members that succeeded have done their part: where enough are there with them, of
+    /// those that have not ended no more need run than there are.
     pub fn min_member(&self) -> u32 {
-        self.fact.as_ref().map_or(1, |fact| fact.min_member)
+        let declared = self.fact.as_ref().map_or(1, |fact| fact.min_member);
+        let present = self.members.len() as u32;
+        match self.succeeded > 0 && present.saturating_add(self.succeeded) >= declared {
+            true => declared.min(present.max(1)),
+            false => declared,
+        }
+    }
+
+    /// Whether its pods on nodes are evicted together, whatever its minimum is.
+    pub fn is_evicted_whole(&self) -> bool {
+        self.tally.count > 1 && self.fact.as_ref().is_some_and(|fact| fact.evicted_whole)
     }
 
     pub fn min_of_task(&self, task: Option<&Name>) -> u32 {
@@ -143,7 +157,11 @@ impl Gang {
 pub(crate) struct Gangs {
     list: Vec<Option<Gang>>,
     vacant: Vec<GangId>,
-    ids: BTreeMap<(Name, Name), GangId>,
+    ids: BTreeMap<GroupKey, GangId>,
+    /// How many pods of a group have succeeded, where its groups count that.
+    succeeded: BTreeMap<GroupKey, u32>,
+    /// The API groups that have no groups here.
+    unserved: BTreeSet<Name>,
     /// Gangs of which something changed since their queues were last told.
     changed: BTreeSet<GangId>,
     /// Gangs that are not admitted yet.
@@ -163,11 +181,34 @@ impl Gangs {
         self.list.get(id.0 as usize).is_some_and(Option::is_some)
     }
 
-    pub fn find(&self, namespace: &Name, name: &Name) -> Option<GangId> {
-        self.ids.get(&(namespace.clone(), name.clone())).copied()
+    pub fn find(&self, key: &GroupKey) -> Option<GangId> {
+        self.ids.get(key).copied()
     }
 
-    /// All gangs, by namespace and name.
+    /// Notes how many pods of a group have succeeded. Returns whether there is such a group, of which that is new.
+    pub fn note_succeeded(&mut self, key: GroupKey, count: u32) -> bool {
+        let known = self.find(&key);
+        match count {
+            0 => self.succeeded.remove(&key),
+            _ => self.succeeded.insert(key, count),
+        };
+        let Some(id) = known else { return false };
+        self.changed.insert(id);
+        std::mem::replace(&mut self.get_mut(id).succeeded, count) != count
+    }
+
+    /// Notes whether there can be groups of an API group. Returns whether that is new.
+    pub fn note_served(&mut self, api_group: Name, served: bool) -> bool {
+        if served { self.unserved.remove(&api_group) } else { self.unserved.insert(api_group) }
+    }
+
+    /// Whether pods name a group that cannot be there.
+    pub fn is_unserved(&self, id: GangId) -> bool {
+        let gang = self.get(id);
+        gang.fact.is_none() && self.unserved.contains(&gang.key.api_group)
+    }
+
+    /// All gangs, by API group, namespace and name.
     pub fn iter(&self) -> impl Iterator<Item = (GangId, &Gang)> {
         self.ids.values().map(|id| (*id, self.get(*id)))
     }
@@ -210,17 +251,18 @@ impl Gangs {
     }
 
     /// The number of a group, which is listed now if it was never named.
-    pub fn number(&mut self, namespace: &Name, name: &Name) -> GangId {
-        if let Some(id) = self.find(namespace, name) {
+    pub fn number(&mut self, key: &GroupKey) -> GangId {
+        if let Some(id) = self.find(key) {
             return id;
         }
-        let gang = Gang { namespace: namespace.clone(), name: name.clone(), ..Gang::default() };
+        let succeeded = self.succeeded.get(key).copied().unwrap_or(0);
+        let gang = Gang { key: key.clone(), succeeded, ..Gang::default() };
         let id = self.vacant.pop().unwrap_or_else(|| {
             self.list.push(None);
             GangId(self.list.len() as u32 - 1)
         });
         self.list[id.0 as usize] = Some(gang);
-        self.ids.insert((namespace.clone(), name.clone()), id);
+        self.ids.insert(key.clone(), id);
         id
     }
 
@@ -230,7 +272,7 @@ impl Gangs {
         if gang.fact.is_some() || !gang.members.is_empty() {
             return;
         }
-        self.ids.remove(&(gang.namespace.clone(), gang.name.clone()));
+        self.ids.remove(&gang.key.clone());
         self.list[id.0 as usize] = None;
         self.changed.remove(&id);
         self.outside.remove(&id);

@@ -129,7 +129,7 @@ impl Engine {
             gang.settled(&self.world.pods)
                 .for_each(|(id, pod)| counted.count(pod, &self.world.charge_of(id), Sign::Add));
             if !gang.tally.is_same(&counted) {
-                let (name, kept) = (&gang.name, &gang.tally);
+                let (name, kept) = (&gang.key, &gang.tally);
                 return Err(format!("of the gang {name} {kept:?} count as running, but a recount gives {counted:?}"));
             }
         }

@@ -7,7 +7,7 @@ use crate::cards::CardChoice;
 use crate::decision::Capacity;
 use crate::departure::Departure;
 use crate::device::PodClaim;
-use crate::fact::{Amount, Created, EvictionClass, Labels, Name, PodKey, RequestProblem, Tick};
+use crate::fact::{Amount, Created, EvictionClass, GroupName, Labels, Name, PodKey, RequestProblem, Tick};
 use crate::gangs::GangId;
 use crate::lookup::LookupMap;
 use crate::nodes::NodeId;
@@ -88,7 +88,7 @@ pub(crate) struct Pod {
     /// The quota of a tree that it names, the queue, the group, and its task in it.
     pub tree_quota: Option<Name>,
     pub queue: Option<Name>,
-    pub group_name: Option<Name>,
+    pub group_name: Option<GroupName>,
     pub task: Option<Name>,
     /// Whether it may be evicted.
     pub eviction_class: EvictionClass,

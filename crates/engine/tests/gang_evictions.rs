@@ -48,7 +48,7 @@ fn running(pod: PodFact) -> PodFact {
 }
 
 fn member(pod: PodFact, task: &str) -> PodFact {
-    PodFact { group: Some(name("g")), task: Some(name(task)), ..running(pod) }
+    PodFact { group: Some(name("g").into()), task: Some(name(task)), ..running(pod) }
 }
 
 fn engine(facts: impl IntoIterator<Item = Fact>) -> Engine {
@@ -151,7 +151,7 @@ fn gangs_do_not_evict_each_other_in_turn() {
         let name = name(named);
         Fact::Group(GroupFact { namespace, name, queue, min_member: 3, admitted: true, ..GroupFact::default() })
     };
-    let of = |group: &str, pod: PodFact| PodFact { group: Some(name(group)), ..pod };
+    let of = |group: &str, pod: PodFact| PodFact { group: Some(name(group).into()), ..pod };
     for (deserved, expected) in [(1, names([])), (3, names(["old-0", "old-1", "old-2"]))] {
         let old = (0..3).map(|i| of("old", running(waiting(&format!("old-{i}"), i, 0, (1, 0)))));
         let new = (0..3).map(|i| of("new", waiting(&format!("new-{i}"), 3 + i, 0, (1, 0))));

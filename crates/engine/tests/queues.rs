@@ -366,10 +366,10 @@ impl Run {
                 Decision::Nominate { pod, node: None, .. } if awaiting.contains(pod) => {
                     self.check_taken_over(&self.server.pods[pod], &acts[at + 1..])?;
                 }
-                Decision::Admit { namespace, name } => {
+                Decision::Admit(group) => {
                     acted = true;
                     seen.admitted += 1;
-                    self.check_admission((namespace.clone(), name.clone()))?;
+                    self.check_admission((group.namespace.clone(), group.name.clone()))?;
                 }
                 _ => {}
             }
@@ -607,7 +607,7 @@ impl Run {
             prop_assert_eq!(report.parent.map(|parent| parent.name), view.parent(queue).map(|p| p.key.name.clone()));
         }
         for report in self.engine.groups() {
-            let group = &self.server.groups[&(report.namespace, report.name)];
+            let group = &self.server.groups[&(report.key.namespace, report.key.name)];
             prop_assert_eq!(report.admitted, group.admitted, "{} is let in", group.name);
         }
         Ok(())
@@ -663,7 +663,7 @@ impl Run {
                 Some(key) => {
                     self.server.groups.remove(&key);
                     self.cards.remove(&key);
-                    vec![Fact::GroupGone { namespace: key.0, name: key.1 }]
+                    vec![Fact::GroupGone(GroupName::from(key.1).of(&key.0))]
                 }
                 None => vec![],
             },
@@ -786,7 +786,7 @@ fn member(group: usize, priority: i32, task: usize) -> PodFact {
     let (cpu, gpu, cards): (i64, i64, &[&str]) =
         [(1, 1, &["A", "B"][..]), (1, 2, &["B", "A"]), (2, 1, &[]), (1, 1, &["A"])][group];
     let fact = pod_of(cpu, gpu, cards, priority);
-    PodFact { group: Some(name(GROUPS[group])), task: Some(name(["x", "y"][task % 2])), ..fact }
+    PodFact { group: Some(name(GROUPS[group]).into()), task: Some(name(["x", "y"][task % 2])), ..fact }
 }
 
 fn pod_of(cpu: i64, gpu: i64, cards: &[&str], priority: i32) -> PodFact {

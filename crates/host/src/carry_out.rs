@@ -29,7 +29,7 @@ const BOUND_BY_CONTROLLER: &str = "pv.kubernetes.io/bound-by-controller";
 /// Does a write at a time of day. The error, if any, comes with it, for whoever watches how the server does.
 pub async fn carry_out(api: &impl Api, write: &Write, wall_us: i64) -> (Outcome, Option<CallError>) {
     let result = match write {
-        Write::Bind { pod, node, claims, devices, .. } => bind(api, pod, node, claims, devices).await,
+        Write::Bind { pod, node, claims, devices, .. } => bind(api, pod, node, claims, devices, wall_us).await,
         Write::Evict { pod, claimant: Some(claimant), .. } => preempt(api, pod, claimant, wall_us).await,
         Write::Evict { pod, claimant: None, .. } => evict(api, pod).await,
         Write::Nominate { pod, node } => {
@@ -192,6 +192,7 @@ async fn bind(
     node: &Name,
     claims: &[ClaimBinding],
     devices: &DeviceWrites,
+    wall_us: i64,
 ) -> Result<(), Stop> {
     let mut waits = false;
     for claim in claims {
@@ -200,7 +201,7 @@ async fn bind(
     if waits {
         return Err(Stop::Wait);
     }
-    let bound = match devices::grant(api, pod, devices).await {
+    let bound = match devices::grant(api, pod, devices, wall_us).await {
         Ok(()) => bind_pod(api, pod, node).await,
         Err(stop) => Err(stop),
     };

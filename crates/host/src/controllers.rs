@@ -243,9 +243,7 @@ impl Controllers {
     /// What follows from how quotas and groups stand: looked at now and then, as it changes with every pod.
     pub fn tell(&mut self, objects: &Objects, engine: &Engine, quotas: &[QuotaReport], now: &Moment) -> Wanted {
         let mut wanted = Wanted::default();
-        if self.settings.pod_groups {
-            self.groups.tell(&self.settings, objects, engine, now, &mut wanted);
-        }
+        self.groups.tell(&self.settings, objects, engine, now, &mut wanted);
         self.namespaces.tell(objects, now, &mut wanted);
         self.quotas.tell(objects, quotas, now, &mut wanted);
         self.jobs.look_again();

@@ -14,8 +14,8 @@ use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 
 use quotient_api::gpu_memory::WHOLE_GPU_GB;
 use quotient_api::volcano::status::Ended;
-use quotient_api::volcano::{self, GROUP_MIN_MEMBER, GROUP_NAMES};
-use quotient_api::{Configuration, Kind, ObjectKey, ObjectMap, View, is_quota, kinds, told_kinds, tree};
+use quotient_api::volcano::{self, GROUP_MIN_MEMBER};
+use quotient_api::{Configuration, Kind, ObjectKey, ObjectMap, View, is_quota, kinds, pod_group, told_kinds, tree};
 use quotient_engine::fact::Name;
 use serde_json::{Value, json};
 
@@ -39,7 +39,7 @@ pub fn watched_kinds() -> impl Iterator<Item = &'static Kind> {
 pub fn pods_of_kind(kind: &Kind) -> Option<Subject> {
     match (kind.group, kind.kind) {
         (volcano::BATCH, volcano::JOB) => Some(Subject::JobPods),
-        (volcano::SCHEDULING, volcano::POD_GROUP) => Some(Subject::EndedPods),
+        (volcano::SCHEDULING | pod_group::SCHEDULING, volcano::POD_GROUP) => Some(Subject::EndedPods),
         _ => None,
     }
 }
@@ -202,15 +202,24 @@ impl Objects {
         self.job_pods.get(key).map(AsRef::as_ref)
     }
 
-    /// Takes in a pod that has ended.
-    pub fn ended_seen(&mut self, key: &ObjectKey, pod: &Value) {
-        let Some(group) = group_of(key, pod) else { return };
-        self.ended.insert(key.clone(), (group, pod["status"]["phase"] == "Succeeded"));
+    /// Takes in a pod that has ended. Gives its group.
+    pub fn ended_seen(&mut self, key: &ObjectKey, pod: &Value) -> Option<ObjectKey> {
+        let group = pod_group::of_pod(key, pod)?;
+        self.ended.insert(key.clone(), (group.clone(), pod["status"]["phase"] == "Succeeded"));
+        Some(group)
     }
 
-    /// Takes in that such a pod is gone.
-    pub fn ended_gone(&mut self, key: &ObjectKey) {
-        self.ended.remove(key);
+    /// Takes in that such a pod is gone. Gives its group.
+    pub fn ended_gone(&mut self, key: &ObjectKey) -> Option<ObjectKey> {
+        self.ended.remove(key).map(|(group, _)| group)
+    }
+
+    /// How many pods of a group have succeeded.
+    pub fn succeeded_of(&self, group: &ObjectKey) -> u32 {
+        let of_namespace =
+            ObjectKey { name: Name::from(""), ..ObjectKey::pod(group.namespace.as_deref().unwrap_or_default(), "") };
+        let ended = self.ended.range(of_namespace..).take_while(|(pod, _)| pod.namespace == group.namespace);
+        ended.filter(|(_, (of, succeeded))| of == group && *succeeded).count() as u32
     }
 
     /// How many pods of each group have ended.
@@ -248,7 +257,8 @@ impl Objects {
         let is_made_by_job = owner.as_ref().is_some_and(volcano::is_job);
         let has_node = pod.pointer("/spec/nodeName").and_then(Value::as_str).is_some_and(|node| !node.is_empty());
         let unseen = owner.filter(|owner| is_owner(owner) && !has_node && !self.is_chain_known(owner));
-        if is_of_tree || is_made_by_job || volcano::uses_queues(key, pod) || self.owners_of(pod).next().is_some() {
+        let says_more = volcano::uses_queues(key, pod) || pod_group::name_of(pod).is_some();
+        if is_of_tree || is_made_by_job || says_more || self.owners_of(pod).next().is_some() {
             self.forget_ordinary(key);
             self.keep_pod(key, slim_pod(pod));
         } else if let Some(owner) = unseen {
@@ -264,7 +274,7 @@ impl Objects {
 
     fn keep_pod(&mut self, key: &ObjectKey, pod: Value) {
         self.drop_kept(key);
-        if let Some(group) = group_of(key, &pod) {
+        if let Some(group) = pod_group::of_pod(key, &pod) {
             self.members.get_or_insert_with(group, BTreeSet::new).insert(key.clone());
         }
         self.kept.insert(key.clone(), Arc::new(pod));
@@ -274,7 +284,7 @@ impl Objects {
     fn drop_kept(&mut self, key: &ObjectKey) -> bool {
         let Some(object) = self.kept.remove(key) else { return false };
         if is_pod(key)
-            && let Some(group) = group_of(key, &object)
+            && let Some(group) = pod_group::of_pod(key, &object)
             && let Some(pods) = self.members.get_mut(&group)
         {
             pods.remove(key);
@@ -411,6 +421,7 @@ fn is_kept(key: &ObjectKey) -> bool {
         (key.group, key.kind),
         ("", "Node" | "Namespace")
             | ("scheduling.k8s.io", "PriorityClass")
+            | (pod_group::SCHEDULING, pod_group::POD_GROUP)
             | (volcano::SCHEDULING, volcano::POD_GROUP)
             | (volcano::BATCH, volcano::JOB)
     );
@@ -442,7 +453,8 @@ fn slim_pod(pod: &Value) -> Value {
         let kept = of.filter(|(field, _)| fields.contains(&field.as_str()));
         Value::Object(kept.map(|(field, value)| (field.clone(), value.clone())).collect())
     };
-    let mut spec = part("spec", &["schedulerName", "nodeName", "priorityClassName", "resources", "overhead"]);
+    let mut spec =
+        part("spec", &["schedulerName", "nodeName", "priorityClassName", "resources", "overhead", "schedulingGroup"]);
     for list in ["containers", "initContainers"] {
         let containers = pod.pointer(&format!("/spec/{list}")).and_then(Value::as_array);
         let slim = |container: &Value| json!({"resources": container["resources"], "restartPolicy": container["restartPolicy"]});
@@ -453,13 +465,6 @@ fn slim_pod(pod: &Value) -> Value {
     json!({
         "apiVersion": "v1", "kind": "Pod", "metadata": pod["metadata"], "spec": spec, "status": part("status", &["phase"]),
     })
-}
-
-/// The group that a pod says it is in.
-fn group_of(key: &ObjectKey, pod: &Value) -> Option<ObjectKey> {
-    let annotations = pod.get("metadata")?.get("annotations")?;
-    let group = GROUP_NAMES.iter().find_map(|name| annotations.get(*name)?.as_str())?;
-    Some(ObjectKey::pod_group(key.namespace.as_deref().unwrap_or_default(), group))
 }
 
 /// Whether an object was made by this one, and not by another of its name.

@@ -9,8 +9,8 @@ use std::sync::Arc;
 
 use quotient_api::volcano::metrics::{self, Sample, samples};
 use quotient_api::volcano::{GROUP_NAMES, QUEUE, SCHEDULING};
-use quotient_api::{Configuration, ObjectKey, Problem, Translation, Translator, View, key_of};
-use quotient_engine::fact::{Name, PodKey};
+use quotient_api::{Configuration, ObjectKey, Problem, Translation, Translator, View, key_of, pod_group};
+use quotient_engine::fact::{GroupKey, Name, PodKey};
 use quotient_engine::{Budget, Code, Engine, EvictionReason, Fact, QuotaReport, Reason, Tick};
 use serde_json::{Value, json};
 
@@ -224,14 +224,21 @@ impl Scheduler {
                     self.control(|controllers, objects| controllers.job_pod_gone(job, pod, objects));
                 }
             }
-            Seen::Gone(Subject::EndedPods, key) => self.keep_objects(|objects| objects.ended_gone(&key)),
+            Seen::Gone(Subject::EndedPods, key) => {
+                let group = self.keep_objects(|objects| objects.ended_gone(&key));
+                self.tell_succeeded(now, group);
+            }
             Seen::Listed(subject) => {
+                self.tell_groups_served(now, subject, true);
                 self.keep_objects(|objects| objects.serves(subject, true));
                 self.controllers.served(subject);
             }
             // What is known stays known.
             Seen::Stale(..) => {}
-            Seen::Unavailable(subject) => self.keep_objects(|objects| objects.serves(subject, false)),
+            Seen::Unavailable(subject) => {
+                self.tell_groups_served(now, subject, false);
+                self.keep_objects(|objects| objects.serves(subject, false));
+            }
         }
     }
 
@@ -245,11 +252,32 @@ impl Scheduler {
                     self.control(|controllers, objects| controllers.job_pod_seen(job, objects));
                 }
             }
-            (Subject::EndedPods, Ok(key)) => self.keep_objects(|objects| objects.ended_seen(&key, &object)),
+            (Subject::EndedPods, Ok(key)) => {
+                let group = self.keep_objects(|objects| objects.ended_seen(&key, &object));
+                self.tell_succeeded(now, group);
+            }
             (Subject::Kind(_), Err(problem)) => self.happened.push(Happened::Problem(problem)),
             // It was seen as one of its kind too, and complained of there.
             (Subject::JobPods | Subject::EndedPods, Err(_)) => {}
         }
+    }
+
+    /// Tells the engine whether Kubernetes' own groups are served: where they are not, pods need not wait for theirs.
+    fn tell_groups_served(&mut self, now: Now, subject: Subject, served: bool) {
+        if let Subject::Kind(kind) = subject
+            && (kind.group, kind.kind) == (pod_group::SCHEDULING, pod_group::POD_GROUP)
+        {
+            self.engine.observe(now.tick, Fact::GroupsServed { api_group: kind.group.into(), served });
+        }
+    }
+
+    /// Tells the engine how many pods of a group of Kubernetes' own have succeeded: they count as there.
+    fn tell_succeeded(&mut self, now: Now, group: Option<ObjectKey>) {
+        let Some(group) = group.filter(pod_group::is_group) else { return };
+        let count = self.keep_objects(|objects| objects.succeeded_of(&group));
+        let namespace = group.namespace.unwrap_or_default();
+        let key = GroupKey { api_group: group.group.into(), namespace, name: group.name };
+        self.engine.observe(now.tick, Fact::GroupSucceeded(key, count));
     }
 
     fn see_object(&mut self, now: Now, key: &ObjectKey, mut object: Cow<'_, Value>) {

@@ -103,6 +103,8 @@ pub struct Session {
     job_pods: bool,
     ended_pods: bool,
     sight: BTreeMap<Subject, Sight>,
+    /// The pods that are watched apart by now.
+    watched_apart: BTreeSet<Subject>,
     leads: bool,
     taking_over: Option<TakingOver>,
     victims: Victims,
@@ -133,6 +135,7 @@ impl Session {
             job_pods,
             ended_pods,
             sight: BTreeMap::new(),
+            watched_apart: BTreeSet::new(),
             leads: false,
             taking_over: None,
             victims: Victims::default(),
@@ -186,11 +189,13 @@ impl Session {
         };
         let mut watch_too = None;
         if let Some(pods) = pods {
-            if is_absent && self.sight.get(&pods) == Some(&Sight::Unlisted) {
+            // Several kinds may be what the same pods are looked at for.
+            let kinds = || watched_kinds().filter(|kind| pods_of_kind(kind) == Some(pods)).map(Subject::Kind);
+            let nothing_to_see = || kinds().all(|kind| self.sight.get(&kind) == Some(&Sight::Absent));
+            if is_absent && self.sight.get(&pods) == Some(&Sight::Unlisted) && nothing_to_see() {
                 self.sight.insert(pods, Sight::Absent);
             }
-            let is_watched = |sight: &Sight| matches!(sight, Sight::Current | Sight::Stale(_));
-            if is_served && !self.sight.get(&pods).is_some_and(is_watched) {
+            if is_served && self.watched_apart.insert(pods) {
                 watch_too = Some(pods);
             }
         }

@@ -7,7 +7,7 @@ use std::collections::BTreeSet;
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
-use quotient_api::{ObjectKey, volcano};
+use quotient_api::{ObjectKey, pod_group};
 use quotient_engine::fact::{Name, PodKey};
 use quotient_engine::quantity::canonical;
 use quotient_engine::{NodeVerdict, Reason};
@@ -273,10 +273,7 @@ impl State {
         let groups: Vec<&ObjectKey> = objects.iter().filter(|key| key.kind == "PodGroup").collect();
         if !groups.is_empty() {
             let names_one = |pod: &Value, key: &ObjectKey| {
-                let annotations = pod.pointer("/metadata/annotations");
-                let named = volcano::GROUP_NAMES.iter().filter_map(|name| annotations?.get(name)?.as_str());
-                let named: Vec<&str> = named.collect();
-                groups.iter().any(|group| group.namespace == key.namespace && named.contains(&&*group.name))
+                pod_group::of_pod(key, pod).is_some_and(|named| groups.contains(&&named))
             };
             let members = store.pods().filter(|(key, pod)| names_one(pod, key)).map(|(key, _)| key.clone());
             let members: Vec<ObjectKey> = members.collect();

@@ -421,8 +421,8 @@ impl World {
                 let fact = self.jobs[job].fact.clone();
                 self.engine.observe(self.tick(), Fact::Pod(fact));
             }
-            Decision::Admit { namespace, name } => {
-                let key = ObjectKey::pod_group(&namespace, &name);
+            Decision::Admit(group) => {
+                let key = ObjectKey::pod_group(&group.namespace, &group.name);
                 let Some(mut group) = self.store.get(&key).map(|group| (**group).clone()) else { return };
                 group["status"]["phase"] = json!("Inqueue");
                 self.store.put(key, group.clone());

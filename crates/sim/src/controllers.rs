@@ -12,6 +12,7 @@ mod deployment;
 pub mod disruption;
 mod job;
 mod node;
+mod pod_group;
 mod replicaset;
 mod statefulset;
 mod template;
@@ -78,6 +79,7 @@ impl Controllers {
             ("", "Pod") => {
                 concerns("policy", "PodDisruptionBudget", namespace);
                 concerns("resource.k8s.io", "ResourceClaim", namespace);
+                self.queue.extend(object.and_then(|pod| quotient_api::pod_group::of_pod(key, pod)));
             }
             ("resource.k8s.io", "ResourceClaimTemplate") => concerns("", "Pod", namespace),
             ("apps", "Deployment" | "ReplicaSet" | "StatefulSet") => {
@@ -128,6 +130,7 @@ impl Controllers {
             ("", "Node") => node::reconcile(server, key, &object),
             ("", "Pod") => claim::reconcile_pod(self, server, key, &object),
             ("resource.k8s.io", "ResourceClaim") => claim::reconcile(server, key, &object),
+            ("scheduling.k8s.io", "PodGroup") => pod_group::reconcile(server, key, &object),
             _ => {}
         }
     }

@@ -15,7 +15,9 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use quotient_api::{Configuration, Held, ObjectKey, Operation, Problem, Request, View, admit, key_of, kinds, time};
+use quotient_api::{
+    Configuration, Held, ObjectKey, Operation, Problem, Request, View, admit, key_of, kinds, pod_group, time,
+};
 use quotient_engine::fact::Name;
 use serde_json::{Value, json};
 
@@ -376,8 +378,13 @@ impl Server {
     pub fn delete(&mut self, key: &ObjectKey) -> Result<(), Refusal> {
         let Some(object) = self.store.get(key).cloned() else { return Err(Refusal::Missing(key.clone())) };
         let as_it_is = (*object).clone();
+        let now = time::format_timestamp(self.clock.now_us());
         self.admitted(Operation::Delete, key, as_it_is, Some(&object))?;
-        self.remove(key);
+        // A group of pods is protected: it goes when none is left that names it.
+        match pod_group::is_group(key) {
+            true => drop(self.amend(key, |group| field::put(group, &["metadata", "deletionTimestamp"], json!(now)))),
+            false => self.remove(key),
+        }
         Ok(())
     }
 

@@ -5,8 +5,19 @@ use std::path::{Path, PathBuf};
 use quotient_sim::scenario::{self, Scenario};
 
 /// Folders whose scenarios pass.
-const PASSING: [&str; 10] =
-    ["cards", "controllers", "decisions", "dra", "elastic", "kubernetes", "nodecap", "peers", "tenancy", "tree"];
+const PASSING: [&str; 11] = [
+    "cards",
+    "controllers",
+    "decisions",
+    "dra",
+    "elastic",
+    "kubernetes",
+    "nodecap",
+    "peers",
+    "podgroups",
+    "tenancy",
+    "tree",
+];
 
 fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../../scenarios")

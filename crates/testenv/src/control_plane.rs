@@ -16,6 +16,9 @@ use crate::certificates::{Authority, Identity, signing_key};
 use crate::program::{Program, watch};
 use crate::programs;
 
+/// Switches Kubernetes' own groups of pods on.
+const POD_GROUPS: &str = "--feature-gates=GenericWorkload=true";
+
 /// How long a program may take to be ready. It takes seconds; the rest is for machines that do much else.
 const READY_SECONDS: u64 = 180;
 
@@ -277,6 +280,9 @@ impl ControlPlane {
             format!("--service-account-signing-key-file={}", signing.display()),
             "--service-cluster-ip-range=10.0.0.0/24".to_string(),
             "--authorization-mode=Node,RBAC".to_string(),
+            // Kubernetes' own groups of pods.
+            POD_GROUPS.to_string(),
+            "--runtime-config=scheduling.k8s.io/v1beta1=true".to_string(),
         ];
         if self.options.audit {
             let policy = json!({"apiVersion": "audit.k8s.io/v1", "kind": "Policy", "rules": [{"level": "Metadata"}],
@@ -310,6 +316,7 @@ impl ControlPlane {
                 format!("--service-account-private-key-file={}", self.folder.join("service-accounts.key").display()),
                 format!("--root-ca-file={}", self.folder.join("ca.crt").display()),
                 "--leader-elect=false".to_string(),
+                POD_GROUPS.to_string(),
                 // The defaults are for clusters in which it must not be in the way of others.
                 "--kube-api-qps=500".to_string(),
                 "--kube-api-burst=1000".to_string(),

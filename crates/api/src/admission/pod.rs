@@ -6,6 +6,8 @@ use serde_json::{Value, json};
 
 use super::{Context, Operation, Rejection, pod_resources};
 use crate::cursor::Cursor;
+use crate::pod_group;
+use crate::volcano::{GROUP_NAMES, annotation};
 
 /// Pods put up with a node that is not heard of for five minutes, unless they say otherwise.
 pub(super) fn add_tolerations(object: &mut Value, _: &Context<'_>) -> Result<(), Rejection> {
@@ -47,6 +49,12 @@ pub(super) fn check(root: &Cursor<'_, '_>, context: &Context<'_>) {
     let node = spec.field("nodeName");
     if context.operation == Operation::Create && gates.items().next().is_some() && node.non_empty_str().is_some() {
         node.note("must be left out while scheduling gates are set");
+    }
+    let pod = root.value().filter(|_| context.operation == Operation::Create);
+    if let Some(pod) = pod.filter(|pod| pod_group::name_of(pod).is_some())
+        && let Some(name) = GROUP_NAMES.iter().find(|name| annotation(pod, name).is_some())
+    {
+        context.warn(format!("spec.schedulingGroup names the pod's group: its annotation {name} has no effect"));
     }
 }
 

@@ -1,8 +1,23 @@
 //! Groups of pods: counts that make sense, and a queue that takes them.
 
+use serde_json::Value;
+
 use super::metadata::is_label_key;
-use super::{Context, queue};
+use super::{Context, Rejection, object_in, queue};
 use crate::cursor::Cursor;
+use crate::volcano::DEFAULT_QUEUE;
+
+/// Writes the queue of a new group that names none: that of its namespace.
+pub(super) fn set_queue(object: &mut Value, context: &Context<'_>) -> Result<(), Rejection> {
+    let named = object.pointer("/spec/queue").and_then(Value::as_str);
+    let queue = queue::of_workload(named, None, context).to_string();
+    if queue != DEFAULT_QUEUE
+        && let Some(spec) = object_in(object, "spec")
+    {
+        spec.insert("queue".to_string(), Value::from(queue));
+    }
+    Ok(())
+}
 
 /// Checks a PodGroup.
 pub(super) fn check(root: &Cursor<'_, '_>, context: &Context<'_>) {

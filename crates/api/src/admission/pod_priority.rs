@@ -20,6 +20,11 @@ struct Class {
 }
 
 impl Class {
+    /// What holds where no class is named and none is the default.
+    fn none() -> Class {
+        Class { name: String::new(), priority: 0, preemption_policy: PREEMPTS.to_string() }
+    }
+
     fn of(value: &Value) -> Option<Class> {
         Some(Class {
             name: value.pointer("/metadata/name")?.as_str()?.to_string(),
@@ -50,14 +55,28 @@ pub(super) fn set_priority(object: &mut Value, context: &Context<'_>) -> Result<
             }
         },
         None if is_given(spec, "priority") => return Ok(()),
-        None => match global_default(context) {
-            Some(class) => class,
-            None => Class { name: String::new(), priority: 0, preemption_policy: PREEMPTS.to_string() },
-        },
+        None => global_default(context).unwrap_or_else(Class::none),
     };
     agree(spec, "priority", Value::from(class.priority), &class)?;
     if !class.name.is_empty() {
         agree(spec, "preemptionPolicy", Value::from(class.preemption_policy.as_str()), &class)?;
+        spec["priorityClassName"] = Value::from(class.name);
+    }
+    Ok(())
+}
+
+/// Writes the priority of a group of pods, which has no preemption policy, by the same rules; one that names no class
+/// may not state another than pods without one have.
+pub(super) fn set_group_priority(spec: &mut Value, context: &Context<'_>) -> Result<(), Rejection> {
+    let named = spec.get("priorityClassName").and_then(Value::as_str).filter(|name| !name.is_empty());
+    let class = match named {
+        Some(name) => find(name, context).ok_or_else(|| {
+            Rejection::new(format!("spec.priorityClassName: {name:?}: no PriorityClass of that name exists"))
+        })?,
+        None => global_default(context).unwrap_or_else(Class::none),
+    };
+    agree(spec, "priority", Value::from(class.priority), &class)?;
+    if !class.name.is_empty() {
         spec["priorityClassName"] = Value::from(class.name);
     }
     Ok(())

@@ -328,6 +328,28 @@ pub(crate) fn check_delete(root: &Cursor<'_, '_>, context: &Context<'_>) {
     }
 }
 
+/// The queue of a job or group that is made: the one it names, or that of its namespace. `default` is what programs
+/// write that name none, so that it is no way out of the namespace's queue. One that exists stays in its queue.
+pub(super) fn of_workload<'a>(named: Option<&'a str>, before: Option<&'a str>, context: &Context<'a>) -> &'a str {
+    let named = named.filter(|name| !name.is_empty());
+    if context.operation == Operation::Update {
+        return named.or(before).unwrap_or(DEFAULT_QUEUE);
+    }
+    let name = context.key.namespace.clone().unwrap_or_default();
+    let namespace = context.view.get(&ObjectKey { group: "", kind: "Namespace", namespace: None, name });
+    let of_namespace = namespace.and_then(|namespace| annotation(namespace, QUEUE_NAME));
+    named.filter(|name| *name != DEFAULT_QUEUE).or(of_namespace).unwrap_or(DEFAULT_QUEUE)
+}
+
+/// Notes a queue that has queues below it, which takes no pods itself.
+pub(super) fn check_leaf(at: &Cursor<'_, '_>, context: &Context<'_>) {
+    let name = at.non_empty_str().unwrap_or(DEFAULT_QUEUE);
+    let has_children = || Queues::of(context).children(name).next().is_some();
+    if name == ROOT_QUEUE || has_children() {
+        at.note(format!("queue {name} has queues below it: expected one without"));
+    }
+}
+
 /// What is wrong with the queue that a group or job names, if anything.
 pub(super) fn check_open(at: &Cursor<'_, '_>, context: &Context<'_>) {
     let name = at.non_empty_str().unwrap_or(DEFAULT_QUEUE);

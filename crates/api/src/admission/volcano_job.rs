@@ -6,13 +6,15 @@ use serde_json::{Value, json};
 
 use super::{Context, Operation, Rejection, is_given, metadata, object_in, pod, queue};
 use crate::cursor::Cursor;
-use crate::volcano::DEFAULT_QUEUE;
 use crate::volcano::job::declared::{Declared, default_task_name};
 use crate::volcano::job::policy::{ACTIONS, EVENTS, IDLE_EVENTS};
 
+/// The plugins that Volcano has.
+const PLUGINS: [&str; 8] = ["env", "svc", "ssh", "mpi", "pytorch", "tensorflow", "ray", "hcclrank"];
+
 /// Writes what the job leaves out: its queue, the names of its tasks, how many pods must be able to run, how often it
 /// is tried.
-pub(super) fn set_defaults(object: &mut Value, _: &Context<'_>) -> Result<(), Rejection> {
+pub(super) fn set_defaults(object: &mut Value, context: &Context<'_>) -> Result<(), Rejection> {
     let min_available = {
         let declared = Declared::of(object);
         declared.min_available
@@ -29,9 +31,10 @@ pub(super) fn set_defaults(object: &mut Value, _: &Context<'_>) -> Result<(), Re
     let is_open = |spec: &serde_json::Map<String, Value>, name: &str, empty: Value| {
         spec.get(name).is_none_or(|value| value.is_null() || *value == empty)
     };
-    if is_open(spec, "queue", json!("")) {
-        spec.insert("queue".to_string(), json!(DEFAULT_QUEUE));
-    }
+    let before = context.old.and_then(|old| old.pointer("/spec/queue")).and_then(Value::as_str);
+    let queue = spec.get("queue").and_then(Value::as_str);
+    let queue = queue::of_workload(queue, before, context).to_string();
+    spec.insert("queue".to_string(), json!(queue));
     if is_open(spec, "minAvailable", json!(0)) {
         spec.insert("minAvailable".to_string(), json!(min_available));
     }
@@ -47,10 +50,11 @@ pub(super) fn check(root: &Cursor<'_, '_>, context: &Context<'_>) {
     let at = spec.field("queue");
     if context.operation == Operation::Create {
         queue::check_open(&at, context);
+        queue::check_leaf(&at, context);
     } else if context.old.is_some_and(|old| old.pointer("/spec/queue") != at.value()) {
         at.note("may not change after creation");
     }
-    for count in ["minAvailable", "minSuccess", "maxRetry"] {
+    for count in ["minAvailable", "minSuccess", "maxRetry", "ttlSecondsAfterFinished"] {
         spec.field(count).int::<u32>();
     }
     check_policies(&spec, context);
@@ -71,9 +75,15 @@ pub(super) fn check(root: &Cursor<'_, '_>, context: &Context<'_>) {
     if let Some(declared) = declared.filter(|declared| declared.min_available > declared.replicas()) {
         min_available.note(format!("is more than the tasks have pods, which is {}", declared.replicas()));
     }
-    for (name, value) in [("volumes", spec.field("volumes")), ("plugins", spec.field("plugins"))] {
-        if value.exists() {
-            context.warn(format!("spec.{name} has no effect here"));
+    if spec.field("volumes").exists() {
+        context.warn("spec.volumes has no effect here".to_string());
+    }
+    let plugins = spec.field("plugins");
+    for (name, plugin) in plugins.entries() {
+        if !PLUGINS.contains(&name) {
+            plugin.note(format!("no such plugin: expected one of {}", PLUGINS.join(", ")));
+        } else if !["env", "svc"].contains(&name) {
+            context.warn(format!("plugin {name} of a job has no effect here"));
         }
     }
 }
@@ -107,7 +117,8 @@ fn check_task(task: &Cursor<'_, '_>, context: &Context<'_>) {
 /// Events and actions are known, and each event has one policy.
 fn check_policies(parent: &Cursor<'_, '_>, context: &Context<'_>) {
     let mut seen = BTreeSet::new();
-    for policy in parent.field("policies").items() {
+    let policies = parent.field("policies");
+    for policy in policies.items() {
         let action = policy.field("action");
         match action.non_empty_str() {
             Some(name) if ACTIONS.contains(&name) => {}
@@ -124,8 +135,10 @@ fn check_policies(parent: &Cursor<'_, '_>, context: &Context<'_>) {
         if !is_any_given(&policy) {
             policy.note_missing("event", "a policy says when it holds: expected event, events or exitCode");
         }
+        // One that is named twice in a policy is in it once.
+        let mut own = BTreeSet::new();
         for event in several.items().chain([one]) {
-            let Some(name) = event.non_empty_str() else { continue };
+            let Some(name) = event.non_empty_str().filter(|name| own.insert(*name)) else { continue };
             if IDLE_EVENTS.contains(&name) {
                 context.warn(format!("the event {name} of a policy does not come about here"));
             } else if !EVENTS.contains(&name) {
@@ -135,6 +148,9 @@ fn check_policies(parent: &Cursor<'_, '_>, context: &Context<'_>) {
                 event.note("has two policies: expected one for each event");
             }
         }
+    }
+    if seen.contains("*") && seen.len() > 1 {
+        policies.note("* stands for every event: expected no other beside it");
     }
 }
 

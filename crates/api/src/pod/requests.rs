@@ -4,6 +4,9 @@
 //! the largest counts, and a sidecar (an init container that keeps running) counts beside everything
 //! that starts after it. What the pod itself asks for stands for what its containers do, and the
 //! overhead of its runtime comes on top. A limit stands for a request that is not given.
+//!
+//! A running container may be resized. Until its node has done that, the larger of what the spec asks for and what the
+//! container has counts; a resize that the node can never do does not count.
 
 use std::collections::BTreeMap;
 
@@ -22,12 +25,19 @@ pub(crate) const ASSUMED_MEMORY: Amount = 200 * 1024 * 1024;
 /// Amounts by resource, as they are summed up. 128 bits hold any sum of what 64 bits hold.
 type Sums<'v> = BTreeMap<&'v str, i128>;
 
-/// What a pod asks for, and what scoring takes it to use (cpu, memory).
-pub(crate) fn requests(spec: &Cursor<'_, '_>, interner: &mut Interner) -> (Amounts, (Amount, Amount)) {
-    let containers: Vec<Sums<'_>> = spec.field("containers").items().map(|c| container(&c)).collect();
+/// What a pod asks for, and what scoring takes it to use (cpu, memory). A pod that there is has a status, which says
+/// how far it is resized.
+pub(crate) fn requests<'v, 's>(
+    spec: &Cursor<'v, '_>,
+    status: Option<&'s Cursor<'v, 's>>,
+    interner: &mut Interner,
+) -> (Amounts, (Amount, Amount)) {
+    let resize = Resize::of(status);
+    let (running, starting) = (spec.field("containers"), spec.field("initContainers"));
+    let containers: Vec<Sums<'_>> = running.items().map(|c| resize.settle(&c, "containerStatuses")).collect();
     let init: Vec<(bool, Sums<'_>)> =
-        spec.field("initContainers").items().map(|c| (is_sidecar(&c), container(&c))).collect();
-    let pod = pod_level(spec, &containers, &init);
+        starting.items().map(|c| (is_sidecar(&c), resize.settle(&c, "initContainerStatuses"))).collect();
+    let pod = resize.settle_pod(pod_level(spec, &containers, &init));
     let overhead: Sums<'_> = amounts(&spec.field("overhead"));
 
     let total = |containers: &[Sums<'_>], init: &[(bool, Sums<'_>)]| {
@@ -111,6 +121,59 @@ fn container<'v>(at: &Cursor<'v, '_>) -> Sums<'v> {
     let mut sums = amounts(&resources.field("limits"));
     sums.extend(amounts(&resources.field("requests")));
     sums
+}
+
+/// How far a pod is resized.
+struct Resize<'s, 'v> {
+    status: Option<&'s Cursor<'v, 's>>,
+    /// The node can never do what the spec asks for.
+    is_infeasible: bool,
+}
+
+impl<'s, 'v> Resize<'s, 'v> {
+    fn of(status: Option<&'s Cursor<'v, 's>>) -> Self {
+        let is_refused = |condition: Cursor<'v, '_>| {
+            condition.field("type").str() == Some("PodResizePending")
+                && condition.field("status").str() == Some("True")
+                && condition.field("reason").str() == Some("Infeasible")
+        };
+        let is_infeasible = status.is_some_and(|status| status.field("conditions").items().any(is_refused));
+        Resize { status, is_infeasible }
+    }
+
+    /// What a container counts for, with regard to what it has.
+    fn settle(&self, at: &Cursor<'v, '_>, list: &str) -> Sums<'v> {
+        let asked = container(at);
+        let Some(status) = self.status else { return asked };
+        let (name, statuses) = (at.field("name"), status.field(list));
+        let own = statuses.items().find(|own| own.field("name").str() == name.str() && own.field("resources").exists());
+        match own {
+            Some(own) => self.larger(asked, &own),
+            None => asked,
+        }
+    }
+
+    /// The same for what the pod as a whole asks for.
+    fn settle_pod(&self, asked: Sums<'v>) -> Sums<'v> {
+        match self.status.filter(|status| !asked.is_empty() && status.field("resources").exists()) {
+            Some(status) => {
+                let mut sums = self.larger(asked, status);
+                sums.retain(|resource, _| is_pod_level(resource));
+                sums
+            }
+            None => asked,
+        }
+    }
+
+    /// The larger of what is asked for and what a status says is there, or what is there alone.
+    fn larger(&self, asked: Sums<'v>, status: &Cursor<'v, '_>) -> Sums<'v> {
+        let mut sums = amounts(&status.field("resources").field("requests"));
+        raise(&mut sums, &amounts(&status.field("allocatedResources")));
+        if !self.is_infeasible || sums.is_empty() {
+            raise(&mut sums, &asked);
+        }
+        sums
+    }
 }
 
 /// The resources that a pod as a whole can ask for.

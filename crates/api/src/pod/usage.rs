@@ -15,7 +15,7 @@ pub(crate) struct Usage {
 
 /// The sums of a pod's `spec`.
 pub(crate) fn of(spec: &Cursor<'_, '_>) -> Usage {
-    let (asked, _) = requests(spec, &mut Interner::default());
+    let (asked, _) = requests(spec, None, &mut Interner::default());
     let asked = asked.iter().map(|(resource, amount)| (resource.to_string(), i128::from(*amount)));
     let limits = limits(spec).into_iter().map(|(resource, amount)| (resource.to_owned(), amount));
     Usage { requests: asked.collect(), limits: limits.collect() }

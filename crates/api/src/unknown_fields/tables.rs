@@ -28,6 +28,8 @@ pub(super) fn of_kind(group: &str, kind: &str) -> Option<Fields> {
         ("batch", "CronJob") => Some(CRON_JOB),
         ("policy", "PodDisruptionBudget") => Some(BUDGET),
         ("scheduling.k8s.io", "PriorityClass") => Some(PRIORITY_CLASS),
+        ("scheduling.k8s.io", "PodGroup") => Some(POD_GROUP),
+        ("scheduling.k8s.io", "Workload") => Some(POD_GROUP_WORKLOAD),
         ("", "LimitRange") => Some(LIMIT_RANGE),
         ("", "ResourceQuota") => Some(RESOURCE_QUOTA),
         _ => None,
@@ -139,7 +141,7 @@ const POD_SPEC: Fields = &[
     ),
     ("schedulerName", Any),
     ("schedulingGates", Any),
-    ("schedulingGroup", Any),
+    ("schedulingGroup", Map(&[("podGroupName", Any)])),
     ("workloadRef", Any),
     ("priority", Any),
     ("priorityClassName", Any),
@@ -308,6 +310,30 @@ const PRIORITY_CLASS: Fields = &[
     ("globalDefault", Any),
     ("preemptionPolicy", Any),
     ("description", Any),
+];
+
+/// What a group and a template of groups have in common, and their other fields.
+const POD_GROUP_SPEC: Fields = &[
+    ("name", Any),
+    ("schedulingPolicy", Map(&[("basic", Any), ("gang", Map(&[("minCount", Any)]))])),
+    ("disruptionMode", Map(&[("single", Any), ("all", Any)])),
+    ("priority", Any),
+    ("priorityClassName", Any),
+    ("preemptionPolicy", Any),
+    ("workloadRef", Map(&[("workloadName", Any), ("templateName", Any)])),
+    ("schedulingConstraints", Any),
+    ("resourceClaims", Any),
+    ("parentCompositePodGroupName", Any),
+];
+
+const POD_GROUP: Fields =
+    &[("apiVersion", Any), ("kind", Any), ("metadata", Map(METADATA)), ("spec", Map(POD_GROUP_SPEC)), ("status", Any)];
+
+const POD_GROUP_WORKLOAD: Fields = &[
+    ("apiVersion", Any),
+    ("kind", Any),
+    ("metadata", Map(METADATA)),
+    ("spec", Map(&[("controllerRef", Any), ("podGroupTemplates", List(POD_GROUP_SPEC))])),
 ];
 
 const LIMIT_RANGE: Fields = &[

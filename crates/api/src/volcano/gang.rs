@@ -7,6 +7,7 @@ use super::{
     CARD_NAME, CARD_REQUEST, GROUP_MIN_MEMBER, GROUP_NAMES, MIXED_CARDS, POD_GROUP, PREEMPTABLE, QUEUE_NAME,
     SCHEDULING, annotation,
 };
+use crate::pod_group;
 use crate::volcano::job::min_resources::times;
 
 /// Annotations that a group has from its owner or pods.
@@ -33,6 +34,9 @@ pub struct Gang {
 /// that made that, as far as they exist. Nothing that cannot be read gets lost: the group carries it, and its pods
 /// wait.
 pub fn gang(pod: &Value, owners: &[&Value]) -> Option<Gang> {
+    if pod_group::name_of(pod).is_some() {
+        return None; // It has a group of Kubernetes' own.
+    }
     let on_owners = owners.iter().find_map(|owner| on_owner(owner, GROUP_MIN_MEMBER));
     let min_member = on_owners.or_else(|| annotation(pod, GROUP_MIN_MEMBER))?;
     let group_of_pod = GROUP_NAMES.iter().find_map(|name| annotation(pod, name));

@@ -67,6 +67,7 @@ pub(crate) fn group(root: &Cursor<'_, '_>, notes: &Notes, key: &ObjectKey, inter
         card_request.clear();
     }
     GroupFact {
+        api_group: interner.name(super::SCHEDULING),
         namespace: interner.name(key.namespace.as_deref().unwrap_or_default()),
         name: interner.name(&key.name),
         created: Created(created.unwrap_or_default()),
@@ -77,6 +78,8 @@ pub(crate) fn group(root: &Cursor<'_, '_>, notes: &Notes, key: &ObjectKey, inter
         card_request,
         mixed_cards: annotations.field(MIXED_CARDS).str() == Some("true"),
         admitted: phase != GroupPhase::Pending,
+        priority: None,
+        evicted_whole: false,
         // Last, when everything was looked at.
         problem: notes.first_of_spec().map(|note| problem(&note)).or(unreadable),
     }
@@ -133,7 +136,7 @@ pub(crate) fn annotation_problem(name: &str, at: &Cursor<'_, '_>, message: &str)
 }
 
 /// What is wrong with a field, as it is told of a pod.
-fn problem(note: &Note) -> RequestProblem {
+pub(crate) fn problem(note: &Note) -> RequestProblem {
     let message = match &note.value {
         Some(value) => format!("{value}: {}", note.message),
         None => note.message.clone(),

@@ -19,13 +19,16 @@ mod phase;
 mod pods;
 pub mod policy;
 mod standing;
+mod svc;
 
 use std::collections::BTreeSet;
+use std::time::Duration;
 
 use serde_json::Value;
 
 use crate::admission::View;
 use crate::object::{ObjectKey, key_of};
+use crate::time::parse_timestamp;
 use crate::volcano::group::GroupPhase;
 use declared::Declared;
 pub use phase::JobPhase;
@@ -41,6 +44,8 @@ pub struct JobState<'a> {
     pub pods: &'a [&'a Value],
     /// Pods of it that went since it was last looked at, and that nobody deleted on its behalf.
     pub gone: &'a [&'a Value],
+    /// For how long it is known what happened to a pod, by its uid: policies may wait for so long.
+    pub known_for: &'a dyn Fn(&str) -> Duration,
 }
 
 /// What is to be done about a job, in the order of the fields.
@@ -54,12 +59,20 @@ pub struct Plan {
     pub make_group: Option<Value>,
     /// What the group's `spec` should be, where it is something else.
     pub group_spec: Option<Value>,
+    /// What pods need that has no status to wait for: a Service and a ConfigMap. It is made once.
+    pub make_once: Vec<Value>,
     /// Pods to make.
     pub make: Vec<Value>,
     /// The job's status, where it changed.
     pub status: Option<Value>,
     /// What happened to the job, for its events: reason and message.
     pub events: Vec<(&'static str, String)>,
+    /// It was done for as long as it asked to be kept: it is to be deleted.
+    pub delete_job: bool,
+    /// It will have been so, if time passes.
+    pub expires: bool,
+    /// The uids of pods to which something happened that a policy waits for a while to act upon.
+    pub awaited: Vec<String>,
 }
 
 /// The name of a job's group.
@@ -86,6 +99,7 @@ pub fn plan(state: &JobState<'_>, view: &dyn View, now: &str) -> Plan {
         plan: Plan::default(),
     };
     planner.look(view);
+    planner.expire(now);
     planner.finish(now)
 }
 
@@ -100,16 +114,25 @@ struct Planner<'a> {
 impl Planner<'_> {
     fn look(&mut self, view: &dyn View) {
         match self.before.phase {
-            JobPhase::Pending | JobPhase::Running => match policy::cause(&self.declared, self.state, &self.before) {
-                Some(cause) => self.act(cause),
-                None => self.keep_going(view),
-            },
+            JobPhase::Pending | JobPhase::Running => {
+                let found = policy::cause(&self.declared, self.state, &self.before, &mut self.plan.awaited);
+                match found {
+                    Some(cause) => self.act(cause),
+                    None => self.keep_going(view),
+                }
+            }
+            // The pods of the last try stay, so that it can be seen what became of them.
+            JobPhase::Restarting if self.is_last_try() => {
+                self.wind_up(Keep::Ended);
+                if self.counts().unended() == 0 {
+                    self.after.phase = JobPhase::Failed;
+                }
+            }
             JobPhase::Restarting => {
                 self.wind_up(Keep::None);
                 if self.state.pods.is_empty() {
                     self.drop_group();
-                    let is_last = self.before.retry_count >= self.declared.max_retry;
-                    self.after.phase = if is_last { JobPhase::Failed } else { JobPhase::Pending };
+                    self.after.phase = JobPhase::Pending;
                 }
             }
             JobPhase::Aborting | JobPhase::Completing | JobPhase::Terminating => {
@@ -127,6 +150,11 @@ impl Planner<'_> {
         }
     }
 
+    /// Whether it is not tried again.
+    fn is_last_try(&self) -> bool {
+        self.after.retry_count >= self.declared.max_retry
+    }
+
     fn counts(&self) -> Counts {
         Counts::of(self.state.pods)
     }
@@ -139,10 +167,9 @@ impl Planner<'_> {
             Action::TerminateJob => Some(JobPhase::Terminating),
             Action::RestartJob | Action::RestartTask | Action::RestartPod => {
                 self.after.retry_count += 1;
-                let is_last = self.after.retry_count >= self.declared.max_retry;
                 match action {
                     Action::RestartJob => Some(JobPhase::Restarting),
-                    _ if is_last => Some(JobPhase::Failed),
+                    _ if self.is_last_try() => Some(JobPhase::Failed),
                     _ => None,
                 }
             }
@@ -152,7 +179,8 @@ impl Planner<'_> {
             Some(phase) => {
                 self.after.phase = phase;
                 self.after.version += 1;
-                self.wind_up(if phase == JobPhase::Restarting { Keep::None } else { Keep::Ended });
+                let is_anew = phase == JobPhase::Restarting && !self.is_last_try();
+                self.wind_up(if is_anew { Keep::None } else { Keep::Ended });
             }
             None => {
                 let is_meant = |other: &Value| match action {
@@ -183,6 +211,10 @@ impl Planner<'_> {
     /// Makes what is missing, deletes what is too much, and says how far the job is.
     fn keep_going(&mut self, view: &dyn View) {
         let wanted = pods::group(self.state.job, &self.declared, view);
+        let is_made = self.state.job.pointer("/status/controlledResources/plugin-svc").is_some();
+        if self.declared.plugins.contains(&svc::PLUGIN) && !is_made {
+            self.plan.make_once = svc::objects(self.state.job, &self.declared);
+        }
         let Some(group) = self.state.group else {
             self.plan.make_group = Some(wanted);
             return;
@@ -236,6 +268,23 @@ impl Planner<'_> {
         let lacks = needs_each_task && declared.tasks.iter().any(is_short);
         let needed = declared.min_success.unwrap_or(declared.min_available);
         if lacks || counts.succeeded < needed { JobPhase::Failed } else { JobPhase::Completed }
+    }
+
+    /// A job that is done goes after as long as it says.
+    fn expire(&mut self, now: &str) {
+        let is_done = matches!(
+            self.before.phase,
+            JobPhase::Aborted | JobPhase::Completed | JobPhase::Terminated | JobPhase::Failed
+        );
+        let done_at = self.state.job.pointer("/status/state/lastTransitionTime").and_then(Value::as_str);
+        let (Some(keeps_s), Some(done_at), Ok(now)) =
+            (self.declared.keeps_s, done_at.and_then(|at| parse_timestamp(at).ok()), parse_timestamp(now))
+        else {
+            return;
+        };
+        let keeps_us = i64::try_from(keeps_s).unwrap_or(i64::MAX).saturating_mul(1_000_000);
+        self.plan.delete_job = is_done && now.saturating_sub(done_at) >= keeps_us;
+        self.plan.expires = is_done && !self.plan.delete_job;
     }
 
     fn finish(self, now: &str) -> Plan {

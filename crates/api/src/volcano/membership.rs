@@ -1,9 +1,9 @@
 //! What a pod says about queues, groups and cards.
 
-use quotient_engine::fact::{Amounts, Name, RequestProblem};
+use quotient_engine::fact::{Amounts, GroupName, Name, RequestProblem};
 
 use super::group::annotation_problem;
-use super::{CARD_NAME, GROUP_MIN_MEMBER, GROUP_NAMES, PREEMPTABLE, QUEUE_NAME, TASK_SPEC, cards, gang};
+use super::{CARD_NAME, GROUP_MIN_MEMBER, GROUP_NAMES, PREEMPTABLE, QUEUE_NAME, SCHEDULING, TASK_SPEC, cards, gang};
 use crate::cursor::Cursor;
 use crate::intern::Interner;
 
@@ -11,7 +11,7 @@ use crate::intern::Interner;
 #[derive(Debug, Default)]
 pub(crate) struct Membership {
     pub queue: Option<Name>,
-    pub group: Option<Name>,
+    pub group: Option<GroupName>,
     pub task: Option<Name>,
     pub protected: bool,
     pub cards: Vec<Name>,
@@ -33,7 +33,7 @@ pub(crate) fn membership(metadata: &Cursor<'_, '_>, requests: &Amounts, interner
         implied_group(metadata, &annotations.field(GROUP_MIN_MEMBER), group.is_some(), interner);
     Membership {
         queue,
-        group: group.or(implied),
+        group: group.or(implied).map(|name| GroupName { api_group: interner.name(SCHEDULING), name }),
         task,
         protected: is_kept(&annotations) || is_kept(&labels),
         cards,

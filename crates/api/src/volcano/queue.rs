@@ -1,5 +1,7 @@
 //! Queues as their objects declare them.
 
+use std::borrow::Cow;
+
 use quotient_engine::fact::{Limits, QueueFact};
 use serde_json::{Value, json};
 
@@ -60,7 +62,23 @@ pub(crate) fn queue(root: &Cursor<'_, '_>, key: &ObjectKey, interner: &mut Inter
 }
 
 fn limits(at: &Cursor<'_, '_>, interner: &mut Interner) -> Limits {
-    at.entries().filter_map(|(resource, value)| Some((interner.name(resource), value.amount(resource)?))).collect()
+    let entries = at.entries().filter_map(|(resource, value)| {
+        let amount = value.amount(resource)?;
+        let name = device_resource(resource).map_or(Cow::Borrowed(resource), Cow::Owned);
+        Some((interner.name(&name), amount))
+    });
+    entries.collect()
+}
+
+/// What Volcano calls the devices of a class, and what they have of a capacity, as it is called elsewhere:
+/// `deviceclass/<class>` and `<capacity>.deviceclass/<class>`.
+fn device_resource(resource: &str) -> Option<String> {
+    let (what, class) = resource.split_once("deviceclass/").filter(|(_, class)| !class.is_empty())?;
+    let capacity = match what {
+        "" => "devices",
+        what => what.strip_suffix('.').filter(|capacity| !capacity.is_empty())?,
+    };
+    Some(format!("{class}.deviceclass.resource.k8s.io/{capacity}"))
 }
 
 /// What the annotation says. A quota that is there and cannot be read is one of no cards at all: what was meant as a

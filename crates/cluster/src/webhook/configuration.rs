@@ -191,6 +191,7 @@ mod tests {
                 "pods.quotient.dev",
                 "namespaced-pods.quotient.dev",
                 "elasticquotas.scheduling.sigs.k8s.io.quotient.dev",
+                "podgroups.scheduling.volcano.sh.quotient.dev",
                 "jobs.batch.volcano.sh.quotient.dev"
             ]
         );

@@ -7,7 +7,7 @@ use crate::decision::{Decision, Decisions};
 use crate::engine::Engine;
 use crate::engine::wake::Change;
 use crate::explain;
-use crate::fact::{Amount, GroupFact, Name};
+use crate::fact::{Amount, GroupFact, GroupKey};
 use crate::gangs::GangId;
 use crate::policy::QuotaId;
 use crate::reason::{Code, Reason};
@@ -18,7 +18,7 @@ use crate::world::World;
 impl Engine {
     /// Takes in a group. Returns whether the fact says something new.
     pub(super) fn observe_group(&mut self, fact: GroupFact) -> bool {
-        let id = self.world.gangs.number(&fact.namespace, &fact.name);
+        let id = self.world.gangs.number(&fact.key());
         let gang = self.world.gangs.get_mut(id);
         if gang.fact.as_ref() == Some(&fact) {
             return false;
@@ -38,8 +38,8 @@ impl Engine {
         true
     }
 
-    pub(super) fn group_gone(&mut self, namespace: &Name, name: &Name) -> bool {
-        let Some(id) = self.world.gangs.find(namespace, name) else { return false };
+    pub(super) fn group_gone(&mut self, key: &GroupKey) -> bool {
+        let Some(id) = self.world.gangs.find(key) else { return false };
         let gang = self.world.gangs.get_mut(id);
         gang.fact = None;
         gang.admitted = false;
@@ -113,10 +113,21 @@ impl Engine {
             let rest = (i128::from(*amount) - gang.tally.held(*resource)) * sign;
             (*resource, Amount::try_from(rest.max(0)).unwrap_or(Amount::MAX))
         };
+        // Nothing is kept for pods that may not be scheduled yet.
+        let gated: Vec<(ResourceId, Amount)> = gang
+            .members
+            .iter()
+            .filter(|member| !world.pods.get(**member).gates.is_empty())
+            .flat_map(|member| world.charge_of(*member).to_vec())
+            .collect();
+        let ungated = |(resource, amount): (ResourceId, Amount)| {
+            let of_gated = gated.iter().filter(|(r, _)| *r == resource).map(|(_, amount)| *amount);
+            (resource, of_gated.fold(amount, |left, gated| left.saturating_sub(gated).max(0)))
+        };
         let some = |amounts: Vec<(ResourceId, Amount)>| amounts.into_iter().filter(|(_, a)| *a > 0).collect();
         let reserved = match gang.is_started() {
             true => Vec::new(),
-            false => least.iter().chain(&gang.cards).map(|amount| rest(amount, 1)).collect(),
+            false => least.iter().chain(&gang.cards).map(|amount| ungated(rest(amount, 1))).collect(),
         };
         let elastic = least.iter().map(|amount| rest(amount, -1)).collect();
         (queue, some(reserved), some(elastic))
@@ -140,7 +151,7 @@ impl Engine {
         waiting.sort_by_cached_key(|id| {
             let gang = self.world.gangs.get(*id);
             let created = gang.fact.as_ref().map(|fact| fact.created);
-            (created, gang.namespace.clone(), gang.name.clone())
+            (created, gang.key.clone())
         });
         let mut any = false;
         for id in waiting {
@@ -150,8 +161,7 @@ impl Engine {
                     gang.admitted = true;
                     gang.reason = None;
                     gang.cards = cards;
-                    let (namespace, name) = (gang.namespace.clone(), gang.name.clone());
-                    decisions.list.push(Decision::Admit { namespace, name });
+                    decisions.list.push(Decision::Admit(gang.key.clone()));
                     self.world.gangs.set_outside(id, false);
                     self.settle_gang(id);
                     any = true;

@@ -8,6 +8,7 @@ use crate::decision::Decisions;
 use crate::engine::Engine;
 use crate::engine::cycle::Turn;
 use crate::explain;
+use crate::fact::RequestProblem;
 use crate::gangs::{GangId, GangTally};
 use crate::nodes::NodeId;
 use crate::place::{Answer, ClosedCounts, Question};
@@ -59,24 +60,54 @@ impl Failed {
 impl Engine {
     /// Whether a pod can only be placed together with others.
     pub(super) fn unstarted_gang(&self, id: PodId) -> Option<GangId> {
-        let gang = self.world.pods.get(id).gang?;
+        let gang = self.world.pods.get(id).gang.filter(|gang| !self.world.gangs.is_unserved(*gang))?;
         let known = self.world.gangs.get(gang);
         let waits = known.fact.as_ref().is_none_or(|fact| fact.problem.is_some()) || !known.admitted;
-        (waits || !known.is_started()).then_some(gang)
+        (waits || !known.is_started() || self.disagreement(gang).is_some()).then_some(gang)
+    }
+
+    /// What the pending pods of a group do not have in common, where they must.
+    fn disagreement(&self, id: GangId) -> Option<RequestProblem> {
+        let gang = self.world.gangs.get(id);
+        let priority = gang.fact.as_ref()?.priority?;
+        let pending = || {
+            let members = gang.members.iter().map(|member| self.world.pods.get(*member));
+            members.filter(|pod| pod.place == Place::Waiting && !pod.is_leaving())
+        };
+        let problem =
+            |field: &str, message: String| Some(RequestProblem { field: field.into(), message: message.into() });
+        if let Some(other) = pending().find(|pod| pod.priority != priority) {
+            let (pod, has, shown) = (other.key(), other.priority, &gang.key);
+            let message =
+                format!("pod {pod} has priority {has}, its PodGroup {shown} has {priority}: expected the same");
+            return problem("spec.priority", message);
+        }
+        let first = pending().next()?;
+        if let Some(other) = pending().find(|pod| pod.never_preempts != first.never_preempts) {
+            let (a, b) = (first.key(), other.key());
+            let message = format!("pods {a} and {b} of PodGroup {} differ: expected one policy for all", gang.key);
+            return problem("spec.preemptionPolicy", message);
+        }
+        let other = pending().find(|pod| pod.ours != first.ours)?;
+        let (a, b) = (first.key(), other.key());
+        let message = format!("pods {a} and {b} of PodGroup {} differ: expected one scheduler for all", gang.key);
+        problem("spec.schedulerName", message)
     }
 
     /// The turn of a gang whose minimum does not run.
     pub(super) fn take_gang_turn(&mut self, id: GangId, decisions: &mut Decisions) -> Turn {
         let members = self.waiting_members(id);
         let gang = self.world.gangs.get(id);
-        let shown = format!("{}/{}", gang.namespace, gang.name);
+        let shown = &gang.key;
         let Some(fact) = &gang.fact else {
             let remedies = vec![format!("create the group {shown}, or take its name off the pod")];
             let message = format!("the group {shown} does not exist");
             return Turn::Rests(explain::plain(Code::GangIncomplete, message, remedies), Vec::new());
         };
-        if let Some(problem) = &fact.problem {
-            return Turn::Rests(explain::invalid(problem), Vec::new());
+        if let Some(problem) = fact.problem.clone().or_else(|| self.disagreement(id)) {
+            let reason = explain::invalid(&problem);
+            self.world.gangs.get_mut(id).reason = Some(Arc::new(reason.clone()));
+            return Turn::Rests(reason, Vec::new());
         }
         if !gang.admitted {
             let reason = gang.reason.as_deref().cloned();
@@ -131,12 +162,8 @@ impl Engine {
         members.iter().for_each(|member| tally.count(world.pods.get(*member), &[], Sign::Add));
         if !gang.is_enough_of(&tally) {
             let count = tally.len();
-            let message = format!(
-                "{count} of the {} pods that the group {}/{} needs are there",
-                gang.min_member(),
-                gang.namespace,
-                gang.name
-            );
+            let message =
+                format!("{count} of the {} pods that the group {} needs are there", gang.min_member(), gang.key);
             let remedies = vec!["make the missing pods".to_owned()];
             return Turn::Rests(explain::plain(Code::GangIncomplete, message, remedies), Vec::new());
         }
@@ -149,21 +176,16 @@ impl Engine {
         for whole in passes {
             for choice in &choices {
                 match self.try_gang(id, members, *choice, *whole) {
-                    Ok(places) => {
-                        // Those that do not start with the others keep what is kept for them.
-                        for member in
-                            members.iter().filter(|member| !places.iter().any(|(placed, _)| placed == *member))
-                        {
-                            self.count_reservation(*member, Sign::Add);
-                        }
-                        for (member, node) in places {
-                            self.bind(member, node, decisions);
-                        }
-                        return Turn::Placed;
-                    }
+                    Ok(places) => return self.bind_gang(members, places, decisions),
                     Err(reason) => failure = failure.or(reason),
                 }
             }
+        }
+        if self.hopeless_gangs.get(&id) != Some(&self.changes)
+            && choices.len() == 1
+            && let Some(places) = self.places_for_mixed(id, members)
+        {
+            return self.bind_gang(members, places, decisions);
         }
         let placeable = self.world.gangs.get(id).min_member();
         let incomplete = self.incomplete(id, failure, placeable);
@@ -195,6 +217,17 @@ impl Engine {
         self.looked_past_assumed |= self.world.pods.has_assumed();
         self.hopeless_gangs.insert(id, self.changes);
         Turn::Rests(incomplete, Vec::new())
+    }
+
+    /// Binds pods of a gang. Those that do not start with the others keep what is reserved for them.
+    fn bind_gang(&mut self, members: &[PodId], places: Vec<(PodId, NodeId)>, decisions: &mut Decisions) -> Turn {
+        for member in members.iter().filter(|member| !places.iter().any(|(placed, _)| placed == *member)) {
+            self.count_reservation(*member, Sign::Add);
+        }
+        for (member, node) in places {
+            self.bind(member, node, decisions);
+        }
+        Turn::Placed
     }
 
     /// Where pods leave for the gang it waits for them; a reservation that came to nothing is given up.
@@ -367,7 +400,7 @@ impl Engine {
     /// that the others wait for it.
     fn incomplete(&self, id: GangId, failure: Option<Arc<Reason>>, min_member: u32) -> Reason {
         let gang = self.world.gangs.get(id);
-        let shown = format!("{}/{}", gang.namespace, gang.name);
+        let shown = &gang.key;
         let running = gang.tally.len();
         let why = failure.as_ref().map_or(String::new(), |reason| format!(": {}", reason.message));
         let message =
@@ -430,13 +463,7 @@ impl Engine {
             if !self.world.takes_all(places) {
                 return Turn::Rests(incomplete, Vec::new());
             }
-            for member in members.iter().filter(|member| !places.iter().any(|(pod, _)| pod == *member)) {
-                self.count_reservation(*member, Sign::Add);
-            }
-            for (pod, node) in places {
-                self.bind(*pod, *node, decisions);
-            }
-            return Turn::Placed;
+            return self.bind_gang(members, places.to_vec(), decisions);
         }
         self.counts_on_leaving = true;
         if members.iter().any(|member| self.world.pods.get(*member).reservation.is_some()) {

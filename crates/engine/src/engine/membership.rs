@@ -34,14 +34,15 @@ impl World {
     pub fn admitting_quota(&self, id: GangId) -> Result<Option<QuotaId>, (Code, String)> {
         let gang = self.gangs.get(id);
         let named = gang.fact.as_ref().and_then(|fact| fact.queue.as_ref());
-        self.quotas.admitting_quota(&gang.namespace, self.relations.labels_of(&gang.namespace), named)
+        let namespace = &gang.key.namespace;
+        self.quotas.admitting_quota(namespace, self.relations.labels_of(namespace), named)
     }
 
     /// Notes that a pod belongs to the group it names, or to none.
     pub fn join_gang(&mut self, id: PodId) {
         let pod = self.pods.get(id);
-        let named = pod.group_name.clone().map(|name| (pod.namespace.clone(), name));
-        let gang = named.map(|(namespace, name)| self.gangs.number(&namespace, &name));
+        let named = pod.group_name.as_ref().map(|name| name.of(&pod.namespace));
+        let gang = named.map(|key| self.gangs.number(&key));
         self.leave_gang(id);
         if let Some(gang) = gang {
             self.gangs.get_mut(gang).members.insert(id);

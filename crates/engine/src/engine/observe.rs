@@ -35,7 +35,11 @@ impl Engine {
                 self.set_queue_of_namespace(namespace, queue).then_some(Change::Quota)
             }
             Fact::Group(fact) => self.observe_group(fact).then_some(Change::Group),
-            Fact::GroupGone { namespace, name } => self.group_gone(&namespace, &name).then_some(Change::Group),
+            Fact::GroupGone(key) => self.group_gone(&key).then_some(Change::Group),
+            Fact::GroupsServed { api_group, served } => {
+                self.world.gangs.note_served(api_group, served).then_some(Change::Group)
+            }
+            Fact::GroupSucceeded(key, count) => self.world.gangs.note_succeeded(key, count).then_some(Change::Group),
             Fact::Node(fact) => self.observe_node(fact).then_some(Change::Node),
             Fact::NodeGone(name) => self.node_gone(&name).then_some(Change::Node),
             Fact::AttachLimits(AttachLimits { node, limits }) => {
@@ -108,7 +112,7 @@ impl Engine {
     fn relabelled(&mut self, changed: bool, namespace: &Name) -> Option<Change> {
         if changed {
             self.reassign_namespaces(std::iter::once(namespace));
-            let gangs = self.world.gangs.iter().filter(|(_, gang)| gang.namespace == *namespace).map(|(id, _)| id);
+            let gangs = self.world.gangs.iter().filter(|(_, gang)| gang.key.namespace == *namespace).map(|(id, _)| id);
             let gangs: Vec<GangId> = gangs.collect();
             gangs.into_iter().for_each(|gang| self.world.gangs.note_changed(gang));
         }

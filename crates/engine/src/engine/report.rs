@@ -106,15 +106,17 @@ impl Engine {
     pub(super) fn group_report(&self, gang: &Gang) -> GroupReport {
         let pods = || gang.members.iter().map(|id| self.world.pods.get(*id));
         let placed = |pod: &&Pod| pod.node().is_some();
+        // Where none of its pods could take a turn, the first says why.
+        let of_first = || pods().find(|pod| !placed(pod) && !pod.is_leaving()).and_then(|pod| pod.reason.clone());
+        let reason = gang.reason.clone().or_else(|| (!pods().any(|pod| placed(&pod))).then(of_first).flatten());
         GroupReport {
-            namespace: gang.namespace.clone(),
-            name: gang.name.clone(),
+            key: gang.key.clone(),
             admitted: gang.admitted,
             members: gang.members.len() as u32,
             placed: pods().filter(placed).count() as u32,
             running: pods().filter(placed).filter(|pod| pod.running).count() as u32,
             min_member: gang.min_member(),
-            reason: gang.reason.clone(),
+            reason,
         }
     }
 }

@@ -349,13 +349,17 @@ impl World {
     /// Whether a gang runs whose pods depend on each other.
     pub fn is_running_gang(&self, gang: GangId) -> bool {
         let known = self.gangs.get(gang);
-        known.is_gang() && known.is_started()
+        known.is_evicted_whole() || known.is_gang() && known.is_started()
     }
 
-    /// Whether a gang falls below its minimum when these go.
+    /// Whether a gang falls below its minimum when these go, or is not to be split.
     pub fn breaks(&self, gang: GangId, victims: &[PodId]) -> bool {
         let known = self.gangs.get(gang);
-        let stays = known.settled(&self.pods).filter(|(id, _)| !victims.contains(id)).map(|(_, pod)| pod);
+        let mut stays =
+            known.settled(&self.pods).filter(|(id, _)| !victims.contains(id)).map(|(_, pod)| pod).peekable();
+        if known.is_evicted_whole() {
+            return stays.peek().is_some();
+        }
         known.is_gang() && known.is_started() && !known.is_enough(stays)
     }
 

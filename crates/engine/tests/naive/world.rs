@@ -143,7 +143,9 @@ impl World {
             Fact::Quota(_)
             | Fact::QuotaGone(_)
             | Fact::Group(_)
-            | Fact::GroupGone { .. }
+            | Fact::GroupGone(_)
+            | Fact::GroupSucceeded(..)
+            | Fact::GroupsServed { .. }
             | Fact::QueueOfNamespace { .. } => panic!("the reference knows no quotas and groups: tell it none"),
             Fact::DevicePool(_)
             | Fact::DevicePoolGone(_)

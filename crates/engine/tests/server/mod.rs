@@ -246,8 +246,8 @@ impl Server {
             Decision::Nominate { pod, node, .. } => {
                 self.pods.get_mut(pod).expect("the engine nominates pods that exist").nominated = node.clone();
             }
-            Decision::Admit { namespace, name } => {
-                let group = self.groups.get_mut(&(namespace.clone(), name.clone()));
+            Decision::Admit(group) => {
+                let group = self.groups.get_mut(&(group.namespace.clone(), group.name.clone()));
                 group.expect("the engine lets in groups that exist").admitted = true;
             }
             Decision::Hold { .. } | Decision::Mark { .. } => {}

@@ -5,6 +5,7 @@
 
 use quotient_api::device::write::{FINALIZER, consumer, extended_status};
 use quotient_api::device::{CLAIM, GROUP};
+use quotient_api::time::parse_timestamp;
 use quotient_api::{ObjectKey, kinds};
 use serde_json::{Value, json};
 
@@ -23,34 +24,69 @@ fn claim_key(pod: &PodRef, name: &str) -> ObjectKey {
     ObjectKey::new(kind, Some(&pod.key.namespace), name)
 }
 
-/// Allocates and reserves the claims of a pod.
-pub(super) async fn grant(api: &impl Api, pod: &PodRef, devices: &DeviceWrites) -> Result<(), Stop> {
+/// For how long devices may take to be ready for the pod.
+const READY_AFTER_US: i64 = 600 * 1_000_000;
+
+/// Allocates and reserves the claims of a pod, and waits for devices that have to be made ready.
+pub(super) async fn grant(api: &impl Api, pod: &PodRef, devices: &DeviceWrites, wall_us: i64) -> Result<(), Stop> {
+    let mut waits = false;
     for ClaimWrite { claim, uid, allocation } in &devices.claims {
-        reserve(api, pod, &claim_key(pod, claim), Some(uid), allocation.as_ref()).await?;
+        let key = claim_key(pod, claim);
+        let granted = reserve(api, pod, &key, Some(uid), allocation.as_ref()).await?;
+        waits |= !is_ready(&key, &granted, wall_us)?;
     }
     if let Some(ExtendedWrite { name, claim, allocation, served }) = &devices.extended {
         let key = claim_key(pod, name);
         make(api, &key, claim).await?;
-        reserve(api, pod, &key, None, Some(allocation)).await?;
+        let granted = reserve(api, pod, &key, None, Some(allocation)).await?;
+        waits |= !is_ready(&key, &granted, wall_us)?;
         let found = send(api, Call::get(&pod_key(&pod.key))).await?;
         let status = json!({"extendedResourceClaimStatus": extended_status(&found, name, served)});
         patch_pod(api, pod, Some("status"), json!({}), json!({"status": status})).await?;
     }
-    Ok(())
+    if waits { Err(Stop::Wait) } else { Ok(()) }
 }
 
-/// Reserves one claim for a pod, and allocates it if it is not.
+/// Whether all devices of a claim are ready for its pod: their drivers say so by conditions in the claim's status. One
+/// that failed, or takes too long, is given back.
+fn is_ready(key: &ObjectKey, claim: &Value, wall_us: i64) -> Result<bool, Stop> {
+    let (status, allocation) = (&claim["status"], &claim["status"]["allocation"]);
+    let list = |value: &Value| value.as_array().cloned().unwrap_or_default();
+    let mut pending = None;
+    for result in list(&allocation["devices"]["results"]) {
+        let is_it = |device: &&Value| ["driver", "pool", "device"].iter().all(|part| device[*part] == result[*part]);
+        let devices = list(&status["devices"]);
+        let conditions = devices.iter().find(is_it).map(|device| list(&device["conditions"])).unwrap_or_default();
+        let holds = |name: &Value| conditions.iter().any(|known| known["type"] == *name && known["status"] == "True");
+        let device = result["device"].as_str().unwrap_or_default();
+        if let Some(failed) = list(&result["bindingFailureConditions"]).iter().find(|name| holds(name)) {
+            let failed = failed.as_str().unwrap_or_default();
+            return Err(Stop::Refused(format!("{key}: device {device} has the condition {failed}")));
+        }
+        let missing = list(&result["bindingConditions"]).into_iter().find(|name| !holds(name));
+        pending = pending.or(missing.map(|name| (device.to_string(), name)));
+    }
+    let Some((device, condition)) = pending else { return Ok(true) };
+    let since = allocation["allocationTimestamp"].as_str().and_then(|text| parse_timestamp(text).ok());
+    if since.is_some_and(|since| wall_us.saturating_sub(since) > READY_AFTER_US) {
+        let condition = condition.as_str().unwrap_or_default();
+        return Err(Stop::Refused(format!("{key}: device {device} lacks the condition {condition} after 10 minutes")));
+    }
+    Ok(false)
+}
+
+/// Reserves one claim for a pod, and allocates it if it is not. Gives the claim as it is then.
 async fn reserve(
     api: &impl Api,
     pod: &PodRef,
     key: &ObjectKey,
     uid: Option<&str>,
     allocation: Option<&Value>,
-) -> Result<(), Stop> {
+) -> Result<Value, Stop> {
     for _ in 0..ATTEMPTS_MAX {
         let claim = send(api, Call::get(key)).await?;
         match step(pod, key, &claim, uid, allocation)? {
-            None => return Ok(()),
+            None => return Ok(claim),
             Some(call) => match send(api, call).await {
                 Ok(_) | Err(Stop::Error(CallError::Conflict(_))) => {}
                 Err(stop) => return Err(stop),
@@ -122,6 +158,7 @@ pub(super) async fn give_back(api: &impl Api, pod: &PodRef, devices: &DeviceWrit
         if left.is_empty() {
             // Nobody else relies on it: it may be allocated anew, on another node.
             status["allocation"] = Value::Null;
+            status["devices"] = Value::Null;
         }
         let version = json!({"uid": **uid, "resourceVersion": claim["metadata"]["resourceVersion"]});
         let body = json!({"metadata": version, "status": status});
@@ -133,5 +170,37 @@ pub(super) async fn give_back(api: &impl Api, pod: &PodRef, devices: &DeviceWrit
         let body = json!({"metadata": {"finalizers": Value::Null}});
         drop(send(api, Call::new(Verb::Patch, &key, Content::MergePatch, body)).await);
         drop(send(api, Call::new(Verb::Delete, &key, Content::Json, Value::Null)).await);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_pod_waits_for_its_devices_to_be_ready() {
+        let key = ObjectKey::pod("a", "claim");
+        let claim = |conditions: Value| {
+            json!({"status": {
+                "allocation": {"allocationTimestamp": "1970-01-01T00:00:00Z", "devices": {"results": [
+                    {"driver": "d", "pool": "p", "device": "plain"},
+                    {"driver": "d", "pool": "p", "device": "gpu-0", "bindingConditions": ["attached", "powered"],
+                        "bindingFailureConditions": ["broken"]}]}},
+                "devices": [{"driver": "d", "pool": "p", "device": "gpu-0", "conditions": conditions}],
+            }})
+        };
+        let holds = |name: &str| json!({"type": name, "status": "True"});
+        let look = |conditions: Value, wall_us: i64| match is_ready(&key, &claim(conditions), wall_us) {
+            Ok(is_ready) => is_ready.to_string(),
+            Err(Stop::Refused(message)) => message,
+            Err(_) => "another error".to_string(),
+        };
+        assert_eq!(look(json!([]), 0), "false");
+        assert_eq!(look(json!([holds("attached"), {"type": "powered", "status": "False"}]), READY_AFTER_US), "false");
+        assert_eq!(look(json!([holds("attached"), holds("powered")]), READY_AFTER_US + 1), "true");
+        let late = look(json!([holds("attached")]), READY_AFTER_US + 1);
+        assert_eq!(late, "Pod/a/claim: device gpu-0 lacks the condition powered after 10 minutes");
+        let failed = look(json!([holds("attached"), holds("powered"), holds("broken")]), 0);
+        assert_eq!(failed, "Pod/a/claim: device gpu-0 has the condition broken");
     }
 }

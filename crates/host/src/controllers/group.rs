@@ -2,7 +2,7 @@
 
 use quotient_api::volcano::is_job;
 use quotient_api::volcano::status::{Told, group_status};
-use quotient_api::{ObjectKey, View};
+use quotient_api::{ObjectKey, View, pod_group};
 use quotient_engine::Engine;
 use serde_json::Value;
 
@@ -27,12 +27,18 @@ impl Groups {
         }
         let ended = objects.ended_by_group();
         for report in reports {
-            let key = ObjectKey::pod_group(&report.namespace, &report.name);
+            let key = ObjectKey::of_group(&report.key);
             let Some(group) = objects.get(&key) else { continue };
-            if !is_ours(settings, objects, &key, group) {
-                continue;
-            }
-            let (status, told) = group_status(group, &report, ended.get(&key).copied().unwrap_or_default(), &now.text);
+            let ended = ended.get(&key).copied().unwrap_or_default();
+            let (status, told) = match pod_group::is_group(&key) {
+                true if !is_scheduled_by_us(settings, objects, &key) => continue,
+                true => match pod_group::status(group, &report, ended.succeeded, &now.text) {
+                    Some(status) => (status, None),
+                    None => continue,
+                },
+                false if !settings.pod_groups || !is_ours(settings, objects, &key, group) => continue,
+                false => group_status(group, &report, ended, &now.text),
+            };
             let mut amended = group.clone();
             amended["status"] = status;
             let write = Amendment::between(&key, group, &amended).map(Write::Amend);
@@ -42,6 +48,11 @@ impl Groups {
             }
         }
     }
+}
+
+/// Whether one of the pods of a group of Kubernetes' own is ours: otherwise another scheduler speaks for it.
+fn is_scheduled_by_us(settings: &Settings, objects: &Objects, key: &ObjectKey) -> bool {
+    objects.members_of(key).any(|(_, pod)| settings.is_our_pod(pod))
 }
 
 /// Whether a group is ours to speak for: what made it is, or one of its pods, or there is nobody else who could.

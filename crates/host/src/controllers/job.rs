@@ -6,6 +6,7 @@
 //! their job, task and index, so that none can be made twice.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
 
 use quotient_api::volcano::is_job;
 use quotient_api::volcano::job::{JobState, Plan, group_name, plan};
@@ -51,6 +52,16 @@ struct Book {
     again_at: Option<Tick>,
     /// What was refused last and was not told yet.
     untold: Option<String>,
+    /// The pods to which something happened that a policy waits for a while to act upon, and since when that is known.
+    awaited: BTreeMap<String, Tick>,
+}
+
+impl Book {
+    /// Forgets the pods that went, but for those that are waited for.
+    fn forget_gone(&mut self) {
+        let Book { gone, awaited, .. } = self;
+        gone.retain(|pod| awaited.contains_key(&*uid_of(pod)));
+    }
 }
 
 /// What was asked for and was not seen yet.
@@ -186,11 +197,12 @@ impl Jobs {
                 return;
             }
             // What follows from those that went is written.
-            if expected.is_decisive && expected.is_seen(job, objects) {
+            let (is_decisive, slots) = (expected.is_decisive && expected.is_seen(job, objects), expected.slots.clone());
+            if is_decisive {
                 book.gone.clear();
             }
             book.refusals = 0;
-            for slot in &expected.slots {
+            for slot in &slots {
                 self.asked_by.remove(slot);
             }
             book.expected = None;
@@ -203,9 +215,20 @@ impl Jobs {
         let group_key = ObjectKey::pod_group(key.namespace.as_deref().unwrap_or_default(), &group_name(job));
         let group = objects.get(&group_key);
         let (pods, gone) = (objects.pods_of_job(key, job), book.gone.iter().collect::<Vec<_>>());
-        let state = JobState { job, group, pods: &pods, gone: &gone };
-        let Plan { delete, delete_group, make_group, group_spec, make, status, events } =
-            plan(&state, objects, &now.text);
+        let known_for = |uid: &str| {
+            let since = book.awaited.get(uid).map_or(now.tick.0, |since| since.0);
+            Duration::from_millis(now.tick.0.saturating_sub(since))
+        };
+        let state = JobState { job, group, pods: &pods, gone: &gone, known_for: &known_for };
+        let planned = plan(&state, objects, &now.text);
+        let Plan { delete, delete_group, make_group, group_spec, make_once, make, status, events, .. } = planned;
+        let Plan { delete_job, expires, awaited, .. } = planned;
+        let since = |uid: &String| book.awaited.get(uid).copied().unwrap_or(now.tick);
+        let awaited: BTreeMap<String, Tick> = awaited.into_iter().map(|uid| (uid.clone(), since(&uid))).collect();
+        if expires || !awaited.is_empty() {
+            self.waiting.insert(key.clone()); // Time alone decides.
+        }
+        book.awaited = awaited;
         let mut writes = Vec::new();
         let (mut made, mut deleted) = (Vec::new(), Vec::new());
         let pod_uid = |pod: &ObjectKey| objects.job_pod(pod).map(uid_of);
@@ -215,6 +238,12 @@ impl Jobs {
         writes.extend(
             deleted.iter().map(|(object, uid)| Write::Delete { object: object.clone(), uid: Some(uid.clone()) }),
         );
+        for mut object in make_once {
+            object["metadata"]["ownerReferences"] = json!([made_by(job)]);
+            if let Ok(key) = key_of(&object) {
+                writes.push(Write::Make { key, object });
+            }
+        }
         for mut object in make_group.into_iter().chain(make) {
             object["metadata"]["ownerReferences"] = json!([made_by(job)]);
             // A pod that leaves the choice to us must not be left to another scheduler.
@@ -235,6 +264,9 @@ impl Jobs {
             renewed["spec"] = spec;
             writes.extend(Amendment::between(&group_key, group, &renewed).map(Write::Amend));
         }
+        if delete_job {
+            writes.push(Write::Delete { object: key.clone(), uid: Some(uid_of(job)) });
+        }
         let is_decisive = status.as_ref().is_some_and(|new| standing(Some(new)) != standing(job.get("status")));
         if let Some(status) = &status {
             let mut told = job.clone();
@@ -249,7 +281,7 @@ impl Jobs {
         let Some(book) = self.books.get_mut(key) else { return };
         if !is_decisive {
             // Nothing follows from those that went, but that others are made.
-            book.gone.clear();
+            book.forget_gone();
         }
         if !writes.is_empty() {
             let until = Tick(now.tick.0 + SEEN_AFTER_MS);

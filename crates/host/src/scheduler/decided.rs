@@ -40,8 +40,8 @@ impl Scheduler {
                 let label = (format!("{group}/capacity"), capacity.map(|capacity| capacity.name().to_string()));
                 round.writes.push(Write::Label { pod: PodRef { key: pod, uid }, labels: [label].into() });
             }
-            Decision::Admit { namespace, name } => {
-                let group = ObjectKey::pod_group(&namespace, &name);
+            Decision::Admit(group) => {
+                let group = ObjectKey::of_group(&group);
                 if self.controllers.admits(&group, &self.objects.read()) {
                     round.writes.push(Write::Admit { group });
                 }

@@ -93,3 +93,17 @@ fn an_object_that_cannot_be_read_is_said_once() {
     assert_eq!(problems.len(), 2, "{problems:?}");
     assert!(problems[0].starts_with("Node/n: status.allocatable.cpu: \"lots\": "), "{problems:?}");
 }
+
+#[test]
+fn a_pod_waits_for_its_group_where_groups_are_served() {
+    let mut grouped = pod("p", "1");
+    grouped["spec"]["schedulingGroup"] = json!({"podGroupName": "g"});
+    let mut scheduler = seeing(&[node(), ("Pod", grouped)]);
+    let group = Subject::Kind(kinds::find(pod_group::SCHEDULING, pod_group::POD_GROUP).expect("it is known"));
+    let is_bound = |round: Round| round.writes.iter().any(|write| matches!(write, Write::Bind { .. }));
+    assert!(!is_bound(scheduler.decide(NOW, Budget::default())));
+    scheduler.see(NOW, Seen::Listed(group));
+    assert!(!is_bound(scheduler.decide(NOW, Budget::default())));
+    scheduler.see(NOW, Seen::Unavailable(group));
+    assert!(is_bound(scheduler.decide(NOW, Budget::default())), "there can be no such group");
+}

@@ -3,7 +3,7 @@
 use std::time::{Duration, Instant};
 
 use anyhow::{Result, ensure};
-use quotient_engine::fact::{Fact, Limits, Name, NodeFact, PodFact, PodKey, Tick};
+use quotient_engine::fact::{Fact, GroupName, Limits, Name, NodeFact, PodFact, PodKey, Tick};
 use quotient_engine::{Budget, Decision, Engine, Settings};
 use serde::{Deserialize, Serialize};
 
@@ -357,7 +357,7 @@ impl Bench {
 
     /// The pods of a gang that ask for a GPU each.
     fn gang_of(&mut self, number: u32, size: u32) -> Vec<PodFact> {
-        let make = |i: u32| PodFact { group: Some(gang(number)), ..self.words.training(i, 1) };
+        let make = |i: u32| PodFact { group: Some(gang(number).into()), ..self.words.training(i, 1) };
         let pods = (self.next..self.next + size).map(make).collect();
         self.next += size;
         pods
@@ -392,7 +392,7 @@ impl Bench {
             for pod in pods {
                 self.engine.observe(NOW, Fact::PodGone(pod.key()));
             }
-            self.engine.observe(NOW, Fact::GroupGone { namespace, name });
+            self.engine.observe(NOW, Fact::GroupGone(GroupName::from(name).of(&namespace)));
             self.engine.decide(NOW, Budget::default());
         }
     }

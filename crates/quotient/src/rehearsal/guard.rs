@@ -1,6 +1,6 @@
 //! A cluster in which something else is at work is not one to run scenarios on: they empty it.
 
-use quotient_api::{Kind, ObjectKey, kinds};
+use quotient_api::{Kind, ObjectKey, kinds, pod_group};
 use quotient_sim::Trouble;
 use serde_json::Value;
 
@@ -10,7 +10,8 @@ use super::server::{Objects, Server};
 /// Why scenarios cannot be run on this cluster, in one line; `None` when they can.
 pub async fn objection(server: &Server) -> Result<Option<String>, Trouble> {
     let quotas = |kind: &&'static Kind| {
-        matches!(kind.kind, "ElasticQuota" | "CompositeElasticQuota" | "ElasticQuotaProfile" | "Queue" | "PodGroup")
+        let installed = ["ElasticQuota", "CompositeElasticQuota", "ElasticQuotaProfile", "Queue", "PodGroup"];
+        kind.group != pod_group::SCHEDULING && installed.contains(&kind.kind)
             || (kind.group, kind.kind) == ("batch.volcano.sh", "Job")
     };
     for kind in kinds::KINDS.iter().filter(quotas) {

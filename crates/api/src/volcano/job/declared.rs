@@ -21,6 +21,10 @@ pub struct Declared<'a> {
     /// So many pods that succeed are enough.
     pub min_success: Option<u64>,
     pub max_retry: u64,
+    /// For how many seconds it is kept when it is done; `None`: for good.
+    pub keeps_s: Option<u64>,
+    /// What is added to its pods, by name.
+    pub plugins: Vec<&'a str>,
     pub policies: &'a [Value],
 }
 
@@ -49,6 +53,14 @@ impl<'a> Declared<'a> {
             min_available: number(spec, "minAvailable").filter(|minimum| *minimum > 0).unwrap_or(minimum),
             min_success: number(spec, "minSuccess"),
             max_retry: number(spec, "maxRetry").unwrap_or(MAX_RETRY),
+            keeps_s: number(spec, "ttlSecondsAfterFinished"),
+            plugins: spec
+                .get("plugins")
+                .and_then(Value::as_object)
+                .into_iter()
+                .flatten()
+                .map(|(name, _)| &**name)
+                .collect(),
             policies: list(spec, "policies"),
             tasks,
         }

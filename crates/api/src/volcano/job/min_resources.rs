@@ -47,7 +47,7 @@ pub(crate) fn times(spec: Option<&Value>, count: u64) -> Value {
 fn add(sums: &mut BTreeMap<String, i128>, spec: Option<&Value>, count: u64) {
     let Some(spec) = spec else { return };
     let notes = Notes::default();
-    let (amounts, _) = requests(&Cursor::root(spec, &notes), &mut Interner::default());
+    let (amounts, _) = requests(&Cursor::root(spec, &notes), None, &mut Interner::default());
     for (resource, amount) in amounts.iter() {
         let sum = sums.entry(resource.to_string()).or_default();
         *sum = sum.saturating_add(i128::from(*amount).saturating_mul(count.into()));

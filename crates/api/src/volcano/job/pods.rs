@@ -4,7 +4,7 @@ use serde_json::{Map, Value, json};
 
 use super::declared::{Declared, JOB_VERSION, Task};
 use super::standing::Standing;
-use super::{group_name, min_resources};
+use super::{group_name, min_resources, svc};
 use crate::admission::View;
 use crate::volcano::{
     CARD_NAME, CARD_REQUEST, GROUP_NAMES, MIXED_CARDS, POD_GROUP, PREEMPTABLE, QUEUE_NAME, SCHEDULING, TASK_SPEC,
@@ -106,17 +106,38 @@ pub(super) fn pod(job: &Value, declared: &Declared<'_>, task: &Task<'_>, index: 
     {
         spec["schedulerName"] = Value::from(scheduler);
     }
+    let own = name(job, &task.name, index);
+    if declared.plugins.contains(&"env") {
+        add_index(&mut spec, index);
+    }
+    if declared.plugins.contains(&svc::PLUGIN) {
+        svc::add(&mut spec, job, declared, &own);
+    }
     json!({
         "apiVersion": "v1",
         "kind": "Pod",
         "metadata": {
-            "name": name(job, &task.name, index),
+            "name": own,
             "namespace": job["metadata"]["namespace"],
             "annotations": annotations,
             "labels": labels,
         },
         "spec": spec,
     })
+}
+
+/// The names by which a container knows which pod of its task it is in.
+const INDEX_NAMES: [&str; 2] = ["VK_TASK_INDEX", "VC_TASK_INDEX"];
+
+/// Tells every container which pod of its task it is in. What the template says goes before.
+fn add_index(spec: &mut Value, index: u64) {
+    for list in ["containers", "initContainers"] {
+        for container in spec.get_mut(list).and_then(Value::as_array_mut).into_iter().flatten() {
+            for name in INDEX_NAMES {
+                svc::push(container, "env", json!({"name": name, "value": index.to_string()}));
+            }
+        }
+    }
 }
 
 fn priority_class(job: &Value) -> Option<&str> {

@@ -1,10 +1,13 @@
 //! Policies: what follows when something happens to a pod or a task of a job.
 
+use std::time::Duration;
+
 use serde_json::Value;
 
 use super::JobState;
 use super::declared::{Declared, Task, task_of, version_of};
 use super::standing::{Standing, has_ended, is_leaving, phase_of};
+use crate::time::parse_duration;
 
 /// What can happen.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -91,8 +94,14 @@ pub(super) struct Cause {
 
 /// The first thing that happened for which a policy wants something to be done: in the order of tasks, and within a
 /// task pods that are gone, pods that failed, and the task as a whole. Of the task's policies and the job's, the task's
-/// count first.
-pub(super) fn cause(declared: &Declared<'_>, state: &JobState<'_>, standing: &Standing) -> Option<Cause> {
+/// count first. Pods that a policy waits for are `awaited`: where one is back before the policy's time is up, nothing
+/// is done.
+pub(super) fn cause(
+    declared: &Declared<'_>,
+    state: &JobState<'_>,
+    standing: &Standing,
+    awaited: &mut Vec<String>,
+) -> Option<Cause> {
     if declared.policies.is_empty() && declared.tasks.iter().all(|task| task.policies.is_empty()) {
         return None;
     }
@@ -107,7 +116,16 @@ pub(super) fn cause(declared: &Declared<'_>, state: &JobState<'_>, standing: &St
         let happened = gone.iter().filter(of_task).map(|pod| (Event::PodEvicted, *pod));
         for (event, pod) in happened.chain(failed.map(|pod| (Event::PodFailed, *pod))) {
             let exit_code = if event == Event::PodFailed { exit_code(pod) } else { None };
-            if let Some(action) = action(task, declared, event, exit_code) {
+            if let Some((action, timeout)) = action(task, declared, event, exit_code) {
+                let is_back = |other: &&Value| name_of(other) == name_of(pod) && phase_of(other) == Some("Running");
+                if timeout > Duration::ZERO && event == Event::PodEvicted && pods.iter().any(is_back) {
+                    continue;
+                }
+                let uid = pod.pointer("/metadata/uid").and_then(Value::as_str).unwrap_or_default();
+                if timeout > (state.known_for)(uid) {
+                    awaited.push(uid.to_string());
+                    continue;
+                }
                 let message = format!("{} {}: {}", name_of(pod), event.name(), action.name());
                 return Some(Cause { action, task: task.name.clone(), pod: name_of(pod).to_string(), message });
             }
@@ -118,7 +136,7 @@ pub(super) fn cause(declared: &Declared<'_>, state: &JobState<'_>, standing: &St
         if is_complete && ended {
             let all_succeeded = phases.iter().all(|phase| *phase == Some("Succeeded"));
             let event = if all_succeeded { Event::TaskCompleted } else { Event::TaskFailed };
-            if let Some(action) = action(task, declared, event, None) {
+            if let Some((action, _)) = action(task, declared, event, None) {
                 let message = format!("task {} {}: {}", task.name, event.name(), action.name());
                 return Some(Cause { action, task: task.name.clone(), pod: String::new(), message });
             }
@@ -131,11 +149,18 @@ fn name_of(pod: &Value) -> &str {
     pod.pointer("/metadata/name").and_then(Value::as_str).unwrap_or_default()
 }
 
-/// What the policies want to be done. An action that is not known, or lets things go on, wants nothing.
-fn action(task: &Task<'_>, declared: &Declared<'_>, event: Event, exit_code: Option<i64>) -> Option<Action> {
+/// What the policies want to be done, and after how long. An action that is not known, or lets things go on, wants
+/// nothing.
+fn action(
+    task: &Task<'_>,
+    declared: &Declared<'_>,
+    event: Event,
+    exit_code: Option<i64>,
+) -> Option<(Action, Duration)> {
     let policies = task.policies.iter().chain(declared.policies);
     let policy = policies.into_iter().find(|policy| matches(policy, event, exit_code))?;
-    Action::of(policy.get("action")?.as_str()?)
+    let timeout = policy.get("timeout").and_then(Value::as_str).and_then(|text| parse_duration(text).ok());
+    Some((Action::of(policy.get("action")?.as_str()?)?, timeout.unwrap_or_default()))
 }
 
 fn matches(policy: &Value, event: Event, exit_code: Option<i64>) -> bool {

@@ -110,6 +110,11 @@ pub(super) fn status(
     ];
     status.extend(fields.map(|(name, value)| (name.to_string(), json!(value))));
     status.insert("taskStatusCount".to_string(), by_task(state.pods));
+    // Says that what the plugin needs was asked for.
+    if declared.plugins.contains(&super::svc::PLUGIN) {
+        let key = format!("plugin-{}", super::svc::PLUGIN);
+        status.insert("controlledResources".to_string(), json!({key: super::svc::PLUGIN}));
+    }
     Value::Object(status)
 }
 

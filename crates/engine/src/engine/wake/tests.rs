@@ -6,9 +6,9 @@ use super::{Change, Wakes};
 use crate::decision::Budget;
 use crate::engine::{Engine, Settings};
 use crate::fact::{
-    Amounts, AttachLimits, BudgetFact, ClaimFact, Created, ElasticFact, Fact, GroupFact, Labels, Limits, Name,
-    NodeFact, Phase, PodFact, PodKey, PodSpec, QueueFact, QuotaKey, Selector, SelectorFact, StorageClassFact, Tick,
-    TreeFact, VolumeFact,
+    Amounts, AttachLimits, BudgetFact, ClaimFact, Created, ElasticFact, Fact, GroupFact, GroupName, Labels, Limits,
+    Name, NodeFact, Phase, PodFact, PodKey, PodSpec, QueueFact, QuotaKey, Selector, SelectorFact, StorageClassFact,
+    Tick, TreeFact, VolumeFact,
 };
 
 const NOW: Tick = Tick(1);
@@ -126,7 +126,7 @@ fn a_fact_wakes_once_and_not_when_it_says_nothing_new() {
         ),
         (
             Fact::Group(GroupFact { namespace: z.clone(), name: name("g"), admitted: true, ..GroupFact::default() }),
-            Some(Fact::GroupGone { namespace: z.clone(), name: name("g") }),
+            Some(Fact::GroupGone(GroupName::from(name("g")).of(&z))),
         ),
         (
             Fact::Namespace(z.clone(), Labels::from_iter([(name("team"), name("red"))])),
