@@ -216,9 +216,7 @@ impl Objects {
 
     /// How many pods of a group have succeeded.
     pub fn succeeded_of(&self, group: &ObjectKey) -> u32 {
-        let of_namespace =
-            ObjectKey { name: Name::from(""), ..ObjectKey::pod(group.namespace.as_deref().unwrap_or_default(), "") };
-        let ended = self.ended.range(of_namespace..).take_while(|(pod, _)| pod.namespace == group.namespace);
+        let ended = self.ended.of_kind("", "Pod", group.namespace.as_deref());
         ended.filter(|(_, (of, succeeded))| of == group && *succeeded).count() as u32
     }
 
