@@ -26,6 +26,7 @@ impl How {
 }
 
 /// What happens whatever kind of quota is tried out.
+#[allow(clippy::large_enum_variant, reason = "a test has few steps")]
 #[derive(Debug, Clone)]
 pub enum Common {
     Node(NodeFact),
