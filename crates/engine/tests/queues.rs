@@ -57,7 +57,7 @@ impl<'a> View<'a> {
     }
 
     fn group_of(&self, pod: &PodFact) -> Option<&'a GroupFact> {
-        self.server.groups.get(&(pod.namespace.clone(), pod.group.clone()?))
+        self.server.groups.get(&(pod.namespace.clone(), pod.group.clone()?.name))
     }
 
     fn named_queue(&self, group: Option<&GroupFact>, pod: Option<&PodFact>) -> Option<Name> {
@@ -240,7 +240,7 @@ impl<'a> View<'a> {
     }
 
     fn members(&self, group: &GroupFact) -> impl Iterator<Item = &'a PodFact> {
-        let (namespace, name) = (group.namespace.clone(), group.name.clone());
+        let (namespace, name) = (group.namespace.clone(), GroupName::from(group.name.clone()));
         self.server.pods.values().filter(move |pod| pod.namespace == namespace && pod.group.as_ref() == Some(&name))
     }
 
@@ -424,7 +424,7 @@ impl Run {
                 "{} is bound before its group is let in",
                 pod.key()
             );
-            started.insert((pod.namespace.clone(), named.clone()));
+            started.insert((pod.namespace.clone(), named.name.clone()));
         }
         Ok(())
     }
@@ -875,8 +875,7 @@ fn group(index: usize) -> impl Strategy<Value = GroupFact> {
             min_resources: least.iter().cloned().collect(),
             card_request: card.map(|amount| (kinds.iter().map(|k| name(k)).collect(), amount)).into_iter().collect(),
             mixed_cards: index == 1,
-            admitted: false,
-            problem: None,
+            ..GroupFact::default()
         }
     })
 }

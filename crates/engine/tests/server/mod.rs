@@ -35,6 +35,7 @@ pub fn class_of(non_preemptible: bool, protected: bool) -> EvictionClass {
 }
 
 /// What happens whatever kind of quota is tried out.
+#[allow(clippy::large_enum_variant, reason = "a test has few steps")]
 #[derive(Debug, Clone)]
 pub enum Common {
     Node(NodeFact),
