@@ -49,9 +49,9 @@ test: testenv helm
 test-web:
 	@$(CARGO) build --quiet --locked --package quotient
 	@command -v chromium >/dev/null || { apt-get update -qq && apt-get install -y -qq --no-install-recommends chromium fonts-dejavu-core; } >/dev/null
-	@npm --prefix web ci --silent --no-audit --no-fund
+	@npm --prefix web ci --loglevel error --no-audit --no-fund
 	@npm --prefix web run --silent check
-	@npm --prefix web test --silent
+	@npm --prefix web run --silent test
 
 testenv:
 	@testenv/build.sh >&2

@@ -231,7 +231,7 @@ fn levels(view: &View) -> Levels {
     let (mut used, mut waiting) = (BTreeMap::new(), BTreeMap::new());
     for pod in &view.pods {
         match pod.phase {
-            Phase::Running | Phase::Leaving if pod.gpus > 0 && pod.started_ms.is_some() => {
+            Phase::Running | Phase::Terminating if pod.gpus > 0 && pod.started_ms.is_some() => {
                 let card = Name::from(pod.card.as_deref().unwrap_or("unknown"));
                 *used.entry((pod.namespace.clone(), card)).or_default() += pod.gpus;
             }
