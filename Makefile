@@ -20,6 +20,7 @@ help:
 	@echo 'make cluster  a real Kubernetes control plane with nodes that kwok plays (NODES=3), to run `quotient run` on'
 	@echo 'make testenv  builds that control plane, if it is not there yet: ten minutes, once'
 	@echo 'make bench    the engine'\''s figures beside their goals'
+	@echo 'make bench-web first paint, frames and idle cost of the dashboard at 5,000 nodes and 50,000 pods'
 	@echo 'make counts   instructions of six named cases, beside those recorded; fails when one takes 10 % more'
 	@echo 'make docs     writes what pages and chart have from the program; read the difference'
 	@echo 'make book     the documentation as a book in dist/book (installs mdbook)'
@@ -46,12 +47,20 @@ test: testenv helm
 
 # Chromium is Debian's; where it is missing it is installed, which takes root. Screenshots stay in web/test-results.
 .PHONY: test-web
-test-web:
+test-web: testenv
 	@$(CARGO) build --quiet --locked --package quotient
 	@command -v chromium >/dev/null || { apt-get update -qq && apt-get install -y -qq --no-install-recommends chromium fonts-dejavu-core; } >/dev/null
 	@npm --prefix web ci --loglevel error --no-audit --no-fund
 	@npm --prefix web run --silent check
 	@npm --prefix web run --silent test
+	@$(CARGO) test --quiet --locked --package quotient --test dashboard -- --ignored
+
+# 5,000 nodes and 50,000 pods: first paint, frames, and what an idle server costs.
+.PHONY: bench-web
+bench-web:
+	@$(CARGO) build --quiet --release --locked --package quotient-dashboard --example large_cluster
+	@npm --prefix web ci --loglevel error --no-audit --no-fund
+	@LARGE_CLUSTER='$(abspath $(TARGET))/release/examples/large_cluster' npm --prefix web run --silent test -- --config playwright.scale.config.ts
 
 testenv:
 	@testenv/build.sh >&2

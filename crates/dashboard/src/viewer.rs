@@ -120,8 +120,9 @@ impl Viewer {
 /// A node on which only the pods that may be seen hold anything.
 fn node_of(node: &NodeRow, pods: &[PodRow]) -> NodeRow {
     let mut used: Vec<(Name, i64)> = Vec::new();
-    let holds =
-        |pod: &&PodRow| pod.node.as_ref() == Some(&node.name) && matches!(pod.phase, Phase::Running | Phase::Terminating);
+    let holds = |pod: &&PodRow| {
+        pod.node.as_ref() == Some(&node.name) && matches!(pod.phase, Phase::Running | Phase::Terminating)
+    };
     for (resource, amount) in pods.iter().filter(holds).flat_map(|pod| &pod.requests) {
         match used.iter_mut().find(|(name, _)| name == resource) {
             Some((_, sum)) => *sum += amount,
