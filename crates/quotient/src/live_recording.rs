@@ -1,8 +1,8 @@
 //! A live cluster as a trace: what comes and goes is written as the JSON lines that `quotient replay` reads.
 //!
-//! A pod is recorded without its node, so that a replay schedules it anew; when it is gone, how long it ran is recorded.
-//! A replay recreates evicted pods by itself: the pod that a controller creates in place of an evicted one is therefore
-//! not recorded, and how long it ran counts for the pod that it replaces.
+//! A pod is recorded without its node, so that a replay schedules it anew; when it is gone, a line says how long it
+//! ran. A replay recreates evicted pods by itself: the pod that a controller creates in place of an evicted one is
+//! therefore not recorded, and how long it ran counts for the pod that it replaces.
 
 use std::collections::hash_map::DefaultHasher;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};

@@ -672,7 +672,8 @@ fn plan_says_what_a_change_of_quotas_would_do() {
 fn a_recorded_demo_is_replayed_with_the_same_evictions() {
     let folder = Folder::with("recorded", &[]);
     let told = folder.run(&["demo", "--headless", "--nodes", "60", "--record", "trace.jsonl"]);
-    let evicted = |text: &str| text.lines().find_map(|line| line.strip_suffix(" pods were evicted")?.parse::<u64>().ok());
+    let evicted =
+        |text: &str| text.lines().find_map(|line| line.strip_suffix(" pods were evicted")?.parse::<u64>().ok());
     let evicted = evicted(&told.replace(" in 62 minutes, each for a pod that was entitled to the room.", ""));
     let replayed = folder.run(&["replay", "trace.jsonl", "-o", "json"]);
     let (_, json) = replayed.split_once("--- stdout\n").expect("it has an output");

@@ -1,8 +1,8 @@
 //! What viewers of a live cluster can ask beside its view: what a change would do, and to apply it.
 //!
-//! A change is tried on a virtual copy of the cluster, which is read anew each time with the rights of the scheduler; the
-//! answer is filtered for the viewer afterwards. A change is applied only where that is switched on, and with the token
-//! of the viewer: the scheduler's own rights are never used for it.
+//! A change is tried on a virtual copy of the cluster, which is read anew each time with the rights of the scheduler.
+//! The answer is filtered for the viewer afterwards. A change is applied only where that is switched on, and with the
+//! token of the viewer: the scheduler's own rights are never used for it.
 
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -44,7 +44,7 @@ pub struct LiveSource {
 }
 
 impl LiveSource {
-    /// A source that reads with this client. `applies` switches applying on and says which kubeconfig finds the cluster.
+    /// A source that reads with this client. `applies` switches applying on and has the kubeconfig of the cluster.
     pub fn new(cluster: String, hub: Arc<Hub>, reader: Client, applies: Option<Option<PathBuf>>) -> Self {
         let (configuration, trials) = (Mutex::default(), Semaphore::new(TRIALS_MAX));
         LiveSource { cluster, hub, reader, configuration, applies, trials }
