@@ -2,8 +2,10 @@
 
 use std::sync::Arc;
 
+use quotient_api::Kind;
 use quotient_engine::Engine;
 use quotient_host::scheduler::{Happened, Now, Seen};
+use serde_json::{Value, json};
 
 /// An observer, such as a dashboard or a recording. Calls come from the scheduler's own task and must return at once.
 pub trait Onlooker: Send + Sync {
@@ -15,6 +17,16 @@ pub trait Onlooker: Send + Sync {
     fn hears(&self, now: Now, happened: &[Happened]);
     /// A moment to read the engine, about once a second, after everything was seen. What takes longer works on a copy.
     fn looks(&self, now: Now, engine: &Engine);
+}
+
+/// The object with its kind and version. Those of a first listing do not say them.
+pub fn whole(kind: &Kind, object: &Value) -> Value {
+    let mut object = object.clone();
+    if let Value::Object(fields) = &mut object {
+        fields.entry("kind").or_insert_with(|| json!(kind.kind));
+        fields.entry("apiVersion").or_insert_with(|| json!(kind.api_version()));
+    }
+    object
 }
 
 /// Several observers, in order.

@@ -17,12 +17,12 @@ use std::time::Instant;
 
 use anyhow::{Context, Result};
 use quotient_api::{ObjectKey, key_of, read};
-use quotient_cluster::onlook::Onlooker;
+use quotient_cluster::onlook::{Onlooker, whole};
 use quotient_engine::Engine;
 use quotient_host::scheduler::{Happened, Now, Seen};
 use quotient_host::subject::Subject;
 use quotient_replay::lines::Recorder;
-use serde_json::{Value, json};
+use serde_json::{Map, Value};
 
 /// Lines that wait for the disk. At the start every object is one line: 200,000 pods and what is beside them.
 const LINES_MAX: usize = 250_000;
@@ -67,6 +67,7 @@ impl Books {
     fn sees(&mut self, at_ms: u64, seen: &Seen) -> Option<Line> {
         match seen {
             Seen::Object(Subject::Kind(kind), object) if !MAKERS.contains(&kind.group) => {
+                let object = &whole(kind, object);
                 let key = key_of(object).ok()?;
                 self.unseen.remove(&key);
                 match (kind.group, kind.kind) {
@@ -138,16 +139,14 @@ impl Books {
 /// What of an object a replay needs: neither what a cluster wrote about it, nor where a pod runs.
 fn lasting(object: &Value) -> Value {
     let mut object = object.clone();
-    let is = |kind: &str| object["kind"] == kind;
-    let kept = match () {
-        () if is("Node") => {
-            let of = |field: &str| object["status"][field].clone();
-            Some(json!({"allocatable": of("allocatable"), "capacity": of("capacity")}))
-        }
-        () if is("Queue") => Some(json!({"state": object["status"]["state"].clone()})),
-        () if is("PersistentVolume") || is("PersistentVolumeClaim") => object.get("status").cloned(),
-        () => None,
+    let of_status: &[&str] = match object["kind"].as_str() {
+        Some("Node") => &["allocatable", "capacity"],
+        Some("Queue") => &["state"],
+        Some("PersistentVolume" | "PersistentVolumeClaim") => &["phase", "capacity"],
+        _ => &[],
     };
+    let field = |name: &&str| Some(((*name).to_owned(), object["status"].get(*name)?.clone()));
+    let status: Map<String, Value> = of_status.iter().filter_map(field).collect();
     if let Some(metadata) = object.get_mut("metadata").and_then(Value::as_object_mut) {
         let assigned = ["uid", "resourceVersion", "generation", "creationTimestamp", "managedFields"];
         for field in assigned.into_iter().chain(["ownerReferences", "finalizers", "deletionTimestamp"]) {
@@ -157,10 +156,11 @@ fn lasting(object: &Value) -> Value {
     if let Some(spec) = object.get_mut("spec").and_then(Value::as_object_mut) {
         spec.remove("nodeName");
     }
-    match (kept, object.as_object_mut()) {
-        (Some(status), Some(fields)) => drop(fields.insert("status".to_owned(), status)),
-        (None, Some(fields)) => drop(fields.remove("status")),
-        (_, None) => {}
+    if let Some(fields) = object.as_object_mut() {
+        fields.remove("status");
+        if !status.is_empty() {
+            fields.insert("status".to_owned(), Value::Object(status));
+        }
     }
     object
 }
@@ -266,6 +266,7 @@ impl Onlooker for LiveRecording {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use serde_json::json;
 
     fn pod(name: &str, uid: &str, node: Option<&str>) -> Value {
         json!({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": name, "namespace": "a", "uid": uid,

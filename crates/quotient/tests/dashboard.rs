@@ -174,7 +174,7 @@ fn only_tokens_of_the_cluster_sign_in(live: &Live, admin: &str) {
         let overview = live.get(admin, "/api/overview");
         (overview["running"] == 12 && overview["pending"] == 2).then_some(overview)
     });
-    assert_eq!(overview["whole"], true);
+    assert_eq!((&overview["whole"], &overview["nodes"]), (&json!(true), &json!(NODES)), "{overview}");
     let teams = overview["teams"].to_string();
     assert!(TENANTS.iter().all(|tenant| teams.contains(tenant)), "{teams}");
     assert_eq!(overview["evictionsLastHour"], 8, "{overview}");
@@ -283,7 +283,8 @@ fn a_recording_is_replayed(path: &Path) {
     let said = String::from_utf8_lossy(&output.stderr).into_owned();
     assert!(output.status.success(), "{said}");
     let figures: Value = serde_json::from_slice(&output.stdout).expect("it is JSON");
-    let figures = &figures[0];
+    let mut figures = figures[0].clone();
+    figures["series"] = Value::Null;
     assert_eq!(figures["pods"]["submitted"], 22, "{figures}");
     assert_eq!(figures["pods"]["rejected"], 0, "{figures}");
     assert_eq!(figures["evictions"].as_u64(), Some(10), "{figures}");

@@ -9,7 +9,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use quotient_api::{ObjectKey, key_of};
-use quotient_cluster::onlook::Onlooker;
+use quotient_cluster::onlook::{Onlooker, whole};
 use quotient_dashboard::Hub;
 use quotient_dashboard::journal::Eviction;
 use quotient_dashboard::shared::Name;
@@ -93,6 +93,7 @@ impl Onlooker for Watcher {
         kept.changed = true;
         match seen {
             Seen::Object(Subject::Kind(kind), object) if kind.group.is_empty() => {
+                let object = &whole(kind, object);
                 let Ok(key) = key_of(object) else { return };
                 match kind.kind {
                     "Pod" => kept.pods.insert(key, Arc::new(thinned(object))),
