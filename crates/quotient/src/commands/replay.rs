@@ -90,7 +90,7 @@ fn replay(printer: &mut Printer, trace: &Trace, setup: &Setup, files: &[PathBuf]
     let label = match files {
         [] if trace.objects.iter().any(is_quota) => "quotas of the trace".to_owned(),
         [] => "no quotas".to_owned(),
-        files => files.iter().map(|file| file.display().to_string()).collect::<Vec<_>>().join(" "),
+        files => files.iter().map(|file| name_of(file)).collect::<Vec<_>>().join(" "),
     };
     let objects: Vec<Value> = match files {
         [] => Vec::new(),
@@ -109,6 +109,11 @@ fn replay(printer: &mut Printer, trace: &Trace, setup: &Setup, files: &[PathBuf]
         Stuck::Refused(_) => printer.refuse(&[stuck]),
         Stuck::Bug(_) => printer.bug(&stuck),
     })
+}
+
+/// A file's name as a heading has it: without folders and ending.
+fn name_of(file: &Path) -> String {
+    file.file_stem().unwrap_or(file.as_os_str()).to_string_lossy().into_owned()
 }
 
 fn is_quota(object: &Value) -> bool {
