@@ -82,7 +82,7 @@ impl Books {
     }
 
     /// Objects of a kind that were not listed again are gone.
-    fn missing(&mut self, seen: &Seen) -> Vec<ObjectKey> {
+    fn missing(&self, seen: &Seen) -> Vec<ObjectKey> {
         let Seen::Listed(Subject::Kind(kind)) = seen else { return Vec::new() };
         let is_of_kind = |key: &&ObjectKey| (key.group, key.kind) == (kind.group, kind.kind);
         self.unseen.iter().filter(is_of_kind).cloned().collect()

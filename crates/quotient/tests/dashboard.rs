@@ -287,7 +287,10 @@ fn a_recording_is_replayed(path: &Path) {
     figures["series"] = Value::Null;
     assert_eq!(figures["pods"]["submitted"], 22, "{figures}");
     assert_eq!(figures["pods"]["rejected"], 0, "{figures}");
-    assert_eq!(figures["evictions"].as_u64(), Some(10), "{figures}");
+    assert_eq!(figures["pods"]["started"], 22, "{figures}");
+    // How many depends on milliseconds: an evicted pod ends in the trace about when a replay evicts it.
+    assert!(figures["evictions"].as_u64() > Some(0), "{figures}");
+    assert_eq!(figures["cards"][0]["count"], NODES * GPUS, "{figures}");
 }
 
 /// Playwright with Chromium; `make test-web` runs it.
