@@ -1,5 +1,6 @@
 //! The dashboard of `quotient run` on a real API server: which tokens sign in, what each viewer gets, what a change
-//! would do, which viewers may apply it, and what a recording holds. With `--ignored` its pages are clicked through in a browser.
+//! would do, which viewers may apply it, and what a recording holds. With `--ignored` its pages are clicked through in
+//! a browser.
 
 mod daemon;
 
