@@ -35,8 +35,6 @@ enum Line {
     Applied(u64, Value),
     Ended(u64, ObjectKey, u64),
     Deleted(u64, ObjectKey),
-    /// Everything so far is to be in the file.
-    Flush,
 }
 
 /// A pod that is there now.
@@ -220,15 +218,18 @@ fn configuration(path: &Path) -> Option<Value> {
 }
 
 fn write(mut recorder: Recorder<BufWriter<File>>, lines: &Receiver<Line>) -> io::Result<()> {
-    while let Ok(line) = lines.recv() {
-        match line {
-            Line::Applied(at_ms, object) => recorder.applied(at_ms, &object, None)?,
-            Line::Ended(at_ms, key, ran_ms) => recorder.ended(at_ms, &key, ran_ms)?,
-            Line::Deleted(at_ms, key) => recorder.deleted(at_ms, &key)?,
-            Line::Flush => recorder.flush()?,
+    while let Ok(first) = lines.recv() {
+        // Whatever ends the program, the file has everything up to the last quiet moment.
+        for line in std::iter::once(first).chain(lines.try_iter()) {
+            match line {
+                Line::Applied(at_ms, object) => recorder.applied(at_ms, &object, None)?,
+                Line::Ended(at_ms, key, ran_ms) => recorder.ended(at_ms, &key, ran_ms)?,
+                Line::Deleted(at_ms, key) => recorder.deleted(at_ms, &key)?,
+            }
         }
+        recorder.flush()?;
     }
-    recorder.flush()
+    Ok(())
 }
 
 impl Onlooker for LiveRecording {
@@ -259,7 +260,6 @@ impl Onlooker for LiveRecording {
 
     fn looks(&self, _: Now, _: &Engine) {
         self.begun.lock().unwrap_or_else(PoisonError::into_inner).get_or_insert_with(Instant::now);
-        self.write(Some(Line::Flush));
     }
 }
 
