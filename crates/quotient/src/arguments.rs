@@ -514,7 +514,7 @@ pub struct RunArguments {
     /// Serve the dashboard here; people sign in with a token of the cluster and see what their rights let them see
     #[arg(long, value_name = "ADDRESS:PORT")]
     pub dashboard: Option<SocketAddr>,
-    /// Let viewers of the dashboard apply changes, with their own token and rights; without it the dashboard is read-only
+    /// Let viewers apply changes, with their own token and rights; it is read-only otherwise
     #[arg(long, requires = "dashboard")]
     pub dashboard_apply: bool,
     /// Record pods, nodes and quotas to this file as they come and go, for `quotient replay`
