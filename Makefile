@@ -16,7 +16,7 @@ test: export CARGO_PROFILE_TEST_DEBUG = 0
 help:
 	@echo 'make demo     a simulated cluster with a guided story, in the browser (DEMO=--headless tells it as text)'
 	@echo 'make test     everything that is checked: style, lints, tests, scenarios, licences'
-	@echo 'make test-web the pages in real Chromium: every page, the story, keys, accessibility'
+	@echo 'make test-web the pages in real Chromium, of the demo and of a live cluster; part of make test'
 	@echo 'make cluster  a real Kubernetes control plane with nodes that kwok plays (NODES=3), to run `quotient run` on'
 	@echo 'make testenv  builds that control plane, if it is not there yet: ten minutes, once'
 	@echo 'make bench    the engine'\''s figures beside their goals'
@@ -43,13 +43,14 @@ test: testenv helm
 	RUSTDOCFLAGS='-D warnings -A rustdoc::private_intra_doc_links' $(CARGO) doc --quiet --workspace --no-deps --locked
 	$(CARGO) test --workspace --locked
 	$(TARGET)/debug/quotient test $(SCENARIOS)
-	@$(MAKE) --no-print-directory counts
+	@$(MAKE) --no-print-directory counts test-web
 
 # Chromium is Debian's; where it is missing it is installed, which takes root. Screenshots stay in web/test-results.
 .PHONY: test-web
 test-web: testenv
 	@$(CARGO) build --quiet --locked --package quotient
-	@command -v chromium >/dev/null || { apt-get update -qq && apt-get install -y -qq --no-install-recommends chromium fonts-dejavu-core; } >/dev/null
+	@command -v chromium >/dev/null && command -v npm >/dev/null || { apt-get update -qq && \
+	  apt-get install -y -qq --no-install-recommends chromium fonts-dejavu-core $$(command -v npm >/dev/null || echo npm); } >/dev/null
 	@npm --prefix web ci --loglevel error --no-audit --no-fund
 	@npm --prefix web run --silent check
 	@npm --prefix web run --silent test
