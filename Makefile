@@ -16,10 +16,11 @@ test: export CARGO_PROFILE_TEST_DEBUG = 0
 help:
 	@echo 'make demo     a simulated cluster with a guided story, in the browser (DEMO=--headless tells it as text)'
 	@echo 'make test     everything that is checked: style, lints, tests, scenarios, licences'
-	@echo 'make test-web the pages in real Chromium: every page, the story, keys, accessibility'
+	@echo 'make test-web the pages in real Chromium, of the demo and of a live cluster; part of make test'
 	@echo 'make cluster  a real Kubernetes control plane with nodes that kwok plays (NODES=3), to run `quotient run` on'
 	@echo 'make testenv  builds that control plane, if it is not there yet: ten minutes, once'
 	@echo 'make bench    the engine'\''s figures beside their goals'
+	@echo 'make bench-web first paint, frames and idle cost of the dashboard at 5,000 nodes and 50,000 pods'
 	@echo 'make counts   instructions of six named cases, beside those recorded; fails when one takes 10 % more'
 	@echo 'make docs     writes what pages and chart have from the program; read the difference'
 	@echo 'make book     the documentation as a book in dist/book (installs mdbook)'
@@ -42,16 +43,25 @@ test: testenv helm
 	RUSTDOCFLAGS='-D warnings -A rustdoc::private_intra_doc_links' $(CARGO) doc --quiet --workspace --no-deps --locked
 	$(CARGO) test --workspace --locked
 	$(TARGET)/debug/quotient test $(SCENARIOS)
-	@$(MAKE) --no-print-directory counts
+	@$(MAKE) --no-print-directory counts test-web
 
 # Chromium is Debian's; where it is missing it is installed, which takes root. Screenshots stay in web/test-results.
 .PHONY: test-web
-test-web:
+test-web: testenv
 	@$(CARGO) build --quiet --locked --package quotient
-	@command -v chromium >/dev/null || { apt-get update -qq && apt-get install -y -qq --no-install-recommends chromium fonts-dejavu-core; } >/dev/null
-	@npm --prefix web ci --silent --no-audit --no-fund
+	@command -v chromium >/dev/null && command -v npm >/dev/null || { apt-get update -qq && \
+	  apt-get install -y -qq --no-install-recommends chromium fonts-dejavu-core $$(command -v npm >/dev/null || echo npm); } >/dev/null
+	@npm --prefix web ci --loglevel error --no-audit --no-fund
 	@npm --prefix web run --silent check
-	@npm --prefix web test --silent
+	@npm --prefix web run --silent test
+	@$(CARGO) test --quiet --locked --package quotient --test dashboard -- --ignored
+
+# 5,000 nodes and 50,000 pods: first paint, frames, and what an idle server costs.
+.PHONY: bench-web
+bench-web:
+	@$(CARGO) build --quiet --release --locked --package quotient-dashboard --example large_cluster
+	@npm --prefix web ci --loglevel error --no-audit --no-fund
+	@LARGE_CLUSTER='$(abspath $(TARGET))/release/examples/large_cluster' npm --prefix web run --silent test -- --config playwright.scale.config.ts
 
 testenv:
 	@testenv/build.sh >&2

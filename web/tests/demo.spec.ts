@@ -11,8 +11,9 @@ const test = base.extend<{ page: Page }>({
     const wrong: string[] = [];
     page.on('pageerror', (error) => wrong.push(error.message));
     page.on('console', (message) => message.type() === 'error' && wrong.push(message.text()));
+    page.on('request', (request) => /^(data|blob):/.test(request.url()) || request.url().startsWith(demo()) || wrong.push(`outside: ${request.url()}`));
     await use(page);
-    expect(wrong, 'errors in the console').toEqual([]);
+    expect(wrong, 'errors in the console, requests to other places').toEqual([]);
   },
 });
 
@@ -74,6 +75,31 @@ for (const name of pages) {
     await page.evaluate(() => localStorage.clear());
   });
 }
+
+test('every chart has a table that says the same', async ({ page }) => {
+  await control({ do: 'step' });
+  await control({ do: 'step' });
+  for (const address of ['#/history', '#/quotas?quota=ElasticQuota%2Fvision%2Fvision']) {
+    await page.goto(`${demo()}/${address}`);
+    await expect(page.locator('figure canvas').first()).toBeVisible();
+    for (const chart of await page.locator('figure').all()) {
+      await chart.getByText('Table', { exact: true }).click();
+      await expect(chart.getByRole('table')).toBeVisible();
+      expect(await chart.locator('tbody tr').count()).toBeGreaterThan(1);
+    }
+  }
+  await sound(page);
+  await page.screenshot({ path: `${shots}/quota.png`, fullPage: true });
+  for (const bar of await page.locator('svg.bar').all()) expect(await bar.getAttribute('aria-label')).toBeTruthy();
+  await page.goto(`${demo()}/#/nodes`);
+  await page.getByRole('button', { name: 'Table' }).click();
+  await expect(page.getByRole('region', { name: 'Nodes, as a table' }).getByRole('row')).toHaveCount(61);
+  await page.getByRole('button', { name: 'Map' }).click();
+  await page.getByRole('button', { name: /^a100-000:/ }).click();
+  await expect(page.getByRole('heading', { name: 'Pods here' })).toBeVisible();
+  await sound(page);
+  await page.screenshot({ path: `${shots}/node.png` });
+});
 
 test('keys lead to pages, to the search and to the help', async ({ page }) => {
   await page.goto(demo());

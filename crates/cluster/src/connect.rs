@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use kube::config::{KubeConfigOptions, Kubeconfig, KubeconfigError};
+use kube::config::{AuthInfo, KubeConfigOptions, Kubeconfig, KubeconfigError};
 use kube::{Client, Config};
 
 /// The oldest API server that is supported: the first in which rules of CustomResourceDefinitions are stable.
@@ -97,6 +97,16 @@ pub async fn reader(
         Err(error) => return Err(unreachable(&error)),
     };
     Ok((client, url, version))
+}
+
+/// A client for the same cluster that has the rights of a token's owner and no others.
+pub async fn with_token(kubeconfig: Option<&Path>, token: &str) -> Result<Client, ConnectError> {
+    let mut config = find(kubeconfig, None).await?;
+    let url = config.cluster_url.to_string();
+    config.auth_info = AuthInfo { token: Some(token.to_owned().into()), ..AuthInfo::default() };
+    config.default_retry = false;
+    config.connect_timeout = Some(Duration::from_secs(5));
+    Client::try_from(config).map_err(|error| ConnectError::Unreachable { url, error: with_sources(&error) })
 }
 
 /// Connects to the cluster that the kubeconfig names, or that is found as kubectl finds it, or that we run in.

@@ -1,9 +1,13 @@
-//! Whoever looks on while a live scheduler works: is told what is seen and what is decided, and is never in the way.
+//! Observers of a live scheduler: they get what is seen and what is decided, and never delay it.
 
+use std::sync::Arc;
+
+use quotient_api::Kind;
 use quotient_engine::Engine;
 use quotient_host::scheduler::{Happened, Now, Seen};
+use serde_json::{Value, json};
 
-/// Somebody who looks on, such as a dashboard. Calls come from the scheduler's own task and must return at once.
+/// An observer, such as a dashboard or a recording. Calls come from the scheduler's own task and must return at once.
 pub trait Onlooker: Send + Sync {
     /// A session begins, with nothing known.
     fn begins(&self);
@@ -11,8 +15,37 @@ pub trait Onlooker: Send + Sync {
     fn sees(&self, seen: &Seen);
     /// Something was decided, or is wrong with an object.
     fn hears(&self, now: Now, happened: &[Happened]);
-    /// A moment to look at the engine; it comes about once a second, once everything was seen. Whoever wants to look
-    /// for
-    /// longer takes a copy.
+    /// A moment to read the engine, about once a second, after everything was seen. What takes longer works on a copy.
     fn looks(&self, now: Now, engine: &Engine);
+}
+
+/// The object with its kind and version. Those of a first listing do not say them.
+pub fn whole(kind: &Kind, object: &Value) -> Value {
+    let mut object = object.clone();
+    if let Value::Object(fields) = &mut object {
+        fields.entry("kind").or_insert_with(|| json!(kind.kind));
+        fields.entry("apiVersion").or_insert_with(|| json!(kind.api_version()));
+    }
+    object
+}
+
+/// Several observers, in order.
+pub struct Onlookers(pub Vec<Arc<dyn Onlooker>>);
+
+impl Onlooker for Onlookers {
+    fn begins(&self) {
+        self.0.iter().for_each(|onlooker| onlooker.begins());
+    }
+
+    fn sees(&self, seen: &Seen) {
+        self.0.iter().for_each(|onlooker| onlooker.sees(seen));
+    }
+
+    fn hears(&self, now: Now, happened: &[Happened]) {
+        self.0.iter().for_each(|onlooker| onlooker.hears(now, happened));
+    }
+
+    fn looks(&self, now: Now, engine: &Engine) {
+        self.0.iter().for_each(|onlooker| onlooker.looks(now, engine));
+    }
 }

@@ -35,7 +35,7 @@ pub struct Overview {
     pub whole: bool,
     pub running: usize,
     pub pending: usize,
-    pub leaving: usize,
+    pub terminating: usize,
     pub nodes: usize,
     pub nodes_not_ready: usize,
     pub nodes_cordoned: usize,
@@ -102,7 +102,7 @@ pub fn overview(view: &View, journal: &Journal, viewer: &Viewer) -> Overview {
         whole: view.whole,
         running: count(Phase::Running),
         pending: count(Phase::Pending),
-        leaving: count(Phase::Leaving),
+        terminating: count(Phase::Terminating),
         nodes: view.nodes.len(),
         nodes_not_ready: not_ready,
         nodes_cordoned: view.nodes.iter().filter(|node| node.cordoned).count(),
@@ -133,7 +133,7 @@ fn health(view: &View, not_ready: usize) -> Health {
     let mut sentences = Vec::new();
     let pods = |count: usize| if count == 1 { "1 pod has".to_string() } else { format!("{count} pods have") };
     if owed > 0 {
-        sentences.push(format!("{} waited over 10 minutes within the entitlement of a quota.", pods(owed)));
+        sentences.push(format!("{} been pending for over 10 minutes within the entitlement of a quota.", pods(owed)));
     }
     if not_ready > 0 {
         sentences.push(format!("{not_ready} of {} nodes are not ready.", view.nodes.len()));
@@ -144,13 +144,13 @@ fn health(view: &View, not_ready: usize) -> Health {
         _ => "attention",
     };
     if sentences.is_empty() {
-        sentences.push("No pod waits long for what its quota is entitled to.".to_string());
+        sentences.push("No pod is pending for long within what its quota is entitled to.".to_string());
     }
     Health { level, sentences }
 }
 
 fn holds(pod: &PodRow) -> bool {
-    matches!(pod.phase, Phase::Running | Phase::Leaving)
+    matches!(pod.phase, Phase::Running | Phase::Terminating)
 }
 
 fn card_use(view: &View) -> Vec<Use> {
@@ -183,7 +183,7 @@ fn team_use(view: &View) -> Vec<TeamUse> {
         let team = teams.entry(&pod.namespace).or_default();
         let of = |resource: &str| pod.requests.iter().find(|(name, _)| &**name == resource).map_or(0, |(_, a)| *a);
         match pod.phase {
-            Phase::Running | Phase::Leaving => {
+            Phase::Running | Phase::Terminating => {
                 team.running += 1;
                 team.gpus += pod.gpus;
                 team.cpu += of("cpu");

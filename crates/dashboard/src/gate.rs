@@ -54,5 +54,5 @@ pub trait Source: Send + Sync {
     /// Pause, speed and the like.
     fn control(&self, command: &Value) -> Result<(), Refusal>;
     /// An object as YAML, to be edited.
-    fn object(&self, name: &str, viewer: &Viewer) -> Result<String, Refusal>;
+    fn object<'a>(&'a self, name: String, viewer: Viewer) -> Later<'a, Result<String, Refusal>>;
 }

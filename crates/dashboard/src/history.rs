@@ -144,15 +144,17 @@ impl History {
     pub fn series(&self, viewer: &Viewer) -> SeriesAnswer {
         let mut answer = SeriesAnswer { frame_ms: self.frame_ms, ..SeriesAnswer::default() };
         for (index, frame) in self.all().enumerate() {
-            let length = (frame.to_ms - frame.from_ms).max(1) as f64;
+            let length = (frame.to_ms - frame.from_ms) as f64;
             answer.at_ms.push(frame.from_ms);
-            let seen = frame.gpu_ms.iter().filter(|((team, _), _)| viewer.sees_namespace(team));
-            for ((team, card), gpu_ms) in seen {
-                for (lists, name) in [(&mut answer.teams, team), (&mut answer.cards, card)] {
-                    let list = lists.entry(name.clone()).or_default();
-                    list.resize(index + 1, 0.0);
-                    list[index] += *gpu_ms as f64 / length;
-                }
+            for ((team, card), level) in frame.used.iter().filter(|((team, _), _)| viewer.sees_namespace(team)) {
+                // A frame that has just begun has no mean yet: what is in use stands for it.
+                let held = frame.gpu_ms.get(&(team.clone(), card.clone())).copied().unwrap_or(0);
+                let mean = if length > 0.0 { held as f64 / length } else { *level as f64 };
+                add(&mut answer, index, team, card, mean);
+            }
+            let ended = frame.gpu_ms.iter().filter(|(key, _)| length > 0.0 && !frame.used.contains_key(*key));
+            for ((team, card), held) in ended.filter(|((team, _), _)| viewer.sees_namespace(team)) {
+                add(&mut answer, index, team, card, *held as f64 / length);
             }
             let waiting = frame.waiting.iter().filter(|((team, _), _)| viewer.sees_namespace(team));
             answer.waiting.push(waiting.map(|(_, count)| count).sum());
@@ -225,13 +227,22 @@ pub fn csv(rows: &[HoursRow]) -> String {
     out
 }
 
+/// Adds to a team's and a card's value of one frame.
+fn add(answer: &mut SeriesAnswer, index: usize, team: &Name, card: &Name, mean: f64) {
+    for (lists, name) in [(&mut answer.teams, team), (&mut answer.cards, card)] {
+        let list = lists.entry(name.clone()).or_default();
+        list.resize(index + 1, 0.0);
+        list[index] += mean;
+    }
+}
+
 type Levels = (BTreeMap<TeamCard, i64>, BTreeMap<(Name, &'static str), u32>);
 
 fn levels(view: &View) -> Levels {
     let (mut used, mut waiting) = (BTreeMap::new(), BTreeMap::new());
     for pod in &view.pods {
         match pod.phase {
-            Phase::Running | Phase::Leaving if pod.gpus > 0 && pod.started_ms.is_some() => {
+            Phase::Running | Phase::Terminating if pod.gpus > 0 && pod.started_ms.is_some() => {
                 let card = Name::from(pod.card.as_deref().unwrap_or("unknown"));
                 *used.entry((pod.namespace.clone(), card)).or_default() += pod.gpus;
             }

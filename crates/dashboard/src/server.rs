@@ -198,6 +198,10 @@ async fn api(server: &Arc<Server>, request: Request<Incoming>, path: &str) -> Re
     let method = request.method().clone();
     match (&method, path) {
         (&Method::GET, "/api/events") => stream::events(server, &request, asked.viewer),
+        (&Method::GET, "/api/object") => {
+            let name = Query::of(request.uri().query().unwrap_or_default()).text("name");
+            server.source.object(name, asked.viewer).await.map(|text| json(&text))
+        }
         (&Method::GET, _) => get(server, &Query::of(request.uri().query().unwrap_or_default()), path, &asked),
         (&Method::POST, _) => {
             // A form of another site can send neither this header nor JSON without asking first.
@@ -270,7 +274,6 @@ fn get(server: &Server, query: &Query, path: &str, asked: &Asked) -> Result<Resp
                 }
             }
         }
-        "/api/object" => server.source.object(&query.text("name"), viewer).map(|text| json(&text)),
         _ => Err(Refusal::Bad("there is no such page".into())),
     }
 }

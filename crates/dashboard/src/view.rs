@@ -27,7 +27,7 @@ pub enum Phase {
     Pending,
     Running,
     /// It was evicted, or deleted, and is on its way out.
-    Leaving,
+    Terminating,
     Succeeded,
     Failed,
 }
@@ -222,7 +222,7 @@ fn pod_row(pod: &Value) -> Option<PodRow> {
     let phase = match text(pod, "/status/phase") {
         Some("Succeeded") => Phase::Succeeded,
         Some("Failed") => Phase::Failed,
-        _ if metadata.get("deletionTimestamp").is_some_and(|at| !at.is_null()) => Phase::Leaving,
+        _ if metadata.get("deletionTimestamp").is_some_and(|at| !at.is_null()) => Phase::Terminating,
         _ if node.is_some() => Phase::Running,
         _ => Phase::Pending,
     };

@@ -120,8 +120,9 @@ impl Viewer {
 /// A node on which only the pods that may be seen hold anything.
 fn node_of(node: &NodeRow, pods: &[PodRow]) -> NodeRow {
     let mut used: Vec<(Name, i64)> = Vec::new();
-    let holds =
-        |pod: &&PodRow| pod.node.as_ref() == Some(&node.name) && matches!(pod.phase, Phase::Running | Phase::Leaving);
+    let holds = |pod: &&PodRow| {
+        pod.node.as_ref() == Some(&node.name) && matches!(pod.phase, Phase::Running | Phase::Terminating)
+    };
     for (resource, amount) in pods.iter().filter(holds).flat_map(|pod| &pod.requests) {
         match used.iter_mut().find(|(name, _)| name == resource) {
             Some((_, sum)) => *sum += amount,
@@ -137,7 +138,7 @@ pub fn plain_words(code: &str) -> &'static str {
     match code {
         "InvalidRequest" => "an annotation or quantity of the pod cannot be read",
         "SchedulingGated" => "scheduling gates are set",
-        "AwaitingVictims" => "evicted pods are leaving",
+        "AwaitingVictims" => "evicted pods are terminating",
         "QueueClosed" => "the queue is closed",
         "QueueNotFound" => "the queue does not exist",
         "QueueNotLeaf" => "the queue has queues below it",

@@ -59,7 +59,7 @@ fn pod(draw: &mut Draw, number: usize) -> PodRow {
         namespace: Name::from(tenant),
         name: Name::from(format!("{tenant}-{number}")),
         uid: number.to_string(),
-        phase: if pending { Phase::Pending } else { [Phase::Running, Phase::Leaving][draw.below(2) as usize] },
+        phase: if pending { Phase::Pending } else { [Phase::Running, Phase::Terminating][draw.below(2) as usize] },
         node: (!pending).then(|| Name::from(node_name(draw))),
         card: Some("A100".to_string()),
         gpus: draw.below(9) as i64,

@@ -533,6 +533,12 @@ pub struct RunArguments {
     /// Serve the dashboard here; people sign in with a token of the cluster and see what their rights let them see
     #[arg(long, value_name = "ADDRESS:PORT")]
     pub dashboard: Option<SocketAddr>,
+    /// Let viewers apply changes, with their own token and rights; it is read-only otherwise
+    #[arg(long, requires = "dashboard")]
+    pub dashboard_apply: bool,
+    /// Record pods, nodes and quotas to this file as they come and go, for `quotient replay`
+    #[arg(long, value_name = "FILE")]
+    pub record: Option<PathBuf>,
     /// The Lease for leader election
     #[arg(long, value_name = "NAMESPACE/NAME", default_value = "kube-system/quotient")]
     pub lease: String,

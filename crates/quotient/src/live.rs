@@ -100,13 +100,14 @@ pub fn names(which: &Which, resource: &str) -> Vec<String> {
 }
 
 /// What the server says to a request for a list.
-enum Listed {
+pub enum Listed {
     Items(Vec<Value>),
     NotServed,
     Forbidden(String),
 }
 
-async fn list(client: &kube::Client, path: &str) -> Result<Listed> {
+/// The objects at a path, page by page.
+pub async fn list(client: &kube::Client, path: &str) -> Result<Listed> {
     let mut items = Vec::new();
     let mut more = String::new();
     loop {
@@ -133,7 +134,7 @@ async fn list(client: &kube::Client, path: &str) -> Result<Listed> {
 }
 
 /// Objects of a list do not say what they are.
-fn named(mut object: Value, kind: &Kind) -> Value {
+pub fn named(mut object: Value, kind: &Kind) -> Value {
     object["apiVersion"] = json!(kind.api_version());
     object["kind"] = json!(kind.kind);
     object

@@ -12,6 +12,7 @@ mod fullness;
 mod kin;
 mod live;
 mod live_dashboard;
+mod live_recording;
 mod object_diff;
 mod pager;
 mod plan;

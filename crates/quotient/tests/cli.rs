@@ -765,4 +765,18 @@ fn scenarios_may_come_from_standard_input() {
     std::io::Write::write_all(&mut child.stdin.take().expect("a pipe"), scenario.as_bytes()).expect("it reads");
     let shown = show(&child.wait_with_output().expect("it ends"));
     assert!(shown.starts_with("exit code 0") && shown.contains("(standard input)"), "{shown}");
+
+#[test]
+fn a_recorded_demo_is_replayed_with_the_same_evictions() {
+    let folder = Folder::with("recorded", &[]);
+    let told = folder.run(&["demo", "--headless", "--nodes", "60", "--record", "trace.jsonl"]);
+    let evicted =
+        |text: &str| text.lines().find_map(|line| line.strip_suffix(" pods were evicted")?.parse::<u64>().ok());
+    let evicted = evicted(&told.replace(" in 62 minutes, each for a pod that was entitled to the room.", ""));
+    let replayed = folder.run(&["replay", "trace.jsonl", "-o", "json"]);
+    let (_, json) = replayed.split_once("--- stdout\n").expect("it has an output");
+    let (json, _) = json.split_once("--- stderr").expect("it has an output");
+    let figures: serde_json::Value = serde_json::from_str(json).expect("it is JSON");
+    assert_eq!(figures[0]["evictions"].as_u64(), evicted, "{told}{replayed}");
+    assert!(evicted > Some(0), "{told}");
 }

@@ -49,7 +49,7 @@ const LONG_FILES: &[(&str, &str)] = &[
 ];
 
 /// Folders that are not ours to read: built, fetched, or kept by git.
-const SKIPPED: &[&str] = &["target", ".git", "node_modules", "corpus", "artifacts"];
+const SKIPPED: &[&str] = &["target", ".git", "node_modules", "test-results", "corpus", "artifacts"];
 
 fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")

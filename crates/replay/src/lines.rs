@@ -10,7 +10,7 @@
 //! `at` is seconds since the trace began. `runs` is how long a pod runs once it is bound; where it is not known when
 //! the
 //! pod is submitted, an `ended` line says later how long it ran. A pod with neither runs until it is deleted. What is
-//! applied at 0 exists before the trace begins.
+//! applied at 0 exists before the trace begins. A QuotientConfiguration is what the scheduler was configured with.
 
 use std::collections::BTreeMap;
 use std::io::{self, Write};
@@ -19,6 +19,9 @@ use quotient_api::{ObjectKey, key_of};
 use serde_json::{Value, json};
 
 use crate::trace::{Event, Life, Trace, TraceError, is_pod};
+
+/// The kind of the object that says how the scheduler was configured.
+const CONFIGURATION: &str = "QuotientConfiguration";
 
 /// The longest time that a trace may name, in seconds: a hundred years.
 const SECONDS_MAX: f64 = 100.0 * 365.0 * 86_400.0;
@@ -38,6 +41,10 @@ pub fn read(name: &str, text: &str) -> Result<Trace, TraceError> {
         }
         last_ms = at_ms;
         if let Some(object) = value.get("apply") {
+            if object["kind"] == CONFIGURATION {
+                trace.configuration = Some(object.clone());
+                continue;
+            }
             let key = key_of(object).map_err(|problem| wrong(problem.to_string()))?;
             let life = match value.get("runs") {
                 None => Life::Open,
@@ -85,6 +92,15 @@ pub struct Recorder<W: Write> {
 impl<W: Write> Recorder<W> {
     pub fn new(out: W) -> Self {
         Recorder { out }
+    }
+
+    /// The scheduler has this configuration: the body of a QuotientConfiguration.
+    pub fn configured(&mut self, body: &Value) -> io::Result<()> {
+        let mut object = json!({"apiVersion": "quotient.dev/v1alpha1", "kind": CONFIGURATION});
+        if let (Some(fields), Some(body)) = (object.as_object_mut(), body.as_object()) {
+            fields.extend(body.iter().map(|(name, value)| (name.clone(), value.clone())));
+        }
+        self.line(&json!({"at": 0, "apply": object}))
     }
 
     /// An object is applied. What a cluster itself wrote about it is left out.
@@ -146,6 +162,7 @@ mod tests {
         let mut out = Vec::new();
         let mut recorder = Recorder::new(&mut out);
         let node = json!({"apiVersion": "v1", "kind": "Node", "metadata": {"name": "n"}});
+        recorder.configured(&json!({"reserveAfter": "1m"})).expect("memory");
         recorder.applied(0, &node, None).expect("memory");
         recorder.applied(1500, &pod("p"), Some(2000)).expect("memory");
         recorder.applied(2000, &pod("q"), None).expect("memory");
@@ -153,6 +170,7 @@ mod tests {
         recorder.deleted(6000, &ObjectKey::pod("a", "p")).expect("memory");
         let trace = read("t", &String::from_utf8(out).expect("text")).expect("it is a trace");
         assert_eq!(trace.objects, [node]);
+        assert_eq!(trace.configuration.expect("it is recorded")["reserveAfter"], "1m");
         let lives: Vec<Life> = trace
             .events
             .iter()

@@ -34,8 +34,8 @@ pub fn replay_page(all: &[Figures]) -> String {
     for sheet in sheets(all) {
         body.push_str(&section(&sheet));
     }
-    body.push_str("<h2>Over time</h2>");
-    body.push_str(&compared(all, "Waiting pods", "pods", |figures| some(&figures.series.waiting)));
+    body.push_str("<h2>Over time</h2><div class=\"plots\">");
+    body.push_str(&compared(all, "Pending pods", "pods", |figures| some(&figures.series.waiting)));
     for figures in all {
         let named = |title: &str| match all.len() {
             1 => title.to_string(),
@@ -55,6 +55,7 @@ pub fn replay_page(all: &[Figures]) -> String {
         let unit = "Jain's index, 1 is fair";
         body.push_str(&compared(all, "Fairness", unit, |figures| figures.series.fairness.clone()));
     }
+    body.push_str("</div>");
     page("Replay", &body)
 }
 

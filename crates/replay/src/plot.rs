@@ -127,13 +127,17 @@ fn path(values: &[Option<f64>], count: usize, top: f64) -> String {
     path
 }
 
-/// The next of 1, 2, 2.5, 5 times a power of ten.
+/// The next of some round numbers times a power of ten; a quarter of each is round as well.
 fn nice(top: f64) -> f64 {
     if top <= 0.0 {
         return 1.0;
     }
     let power = 10f64.powf(top.log10().floor());
-    [1.0, 2.0, 2.5, 5.0, 10.0].into_iter().map(|step| step * power).find(|step| *step >= top * 0.999).unwrap_or(top)
+    [1.0, 1.2, 1.6, 2.0, 2.4, 3.0, 4.0, 5.0, 6.0, 8.0, 10.0]
+        .into_iter()
+        .map(|step| step * power)
+        .find(|step| *step >= top * 0.999)
+        .unwrap_or(top)
 }
 
 fn number(value: f64) -> String {
@@ -152,8 +156,8 @@ mod tests {
     #[test]
     fn a_line_is_broken_where_nothing_is_known() {
         assert_eq!(path(&[Some(0.0), None, Some(1.0)], 3, 1.0), "M48.0 176.0M720.0 8.0");
-        assert_eq!(nice(7.0), 10.0);
-        assert_eq!((nice(2.3), nice(0.0), nice(100.0)), (2.5, 1.0, 100.0));
+        assert_eq!(nice(7.0), 8.0);
+        assert_eq!((nice(2.3), nice(0.0), nice(100.0)), (2.4, 1.0, 100.0));
     }
 
     #[test]

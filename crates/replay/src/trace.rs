@@ -42,6 +42,8 @@ pub enum Event {
 pub struct Trace {
     /// What reports call it.
     pub name: String,
+    /// The QuotientConfiguration that it was recorded under, if it says so.
+    pub configuration: Option<Value>,
     /// Objects that exist before the trace begins: nodes, quotas.
     pub objects: Vec<Value>,
     /// Milliseconds since the trace began, and what happens then.

@@ -11,8 +11,10 @@ export function resourceName(name: string): string {
   if (name === 'nvidia.com/gpu') return 'GPU';
   if (name.endsWith('/gpu-memory')) return 'GPU memory';
   if (name === 'nvidia.com/gpu.shared') return 'GPU shares';
-  const mig = name.match(/\/mig-(.*)$/);
-  if (mig && !name.includes('-mixed')) return `MIG ${mig[1]}`;
+  const mig = name.match(/^(.*)\/mig-(.*?)(-mixed)?$/);
+  if (mig) return mig[1] === 'nvidia.com' ? `MIG ${mig[2]}` : `${mig[1].replace(/^NVIDIA-/, '')} MIG ${mig[2]}`;
+  const mps = name.match(/^(.*)\/mps-(\d+)g\*1\/(\d+)$/);
+  if (mps) return `${mps[1].replace(/^NVIDIA-/, '')} MPS 1/${mps[3]}`;
   return name.replace(/^NVIDIA-/, '');
 }
 
@@ -51,7 +53,7 @@ export function quotaName(object: string): string {
 const reasons: Record<string, string> = {
   InvalidRequest: 'Request cannot be read',
   SchedulingGated: 'Scheduling gates set',
-  AwaitingVictims: 'Evicted pods are leaving',
+  AwaitingVictims: 'Evicted pods are terminating',
   QueueClosed: 'Queue closed',
   QueueNotFound: 'Queue not found',
   QueueNotLeaf: 'Queue has queues below it',

@@ -12,7 +12,7 @@ export interface Why {
 export interface Pod {
   namespace: string;
   name: string;
-  phase: 'Pending' | 'Running' | 'Leaving' | 'Succeeded' | 'Failed';
+  phase: 'Pending' | 'Running' | 'Terminating' | 'Succeeded' | 'Failed';
   node: string | null;
   card: string | null;
   gpus: number;
@@ -48,7 +48,7 @@ export interface Overview {
   whole: boolean;
   running: number;
   pending: number;
-  leaving: number;
+  terminating: number;
   nodes: number;
   nodesNotReady: number;
   nodesCordoned: number;

@@ -77,10 +77,14 @@ impl Layout {
 
 /// How the demo's scheduler is set up: pods without GPUs may hold 16 cores of a GPU node.
 pub fn configuration() -> Configuration {
-    let value = json!({"crossQuota": {
+    Configuration::from_value(&configuration_body()).unwrap_or_default()
+}
+
+/// The same, as a recording holds it.
+pub fn configuration_body() -> Value {
+    json!({"crossQuota": {
         "gpu-resource-names": "nvidia.com/gpu,nvidia.com/mig-.*", "quota-resources": "cpu", "quota.cpu": "16",
-    }, "tree": {"revokeAfter": "2m"}});
-    Configuration::from_value(&value).unwrap_or_default()
+    }, "tree": {"revokeAfter": "2m"}})
 }
 
 /// All nodes.

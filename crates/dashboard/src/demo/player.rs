@@ -113,6 +113,15 @@ impl Player {
         self.record(state);
     }
 
+    /// Moves on to a moment and publishes on the way, so that the history has no gap.
+    fn move_to(&self, state: &mut State, to_ms: i64) {
+        while state.core.at_ms() < to_ms && state.stuck.is_none() {
+            let next = (state.core.at_ms() + FRAME_MS).min(to_ms);
+            self.advance(state, next);
+            self.publish(state);
+        }
+    }
+
     fn publish(&self, state: &mut State) {
         let evictions = state.core.take_evictions();
         self.hub.publish(state.core.view(), &evictions);
@@ -138,8 +147,7 @@ impl Player {
     fn seek(&self, state: &mut State, at_ms: i64) -> Result<(), Refusal> {
         if at_ms >= state.core.at_ms() {
             let most = state.core.at_ms() + 12 * 60 * MINUTE_MS;
-            self.advance(state, at_ms.min(most));
-            self.publish(state);
+            self.move_to(state, at_ms.min(most));
             return Ok(());
         }
         if state.recording.is_some() {
@@ -215,15 +223,13 @@ impl Source for Player {
             Some("step") => {
                 state.paused = true;
                 let to_ms = state.core.at_ms() + STEP_MS;
-                self.advance(&mut state, to_ms);
-                self.publish(&mut state);
+                self.move_to(&mut state, to_ms);
             }
             Some("next") => {
                 let now = state.core.at_ms();
                 let next = story::CHAPTERS.iter().flat_map(|chapter| [chapter.at_ms, chapter.outcome_at_ms]);
                 let next = next.filter(|at| *at > now).min().unwrap_or(now + STEP_MS);
-                self.advance(&mut state, next);
-                self.publish(&mut state);
+                self.move_to(&mut state, next);
             }
             Some("reset") => self.seek(&mut state, 0)?,
             Some("seek") => {
@@ -238,11 +244,13 @@ impl Source for Player {
         Ok(())
     }
 
-    fn object(&self, name: &str, _: &Viewer) -> Result<String, Refusal> {
-        let cluster = self.copy();
-        let keys = ObjectKey::parse(name).map_err(|problem| Refusal::Bad(problem.to_string()))?;
-        let found = keys.iter().find_map(|key| cluster.store().get(key));
-        found.map(|object| manifest(object)).ok_or_else(|| Refusal::Bad(format!("there is no {name}")))
+    fn object<'a>(&'a self, name: String, _: Viewer) -> Later<'a, Result<String, Refusal>> {
+        Box::pin(async move {
+            let cluster = self.copy();
+            let keys = ObjectKey::parse(&name).map_err(|problem| Refusal::Bad(problem.to_string()))?;
+            let found = keys.iter().find_map(|key| cluster.store().get(key));
+            found.map(|object| manifest(object)).ok_or_else(|| Refusal::Bad(format!("there is no {name}")))
+        })
     }
 }
 

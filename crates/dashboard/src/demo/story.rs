@@ -104,7 +104,7 @@ pub const CHAPTERS: [Chapter; 9] = [
         outcome: |core| {
             let waiting = waiting(core, "llm", "pretrain");
             let (bound, code) = (bound(core, "llm", "pretrain"), code(core, "llm", "pretrain-00"));
-            let text = format!("{waiting} pods wait with {code}; {bound} of the gang hold a card.");
+            let text = format!("{waiting} pods are pending with {code}; {bound} of the gang hold a card.");
             (bound == 0 && code == "GangIncomplete", text)
         },
     },
@@ -145,7 +145,7 @@ pub const CHAPTERS: [Chapter; 9] = [
         act: node_cap,
         outcome: |core| {
             let (small, code) = (bound(core, "reports", "report"), code(core, "reports", "join"));
-            let text = format!("{small} reports run on GPU nodes under the cap; reports/join waits with {code}.");
+            let text = format!("{small} reports run on GPU nodes under the cap; reports/join is pending with {code}.");
             (small == 4 && code == "NodeCapExceeded", text)
         },
     },
@@ -276,7 +276,7 @@ fn cheated(core: &Core) -> (bool, String) {
     let code = code(core, "llm", "no-card-named");
     let urgent = node_of(core, "research", "urgent").is_some();
     let text = format!(
-        "The urgent pod {} from research's own pods; {of_vision} pods of vision were evicted. llm/no-card-named waits with {code}.",
+        "The urgent pod {} from research's own pods; {of_vision} pods of vision were evicted. llm/no-card-named is pending with {code}.",
         if urgent { "took its room" } else { "gets room only" }
     );
     (of_vision == 0 && code == "CardQuotaExceeded", text)

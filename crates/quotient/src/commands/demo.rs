@@ -7,6 +7,7 @@ use std::path::Path;
 
 use anyhow::{Context, Result, bail};
 use quotient_dashboard::demo::core::{Input, MINUTE_MS};
+use quotient_dashboard::demo::objects::configuration_body;
 use quotient_dashboard::demo::player::Recording;
 use quotient_dashboard::demo::story::{CHAPTERS, END_MS};
 use quotient_dashboard::demo::{Core, Player};
@@ -73,7 +74,9 @@ pub fn run(arguments: DemoArguments) -> Result<Exit> {
 
 fn recording(path: &Path) -> Result<Recording> {
     let file = File::create(path).with_context(|| format!("--record {}: cannot be written", path.display()))?;
-    Ok(Recorder::new(BufWriter::new(file)))
+    let mut recording = Recorder::new(BufWriter::new(file));
+    recording.configured(&configuration_body())?;
+    Ok(recording)
 }
 
 /// Tells the story as text, as fast as it can.

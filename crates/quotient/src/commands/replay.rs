@@ -3,8 +3,8 @@
 use std::path::{Path, PathBuf};
 
 use anyhow::Result;
-use quotient_api::Problem;
 use quotient_api::read::read_text;
+use quotient_api::{Configuration, Problem};
 use quotient_replay::tell::{Sheet, grouped, sheets};
 use quotient_replay::{Figures, Stuck, Trace, lines, openb, page};
 use quotient_sim::Setup;
@@ -63,7 +63,7 @@ fn inputs(
     if from.is_some() {
         return Err(printer.refuse(&[Problem::new("--from: a replay starts with the nodes of its trace")]));
     }
-    let configuration = manifests::configuration(printer, config.as_deref())?;
+    let given = manifests::configuration(printer, config.as_deref())?;
     let text = read_text(path).map_err(|problem| printer.refuse(&[problem]))?;
     let name = path.display().to_string();
     let read = if openb::is_pod_list(&text) {
@@ -76,6 +76,13 @@ fn inputs(
     };
     let mut trace = read.map_err(|error| printer.refuse(&[error]))?;
     trace.faster(faster);
+    // What is given counts before what the trace was recorded under.
+    let configuration = match &trace.configuration {
+        Some(recorded) if config.is_none() => {
+            Configuration::from_value(recorded).map_err(|problems| printer.refuse(&problems))?
+        }
+        _ => given,
+    };
     Ok((trace, Setup { configuration, scheduler_names: scheduler_name.map(|name| vec![name]) }))
 }
 
@@ -87,8 +94,9 @@ fn replay(
     forecasts: usize,
 ) -> Result<Figures, Exit> {
     let label = match files {
+        [] if trace.objects.iter().any(is_quota) => "quotas of the trace".to_owned(),
         [] => "no quotas".to_owned(),
-        files => files.iter().map(|file| file.display().to_string()).collect::<Vec<_>>().join(" "),
+        files => files.iter().map(|file| name_of(file)).collect::<Vec<_>>().join(" "),
     };
     let objects: Vec<Value> = match files {
         [] => Vec::new(),
@@ -107,6 +115,15 @@ fn replay(
         Stuck::Refused(_) => printer.refuse(&[stuck]),
         Stuck::Bug(_) => printer.bug(&stuck),
     })
+}
+
+/// A file's name as a heading has it: without folders and ending.
+fn name_of(file: &Path) -> String {
+    file.file_stem().unwrap_or(file.as_os_str()).to_string_lossy().into_owned()
+}
+
+fn is_quota(object: &Value) -> bool {
+    ["ElasticQuota", "CompositeElasticQuota", "Queue"].iter().any(|kind| object["kind"] == *kind)
 }
 
 fn tell(printer: &mut Printer, all: &[Figures]) -> Result<()> {

@@ -1,13 +1,12 @@
 //! `quotient run`: the scheduler of a live cluster.
 
-use std::net::SocketAddr;
 use std::process;
 use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
 use quotient_api::Configuration;
-use quotient_cluster::onlook::Onlooker;
+use quotient_cluster::onlook::{Onlooker, Onlookers};
 use quotient_cluster::permission::may_serve;
 use quotient_cluster::serve::{ServeSettings, serve};
 use quotient_cluster::system::System;
@@ -23,7 +22,8 @@ use super::configuration_file::ConfigurationFile;
 use super::log::Log;
 use crate::arguments::{Format, MetricsAccess, Part, RunArguments};
 use crate::exit::Exit;
-use crate::live_dashboard::{TokenGate, Watcher};
+use crate::live_dashboard::{LiveSource, TokenGate, Watcher};
+use crate::live_recording::LiveRecording;
 use crate::printer::Printer;
 
 /// Runs until it is told to stop.
@@ -44,10 +44,7 @@ pub fn run(arguments: RunArguments) -> Result<Exit> {
 
 async fn serve_cluster(arguments: RunArguments, mut configuration: Configuration, log: Log) -> Result<Exit> {
     let webhook_settings = webhook_settings(&arguments)?;
-    let RunArguments { kubeconfig, config, only, shadow, metrics: address, dashboard, lease, lease_duration, .. } =
-        arguments;
-    let RunArguments { metrics_access, metrics_certificate, .. } = arguments;
-    let clients = connect(kubeconfig.as_deref()).await?;
+    let clients = connect(arguments.kubeconfig.as_deref()).await?;
     if let Some(refused) = quotient_cluster::permission::first_missing(&clients.status).await? {
         bail!("{}: {refused}; grant it, or see `kubectl auth can-i --list`", clients.url);
     }
@@ -55,6 +52,9 @@ async fn serve_cluster(arguments: RunArguments, mut configuration: Configuration
     if configuration.runs_volcano_jobs && !may_run_jobs {
         tracing::info!("the controller of Volcano Jobs is off: this account may not create pods (`--systems …,jobs`)");
     }
+    let (source, onlookers) = onlookers(&arguments, &clients).await?;
+    let RunArguments { config, only, shadow, metrics: address, lease, lease_duration, .. } = arguments;
+    let RunArguments { metrics_access, metrics_certificate, .. } = arguments;
     let metrics = Metrics::default();
     if let Some(address) = address {
         let authorizer = (metrics_access == MetricsAccess::Authorized).then(|| clients.webhook.clone());
@@ -90,10 +90,6 @@ async fn serve_cluster(arguments: RunArguments, mut configuration: Configuration
         shadow,
         "starts"
     );
-    let onlooker = match dashboard {
-        Some(address) => Some(serve_dashboard(address, &clients).await?),
-        None => None,
-    };
     let mut watched = ConfigurationFile::new(config, log, metrics.clone());
     let mut terminate = signal(SignalKind::terminate()).context("signals cannot be received")?;
     loop {
@@ -108,8 +104,10 @@ async fn serve_cluster(arguments: RunArguments, mut configuration: Configuration
                 changed = watched.changed(&before) => next = Some(changed),
             }
         };
-        let onlooker = onlooker.clone().map(|watcher| watcher as Arc<dyn Onlooker>);
-        quotient_cluster::run_before(onlooker, clients.clone(), settings.clone(), metrics.clone(), stop).await;
+        if let Some(source) = &source {
+            source.configure(&settings.configuration);
+        }
+        quotient_cluster::run_before(onlookers.clone(), clients.clone(), settings.clone(), metrics.clone(), stop).await;
         match next {
             // What the engine knows follows from the configuration: it is rebuilt from the cluster.
             Some(changed) => configuration = changed,
@@ -123,14 +121,30 @@ async fn serve_cluster(arguments: RunArguments, mut configuration: Configuration
     Ok(Exit::Fine)
 }
 
-/// Serves the dashboard; what it shows comes from the watcher, which is to look on.
-async fn serve_dashboard(address: SocketAddr, clients: &Clients) -> Result<Arc<Watcher>> {
-    let watcher = Watcher::new(clients.url.clone());
-    let gate = TokenGate::new(clients.webhook.clone());
-    let (address, answer) = Server::new(watcher.hub(), watcher.clone(), Arc::new(gate)).serve(address).await?;
-    tracing::info!(%address, "serves the dashboard");
-    tokio::spawn(answer);
-    Ok(watcher)
+/// What observes the scheduler: the dashboard, and a recording.
+async fn onlookers(
+    arguments: &RunArguments,
+    clients: &Clients,
+) -> Result<(Option<Arc<LiveSource>>, Option<Arc<dyn Onlooker>>)> {
+    let mut all: Vec<Arc<dyn Onlooker>> = Vec::new();
+    let mut source = None;
+    if let Some(address) = arguments.dashboard {
+        let watcher = Watcher::new();
+        let applies = arguments.dashboard_apply.then(|| arguments.kubeconfig.clone());
+        let (hub, reader) = (watcher.hub(), clients.webhook.clone());
+        let served = Arc::new(LiveSource::new(clients.url.clone(), hub, reader, applies));
+        let gate = TokenGate::new(clients.webhook.clone());
+        let (address, answer) = Server::new(watcher.hub(), served.clone(), Arc::new(gate)).serve(address).await?;
+        tracing::info!(%address, "serves the dashboard");
+        tokio::spawn(answer);
+        all.push(watcher);
+        source = Some(served);
+    }
+    if let Some(path) = &arguments.record {
+        all.push(LiveRecording::begin(path, arguments.config.as_deref())?);
+    }
+    let onlooker = (!all.is_empty()).then(|| Arc::new(Onlookers(all)) as Arc<dyn Onlooker>);
+    Ok((source, onlooker))
 }
 
 /// How the webhooks are served, if they are.

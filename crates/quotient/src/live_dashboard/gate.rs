@@ -12,6 +12,7 @@ use quotient_cluster::review::{Act, Person, may, person};
 use quotient_dashboard::View;
 use quotient_dashboard::gate::{Gate, Later, Refusal};
 use quotient_dashboard::shared::Name;
+use quotient_dashboard::view::QuotaRow;
 use quotient_dashboard::viewer::{Sight, Viewer};
 
 /// How long an answer of the API server counts: rights that are taken away are gone after it.
@@ -71,21 +72,25 @@ impl TokenGate {
                 .await
             }
         };
-        let mut quotas: BTreeSet<Name> = BTreeSet::new();
-        for quota in view.quotas.iter().take(ASKED_MAX) {
-            let Some(kind) = kinds::find(quota.group, quota.kind) else { continue };
-            let act = Act {
-                verb: "get",
-                group: quota.group,
-                resource: kind.plural,
-                namespace: quota.namespace.as_deref().unwrap_or_default(),
-                name: &quota.name,
-            };
-            if open.contains(&(quota.group, quota.kind)) || may(&self.client, &person, act).await.unwrap_or(false) {
-                quotas.insert(quota.object.clone());
-            }
-        }
+        let is_open = |quota: &QuotaRow| open.contains(&(quota.group, quota.kind));
+        let asked = view.quotas.iter().take(ASKED_MAX);
+        let asked: Vec<_> = asked.map(|quota| self.quota_if_allowed(&person, quota, is_open(quota))).collect();
+        let quotas: BTreeSet<Name> =
+            stream::iter(asked).buffer_unordered(ASKED_AT_ONCE).filter_map(std::future::ready).collect().await;
         Ok(Viewer::Some(Sight { namespaces, quotas, nodes }))
+    }
+
+    /// The quota's name, if the person may get it.
+    async fn quota_if_allowed(&self, person: &Person, quota: &QuotaRow, is_open: bool) -> Option<Name> {
+        let act = Act {
+            verb: "get",
+            group: quota.group,
+            resource: kinds::find(quota.group, quota.kind)?.plural,
+            namespace: quota.namespace.as_deref().unwrap_or_default(),
+            name: &quota.name,
+        };
+        let allowed = is_open || may(&self.client, person, act).await.unwrap_or(false);
+        allowed.then(|| quota.object.clone())
     }
 
     /// Of these names those for which the act is allowed. What cannot be asked is not allowed.

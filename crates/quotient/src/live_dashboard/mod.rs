@@ -2,6 +2,8 @@
 
 mod gate;
 mod onlooker;
+mod source;
 
 pub use gate::TokenGate;
 pub use onlooker::Watcher;
+pub use source::LiveSource;

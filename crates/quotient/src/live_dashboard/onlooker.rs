@@ -1,4 +1,4 @@
-//! Looks on while the scheduler works, and publishes views.
+//! Observes the scheduler and publishes views.
 //!
 //! Objects are kept as far as pages show them. A view is made in a thread of its own from a copy of the engine, at most
 //! once a second and in at most a twentieth of the time, and only when something changed.
@@ -9,14 +9,11 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use quotient_api::{ObjectKey, key_of};
-use quotient_cluster::onlook::Onlooker;
+use quotient_cluster::onlook::{Onlooker, whole};
 use quotient_dashboard::Hub;
-use quotient_dashboard::gate::{Later, Refusal, Source};
 use quotient_dashboard::journal::Eviction;
 use quotient_dashboard::shared::Name;
 use quotient_dashboard::view::{Sources, View};
-use quotient_dashboard::viewer::Viewer;
-use quotient_dashboard::what_if::Answer;
 use quotient_engine::Engine;
 use quotient_host::scheduler::{Happened, Now, Seen};
 use quotient_host::subject::Subject;
@@ -36,25 +33,23 @@ struct Kept {
     changed: bool,
 }
 
-/// The scheduler's onlooker, and the source of the dashboard.
+/// The scheduler's observer for the dashboard.
 pub struct Watcher {
     hub: Arc<Hub>,
     kept: Mutex<Kept>,
     /// A view is being made, or it is too early for the next.
     busy: Arc<AtomicBool>,
     next: Mutex<Instant>,
-    cluster: String,
 }
 
 impl Watcher {
-    /// A watcher of the cluster at this address.
-    pub fn new(cluster: String) -> Arc<Self> {
+    /// A watcher that has seen nothing yet.
+    pub fn new() -> Arc<Self> {
         Arc::new(Watcher {
             hub: Hub::new(FRAME_MS),
             kept: Mutex::default(),
             busy: Arc::default(),
             next: Mutex::new(Instant::now()),
-            cluster,
         })
     }
 
@@ -98,6 +93,7 @@ impl Onlooker for Watcher {
         kept.changed = true;
         match seen {
             Seen::Object(Subject::Kind(kind), object) if kind.group.is_empty() => {
+                let object = &whole(kind, object);
                 let Ok(key) = key_of(object) else { return };
                 match kind.kind {
                     "Pod" => kept.pods.insert(key, Arc::new(thinned(object))),
@@ -169,28 +165,5 @@ impl Onlooker for Watcher {
             std::thread::sleep(rest.min(Duration::from_secs(60)).saturating_sub(begun.elapsed()));
             busy.store(false, Ordering::Release);
         });
-    }
-}
-
-impl Source for Watcher {
-    fn about(&self) -> Value {
-        json!({"mode": "live", "acts": false, "cluster": self.cluster})
-    }
-
-    fn what_if<'a>(&'a self, _: String, _: Viewer) -> Later<'a, Result<Answer, Refusal>> {
-        let message = "what-if is not served on a live cluster yet: try the change with `quotient plan`";
-        Box::pin(std::future::ready(Err(Refusal::Bad(message.into()))))
-    }
-
-    fn apply<'a>(&'a self, _: String, _: Option<String>) -> Later<'a, Result<Vec<String>, Refusal>> {
-        Box::pin(std::future::ready(Err(Refusal::Forbidden("this dashboard is read-only".into()))))
-    }
-
-    fn control(&self, _: &Value) -> Result<(), Refusal> {
-        Err(Refusal::Forbidden("the time of a live cluster is its own".into()))
-    }
-
-    fn object(&self, _: &str, _: &Viewer) -> Result<String, Refusal> {
-        Err(Refusal::Bad("objects of a live cluster are read with kubectl".into()))
     }
 }
