@@ -25,6 +25,7 @@ mod filter;
 mod gangs;
 mod invariants;
 mod ledger;
+mod load_index;
 mod lookup;
 mod node_rules;
 mod nodes;

@@ -152,6 +152,11 @@ impl Nodes {
         self.free.get(resource.0 as usize).map(Vec::as_slice)
     }
 
+    /// How many resources have been named.
+    pub fn resource_count(&self) -> usize {
+        self.free.len()
+    }
+
     pub fn allocatable(&self, resource: ResourceId, id: NodeId) -> Amount {
         self.allocatable.get(resource.0 as usize).map_or(0, |column| column[id.at()])
     }

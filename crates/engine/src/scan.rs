@@ -1,4 +1,4 @@
-//! The best node for a pod, by looking at every node.
+//! The best node for a pod, by looking at every node, or by the index of loads where that can tell.
 //!
 //! The filters go over the nodes one after the other, each over those that the former left, so that each is a short
 //! loop over arrays. They are asked together, node by node, only to say which of them closed how many, where no node
@@ -34,6 +34,18 @@ pub(crate) struct Taker {
 impl World {
     /// The best node for the pod, by looking at every node.
     pub fn scan(&mut self, question: &Question) -> Answer {
+        let by_load = self.best_by_load(question);
+        if let Some(Answer::Node(found)) = by_load {
+            debug_assert!(
+                matches!(self.scan_all(question), Answer::Node(node) if node == found),
+                "the best node by the index is the best of all"
+            );
+            return Answer::Node(found);
+        }
+        self.scan_all(question)
+    }
+
+    fn scan_all(&mut self, question: &Question) -> Answer {
         let mut open = std::mem::take(&mut self.open);
         self.find_open(question, &mut open);
         let scores = question.devices.as_ref().map(|ask| self.keep_equipped(ask, &mut open)).unwrap_or_default();

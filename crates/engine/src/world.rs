@@ -11,6 +11,7 @@ use crate::devices::Devices;
 use crate::devices::claims::Claims;
 use crate::fact::{Amount, Name};
 use crate::gangs::Gangs;
+use crate::load_index::LoadIndex;
 use crate::node_rules::NodeRules;
 use crate::nodes::{NodeId, Nodes};
 use crate::pods::{Granted, Place, Pod, PodId, Pods};
@@ -40,6 +41,7 @@ pub(crate) struct World {
     pub budgets: Budgets,
     pub default_spread: DefaultSpread,
     pub candidates: CandidateCache,
+    pub load_index: LoadIndex,
     pub quotas: Quotas,
     pub gangs: Gangs,
     /// The waiting pods whose claims count.

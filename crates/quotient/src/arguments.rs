@@ -707,6 +707,9 @@ pub struct BenchArguments {
     /// Exit with 1 where a goal is missed
     #[arg(long)]
     pub check: bool,
+    /// Only measure growth, over nodes, pods, quotas and shapes, and draw it into this file (SVG)
+    #[arg(long, value_name = "FILE")]
+    pub growth: Option<PathBuf>,
     /// Run this one case and print its figures: how `bench` calls itself
     #[arg(long, hide = true, value_name = "JSON")]
     pub case: Option<String>,

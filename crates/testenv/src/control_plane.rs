@@ -33,11 +33,19 @@ pub struct Options {
     pub kwok: bool,
     /// Every request goes to a log, see [`ControlPlane::audit_log`].
     pub audit: bool,
+    /// More arguments of the API server.
+    pub api_server: Vec<String>,
 }
 
 impl Default for Options {
     fn default() -> Self {
-        Options { controller_manager: true, controller_accounts: false, kwok: true, audit: false }
+        Options {
+            controller_manager: true,
+            controller_accounts: false,
+            kwok: true,
+            audit: false,
+            api_server: Vec::new(),
+        }
     }
 }
 
@@ -138,6 +146,11 @@ impl ControlPlane {
     /// A folder that goes with the control plane.
     pub fn folder(&self) -> &Path {
         &self.folder
+    }
+
+    /// The processes of etcd and the API server, for those who measure.
+    pub fn server_processes(&self) -> Vec<u32> {
+        self.etcd.iter().chain(&self.api_server).map(Program::id).collect()
     }
 
     /// Where the programs are, for those who run one by themselves.
@@ -291,6 +304,7 @@ impl ControlPlane {
             arguments.push(format!("--audit-policy-file={}", policy.display()));
             arguments.push(format!("--audit-log-path={}", self.audit_log().display()));
         }
+        arguments.extend(self.options.api_server.iter().cloned());
         self.api_server_arguments = arguments;
         let peer_port = free_port()?;
         let etcd_arguments = [

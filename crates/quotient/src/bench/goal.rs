@@ -26,6 +26,9 @@ pub fn goals(figures: &[Figures]) -> Vec<Goal> {
     if let Some(f) = plain(5000) {
         goals.push(rate("decisions/s at 5,000 nodes, pods of a few shapes", f, 50_000));
     }
+    if let Some(f) = find(|case| matches!(case, Case::Plain { nodes: 5000, shapes: 5000, .. })) {
+        goals.push(rate("decisions/s at 5,000 nodes, pods of 5,000 shapes", f, 40_000));
+    }
     if let Some(f) = find(|case| matches!(case, Case::Different { nodes: 5000, .. })) {
         goals.push(rate("decisions/s at 5,000 nodes, all pods different", f, 10_000));
     }

@@ -5,5 +5,6 @@
 
 pub mod case;
 pub mod goal;
+pub mod growth;
 pub mod memory;
 pub mod workload;

@@ -1,5 +1,6 @@
 //! `quotient bench`: the engine's figures, printed with their settings and beside their goals.
 
+use std::path::Path;
 use std::process::{Command, Stdio};
 
 use anyhow::{Context, Result, bail, ensure};
@@ -8,6 +9,7 @@ use serde::Serialize;
 use crate::arguments::{BenchArguments, Format, OutputArguments};
 use crate::bench::case::{self, Case, Figures, Why};
 use crate::bench::goal::{Goal, goals, mebibytes, microseconds, ratio_hundredths, times};
+use crate::bench::growth::{self, Curve};
 use crate::bench::workload::{NODE_GPUS, System};
 use crate::exit::Exit;
 use crate::printer::{Printer, Tone};
@@ -55,8 +57,8 @@ struct Growth {
 
 /// Runs every case, each in a process of its own, and prints what came of it.
 pub fn run(arguments: BenchArguments) -> Result<Exit> {
-    let BenchArguments { nodes, pods, shapes, rounds, quick, check, case, output: OutputArguments { output } } =
-        arguments;
+    let BenchArguments { nodes, pods, shapes, rounds, quick, check, growth, case, output } = arguments;
+    let OutputArguments { output } = output;
     let mut printer = Printer::new(output);
     if let Some(text) = case {
         let case: Case = serde_json::from_str(&text).context("--case is not a case")?;
@@ -67,6 +69,9 @@ pub fn run(arguments: BenchArguments) -> Result<Exit> {
         printer.note("note: this is a debug build; build with --release for figures that mean something");
     }
     let rounds = if quick { 1 } else { rounds };
+    if let Some(file) = growth {
+        return draw_growth(&mut printer, &file, rounds, quick);
+    }
     let cases = cases(&nodes, pods, shapes, quick);
     let mut all = Vec::new();
     for (i, case) in cases.iter().enumerate() {
@@ -94,6 +99,27 @@ pub fn run(arguments: BenchArguments) -> Result<Exit> {
     Ok(if check && missed { Exit::No } else { Exit::Fine })
 }
 
+/// Measures how the cost of a decision grows, and draws it.
+fn draw_growth(printer: &mut Printer, file: &Path, rounds: u32, quick: bool) -> Result<Exit> {
+    let mut curves = Vec::new();
+    for family in growth::families(quick) {
+        let mut figures = Vec::new();
+        for (size, case) in &family.cases {
+            printer.progress(format_args!("over {}: {}", family.title, grouped((*size).into())));
+            figures.push(median(case, rounds)?);
+        }
+        let curve = Curve::new(&family, &figures);
+        let steps = curve.points.iter().map(|(size, ns)| format!("{}: {}", grouped((*size).into()), microseconds(*ns)));
+        let steps: Vec<String> = steps.collect();
+        let slope = curve.slope_hundredths() as f64 / 100.0;
+        printer.line(format_args!("over {}: size^{slope:.2} ({})", curve.title, steps.join(", ")))?;
+        curves.push(curve);
+    }
+    std::fs::write(file, growth::svg(&curves)).with_context(|| format!("{}: cannot be written", file.display()))?;
+    printer.finish()?;
+    Ok(Exit::Fine)
+}
+
 /// What to run: everything, or placement at the sizes that were asked for.
 fn cases(nodes: &[u32], pods: Option<u32>, shapes: Option<u32>, quick: bool) -> Vec<Case> {
     let scale = |n: u32| if quick { n / 10 } else { n };
@@ -110,6 +136,7 @@ fn cases(nodes: &[u32], pods: Option<u32>, shapes: Option<u32>, quick: bool) -> 
     cases.extend(Why::ALL.map(|why| Case::Verdict { nodes: scale(5000), pods: scale(500), why }));
     cases.extend([
         Case::Plain { nodes: scale(5000), pods: pods_placed, shapes: scale(1000) },
+        Case::Plain { nodes: scale(5000), pods: pods_placed, shapes: scale(5000) },
         Case::Different { nodes: scale(1000), pods: scale(10_000) },
         Case::Different { nodes: scale(5000), pods: scale(10_000) },
         Case::Different { nodes: scale(15_000), pods: scale(10_000) },

@@ -1,0 +1,147 @@
+//! `make bench-cluster`: the table of performance, on fresh control planes, in one run.
+//!
+//! The API server alone gives the limit; kube-scheduler and Quotient run on the same machine in the same hour, with client
+//! limits that do not bind. CPU and memory are those of the processes.
+
+mod api;
+mod cases;
+mod contender;
+mod page;
+mod town;
+
+use std::path::PathBuf;
+use std::process::ExitCode;
+use std::time::Instant;
+
+use anyhow::{Context, Result};
+use cases::Leaving;
+use clap::Parser;
+use contender::Scheduler::{self, Kube, Quotient};
+use serde_json::{Map, Value, json};
+use town::Quotas::{Elastic, None as NoQuotas, Queues, Tree};
+
+/// Measure on real control planes: the API server alone, kube-scheduler, Quotient
+#[derive(Debug, Parser)]
+struct Arguments {
+    /// The program to measure, a release build
+    #[arg(long, value_name = "FILE")]
+    quotient: PathBuf,
+    /// Only cases whose name contains this
+    #[arg(long, value_name = "TEXT", default_value = "")]
+    only: String,
+    /// A tenth of the size: for trying the measurement, not for its figures
+    #[arg(long)]
+    quick: bool,
+    /// Also 15,000 nodes with 150,000 pods
+    #[arg(long)]
+    large: bool,
+    /// Write the figures here as JSON
+    #[arg(long, value_name = "FILE")]
+    json: Option<PathBuf>,
+    /// Write the figures here as a page
+    #[arg(long, value_name = "FILE")]
+    page: Option<PathBuf>,
+}
+
+/// What one case does.
+enum Work {
+    Limit { nodes: usize, pods: usize, events: bool },
+    Fill { who: Scheduler, nodes: usize, pods: usize, quotas: town::Quotas },
+    Stream { who: Scheduler, nodes: usize, rate: usize },
+    Reclaim { who: Scheduler, nodes: usize, leaving: Leaving },
+    StartUp { who: Scheduler, nodes: usize, pods: usize },
+    Idle { who: Scheduler, nodes: usize, shapes: usize },
+}
+
+fn works(quick: bool, large: bool) -> Vec<(String, Work)> {
+    let size = |full: usize| if quick { full / 10 } else { full };
+    let (n1, p5, n5, p10) = (size(1000), size(5000), size(5000), size(10_000));
+    let fill = |who, nodes, pods, quotas| Work::Fill { who, nodes, pods, quotas };
+    let mut works = vec![
+        ("limit, 1,000 nodes", Work::Limit { nodes: n1, pods: p5, events: false }),
+        ("limit, 1,000 nodes, an Event each", Work::Limit { nodes: n1, pods: p5, events: true }),
+        ("fill, 1,000 nodes, kube-scheduler", fill(Kube, n1, p5, NoQuotas)),
+        ("fill, 1,000 nodes, 20 elastic quotas", fill(Quotient, n1, p5, Elastic(20))),
+        ("fill, 1,000 nodes, 1,000 elastic quotas", fill(Quotient, n1, p5, Elastic(size(1000)))),
+        ("fill, 1,000 nodes, 20 queues", fill(Quotient, n1, p5, Queues(20))),
+        ("fill, 1,000 nodes, 20 tree quotas", fill(Quotient, n1, p5, Tree(20))),
+        ("limit, 5,000 nodes", Work::Limit { nodes: n5, pods: p10, events: false }),
+        ("fill, 5,000 nodes, kube-scheduler", fill(Kube, n5, p10, NoQuotas)),
+        ("fill, 5,000 nodes, 50 elastic quotas", fill(Quotient, n5, p10, Elastic(50))),
+        ("stream, 200 pods/s, kube-scheduler", Work::Stream { who: Kube, nodes: n1, rate: 200 }),
+        ("stream, 200 pods/s, Quotient", Work::Stream { who: Quotient, nodes: n1, rate: 200 }),
+        ("reclaim, kube-scheduler", Work::Reclaim { who: Kube, nodes: size(100), leaving: Leaving::AtOnce }),
+        ("reclaim, Quotient", Work::Reclaim { who: Quotient, nodes: size(100), leaving: Leaving::AtOnce }),
+        (
+            "reclaim, slow victims, Quotient",
+            Work::Reclaim { who: Quotient, nodes: size(100), leaving: Leaving::Slowly },
+        ),
+        ("start-up, 50,000 pods, kube-scheduler", Work::StartUp { who: Kube, nodes: n5, pods: size(50_000) }),
+        ("start-up, 50,000 pods, Quotient", Work::StartUp { who: Quotient, nodes: n5, pods: size(50_000) }),
+        ("idle, kube-scheduler", Work::Idle { who: Kube, nodes: n5, shapes: size(500) }),
+        ("idle, Quotient", Work::Idle { who: Quotient, nodes: n5, shapes: size(500) }),
+    ];
+    if large {
+        let work = Work::StartUp { who: Quotient, nodes: size(15_000), pods: size(150_000) };
+        works.push(("start-up, 150,000 pods, Quotient", work));
+    }
+    works.into_iter().map(|(name, work)| (name.to_string(), work)).collect()
+}
+
+async fn measure(work: &Work, quotient: &std::path::Path) -> Result<Value> {
+    const STREAM_SECONDS: usize = 20;
+    const IDLE_SECONDS: u64 = 30;
+    match *work {
+        Work::Limit { nodes, pods, events } => cases::limit(nodes, pods, events).await,
+        Work::Fill { who, nodes, pods, quotas } => cases::fill(who, nodes, pods, quotas, quotient).await,
+        Work::Stream { who, nodes, rate } => cases::stream(who, nodes, rate, STREAM_SECONDS, quotient).await,
+        Work::Reclaim { who, nodes, leaving } => cases::reclaim(who, nodes, leaving, quotient).await,
+        Work::StartUp { who, nodes, pods } => cases::start_up(who, nodes, pods, quotient).await,
+        Work::Idle { who, nodes, shapes } => cases::idle(who, nodes, shapes, IDLE_SECONDS, quotient).await,
+    }
+}
+
+async fn run(arguments: &Arguments) -> Result<()> {
+    let works = works(arguments.quick, arguments.large);
+    let chosen: Vec<_> = works.iter().filter(|(name, _)| name.contains(&arguments.only)).collect();
+    anyhow::ensure!(!chosen.is_empty(), "--only {}: expected a part of a case's name", arguments.only);
+    let mut figures = Map::new();
+    for (at, (name, work)) in chosen.iter().enumerate() {
+        let begun = Instant::now();
+        eprintln!("{}/{} {name}", at + 1, chosen.len());
+        // One case that fails does not take the others with it; the page shows that it failed.
+        let figure = measure(work, &arguments.quotient).await.unwrap_or_else(|error| {
+            eprintln!("  failed: {error:#}");
+            json!({"failed": format!("{error:#}")})
+        });
+        eprintln!("  {figure} ({:.0} s)", begun.elapsed().as_secs_f64());
+        figures.insert(name.clone(), figure);
+    }
+    let report = json!({"machine": page::machine(), "quick": arguments.quick, "cases": figures});
+    let write = |file: &Option<PathBuf>, text: String| match file {
+        Some(file) => std::fs::write(file, text).with_context(|| format!("{} cannot be written", file.display())),
+        None => Ok(()),
+    };
+    write(&arguments.json, format!("{}\n", serde_json::to_string_pretty(&report)?))?;
+    write(&arguments.page, page::page(&report))?;
+    print!("{}", page::tables(&report));
+    Ok(())
+}
+
+fn main() -> ExitCode {
+    let arguments = Arguments::parse();
+    let runtime = match tokio::runtime::Builder::new_multi_thread().enable_all().build() {
+        Ok(runtime) => runtime,
+        Err(error) => {
+            eprintln!("error: {error}");
+            return ExitCode::FAILURE;
+        }
+    };
+    match runtime.block_on(run(&arguments)) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("error: {error:#}");
+            ExitCode::FAILURE
+        }
+    }
+}

@@ -1,0 +1,130 @@
+//! The figures as tables for people.
+
+use std::fmt::Write;
+
+use serde_json::{Value, json};
+
+/// What the figures depend on.
+pub fn machine() -> Value {
+    let read = |path: &str| std::fs::read_to_string(path).unwrap_or_default();
+    let processors = read("/proc/cpuinfo");
+    let model = processors.lines().find_map(|line| line.strip_prefix("model name")?.split_once(": ")).map(|(_, m)| m);
+    let memory = read("/proc/meminfo");
+    let kib = memory.lines().find_map(|line| line.strip_prefix("MemTotal:")?.trim().strip_suffix(" kB")?.parse().ok());
+    let cores = std::thread::available_parallelism().map_or(0, usize::from);
+    json!({"cores": cores, "processor": model, "memory_gib": kib.unwrap_or(0u64) >> 20})
+}
+
+/// A number as people read it.
+fn number(value: &Value) -> String {
+    let Some(value) = value.as_f64() else { return "–".to_string() };
+    if value >= 100.0 {
+        let digits = format!("{value:.0}");
+        let mut text = String::new();
+        for (at, digit) in digits.chars().enumerate() {
+            if at > 0 && (digits.len() - at).is_multiple_of(3) {
+                text.push(',');
+            }
+            text.push(digit);
+        }
+        return text;
+    }
+    format!("{value:.2}")
+}
+
+/// A column: its head, and the figure.
+type Column = (&'static str, &'static str);
+
+const FILL: &[Column] = &[
+    ("pods/s", "pods_per_s"),
+    ("CPU-s per 1,000 pods", "cpu_s_per_1000"),
+    ("peak memory, MiB", "peak_mib"),
+    ("CPU-s of the API server and etcd per 1,000 pods", "server_cpu_s_per_1000"),
+    ("start to first bind, s", "first_bind_s"),
+];
+const STREAM: &[Column] =
+    &[("pods", "pods"), ("p50, ms", "p50_ms"), ("p99, ms", "p99_ms"), ("CPU-s per 1,000 pods", "cpu_s_per_1000")];
+const RECLAIM: &[Column] = &[
+    ("claimants", "claimants"),
+    ("victims", "victims"),
+    ("all bound, s", "seconds"),
+    ("first, s", "first_bind_s"),
+    ("half, s", "median_bind_s"),
+    ("CPU-s", "cpu_s"),
+    ("log lines", "log_lines"),
+];
+const START: &[Column] = &[
+    ("objects", "objects"),
+    ("reading them all, s", "list_s"),
+    ("start to first bind, s", "first_bind_s"),
+    ("ratio", "ratio"),
+    ("peak memory, MiB", "peak_mib"),
+];
+const IDLE: &[Column] = &[("% of a core", "core_percent")];
+
+/// The tables: one for each kind of case, and what each reclaim wrote.
+pub fn tables(report: &Value) -> String {
+    let mut text = String::new();
+    let cases = report["cases"].as_object();
+    let of = |start: &[&str]| -> Vec<(&String, &Value)> {
+        let all = cases.into_iter().flatten();
+        all.filter(|(name, _)| start.iter().any(|start| name.starts_with(start))).collect()
+    };
+    let kinds: [(&str, &[&str], &[Column]); 5] = [
+        ("Pods that wait when the scheduler starts", &["limit", "fill"], FILL),
+        ("Pods that arrive at a steady rate: creation to bind", &["stream"], STREAM),
+        ("Reclaim", &["reclaim"], RECLAIM),
+        ("Start-up", &["start-up"], START),
+        ("Nothing happens but heartbeats of nodes", &["idle"], IDLE),
+    ];
+    for (title, start, columns) in kinds {
+        let rows = of(start);
+        if rows.is_empty() {
+            continue;
+        }
+        let heads: Vec<&str> = columns.iter().map(|(head, _)| *head).collect();
+        let _ = writeln!(text, "## {title}\n\n| case | {} |", heads.join(" | "));
+        let _ = writeln!(text, "|---|{}", "---|".repeat(columns.len()));
+        for (name, figure) in rows {
+            let cells: Vec<String> = match figure["failed"].as_str() {
+                Some(_) => columns.iter().map(|_| "failed".to_string()).collect(),
+                None => columns.iter().map(|(_, field)| number(&figure[*field])).collect(),
+            };
+            let _ = writeln!(text, "| {name} | {} |", cells.join(" | "));
+        }
+        text.push('\n');
+    }
+    let written =
+        of(&["reclaim", "fill"]).into_iter().filter_map(|(name, figure)| Some((name, figure["writes"].as_object()?)));
+    let written: Vec<_> = written.collect();
+    if !written.is_empty() {
+        text.push_str("## What was written\n\n| case | requests |\n|---|---|\n");
+        for (name, writes) in written {
+            let list: Vec<String> = writes.iter().map(|(what, count)| format!("{what}: {}", number(count))).collect();
+            let _ = writeln!(text, "| {name} | {} |", list.join(", "));
+        }
+        text.push('\n');
+    }
+    text
+}
+
+/// The page of the documentation.
+pub fn page(report: &Value) -> String {
+    let machine = &report["machine"];
+    let processor = machine["processor"].as_str().unwrap_or("unknown processor");
+    format!(
+        "# Performance on a real API server\n\n\
+         `make bench-cluster` makes this page: each case has a fresh control plane (etcd, kube-apiserver {}, no kubelets), and the\n\
+         contenders run on the same machine in the same hour, one after the other, with client limits that do not bind.\n\
+         *limit* is the API server alone: a program binds every pod by a request and decides nothing. CPU and memory are those of the\n\
+         processes, as the kernel counts them. Machine: {} cores, {processor}, {} GiB.\n\
+         What the engine alone does is in [Benchmarks](benchmarks.md).\n\n{}",
+        KUBERNETES,
+        machine["cores"],
+        machine["memory_gib"],
+        tables(report)
+    )
+}
+
+/// The version that `testenv/` builds.
+const KUBERNETES: &str = "1.37.1";
