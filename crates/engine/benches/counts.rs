@@ -1,4 +1,4 @@
-//! What six named cases cost, in instructions: numbers that no other work on the machine can move.
+//! What seven named cases cost, in instructions: numbers that no other work on the machine can move.
 //!
 //! `make counts` runs each case under valgrind, counts only what happens inside [`measured`], and compares with the
 //! numbers in `counts.tsv` beside this file. Without an argument the cases run once each, so that they can be tried.
@@ -21,11 +21,12 @@ const HOSTNAME: &str = "kubernetes.io/hostname";
 const NODE_GPUS: u32 = 8;
 
 /// The cases, by the name that `counts.tsv` has.
-const CASES: [(&str, fn()); 6] = [
+const CASES: [(&str, fn()); 7] = [
     ("plain-fill", plain_fill),
     ("all-different-fill", all_different_fill),
     ("verdict", verdict),
     ("reclaim", reclaim),
+    ("reclaim-all", reclaim_all),
     ("gang", gang),
     ("fork", fork),
 ];
@@ -125,6 +126,32 @@ fn reclaim() {
         let decisions = measured(&mut engine, gone);
         measured(&mut engine, confirmed(&decisions, &[claimant]));
     }
+}
+
+/// All GPUs are borrowed, and 400 pods reclaim half of them at once; victims go 20 at a time.
+fn reclaim_all() {
+    let nodes = 100;
+    let mut engine = cluster(nodes);
+    for team in ["owner", "borrower"] {
+        engine.observe(NOW, Fact::from(quota(team, nodes * NODE_GPUS / 2)));
+    }
+    for i in 0..nodes * NODE_GPUS {
+        let pod = PodFact { namespace: "borrower".into(), ..pod(i, asks(1000, GIBIBYTE, 1)) };
+        engine.observe(NOW, Fact::Pod(running(pod, node_name(i % nodes))));
+    }
+    engine.decide(NOW, Budget::default());
+    let claim = |i: u32| PodFact { namespace: "owner".into(), ..pod(100_000 + i, asks(1000, GIBIBYTE, 1)) };
+    let claimants: Vec<PodFact> = (0..400u32).map(claim).collect();
+    let decisions = measured(&mut engine, claimants.iter().cloned().map(Fact::Pod).collect());
+    let gone: Vec<PodKey> = decisions.iter().filter_map(evicted).collect();
+    assert_eq!(gone.len(), 400, "each has a victim of its own");
+    let mut bound = 0;
+    for some in gone.chunks(20) {
+        let decisions = measured(&mut engine, some.iter().cloned().map(Fact::PodGone).collect());
+        bound += decisions.iter().filter(|decision| matches!(decision, Decision::Bind { .. })).count();
+        measured(&mut engine, confirmed(&decisions, &claimants));
+    }
+    assert_eq!(bound, 400, "each binds when its victim is gone");
 }
 
 /// Gangs of 32 pods fill half of a cluster, one a cycle; then one comes that cannot run.

@@ -109,10 +109,10 @@ impl CandidateCache {
 
     /// Whether one more shape can be kept without losing one that is in use: with more shapes in turn than are kept,
     /// each would push out the next one needed.
-    fn has_room(&mut self) -> bool {
+    fn has_room(&mut self, may_push_out: bool) -> bool {
         self.clock += 1;
-        if self.count < CandidateCache::SHAPES_MAX {
-            return true;
+        if self.count < CandidateCache::SHAPES_MAX || !may_push_out {
+            return self.count < CandidateCache::SHAPES_MAX;
         }
         let oldest = self.by_shape.iter().flatten().map(|kept| kept.used).min().unwrap_or(0);
         self.clock - oldest > 8 * CandidateCache::SHAPES_MAX as u64
@@ -128,11 +128,14 @@ impl World {
     pub fn answer(&mut self, question: &Question) -> Answer {
         let shape = self.shapes.get_mut(question.shape);
         shape.asked = shape.asked.saturating_add(1);
+        let is_asked_again = shape.asked >= 2;
         // Volumes bind by what all claims are at the moment, devices are anybody's, and inclinations differ by pod:
-        // these
-        // are looked at anew.
+        // these are looked at anew.
         let keeps = shape.spec().volumes.is_empty() && question.devices.is_none() && !question.has_inclinations();
-        if !keeps || !(self.candidates.has(question.shape) || (shape.asked >= 2 && self.candidates.has_room())) {
+        // Where the index of loads can tell, it is not worth it to push another shape out.
+        let may_push_out = !self.is_found_by_load(question);
+        let is_kept = self.candidates.has(question.shape);
+        if !keeps || !(is_kept || (is_asked_again && self.candidates.has_room(may_push_out))) {
             return self.scan(question);
         }
         let mut candidates = self.candidates(question);

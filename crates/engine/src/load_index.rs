@@ -132,14 +132,7 @@ impl World {
     /// The best node for a pod whose only scores are those of load. `None` if it has others, or if there are too few
     /// nodes for it to be worth it; and where none fits, which has to be counted at every node.
     pub fn best_by_load(&mut self, question: &Question) -> Option<Answer> {
-        let shape = self.shapes.get(question.shape);
-        let spec = shape.spec();
-        let has_other_scores = self.node_rules.get(question.rule).classes().len() > 1
-            || !(shape.soft_spread.is_empty() && shape.preferred.is_empty() && spec.images.is_empty())
-            || question.has_inclinations()
-            || question.devices.is_some()
-            || spec.capped.is_some();
-        if has_other_scores || self.nodes.limit() < NODES_MIN {
+        if !self.is_found_by_load(question) {
             return None;
         }
         let mut index = std::mem::take(&mut self.load_index);
@@ -147,6 +140,18 @@ impl World {
         let best = is_current.then(|| self.search_blocks(question, &index.0)).flatten();
         self.load_index = index;
         best.map(Answer::Node)
+    }
+
+    /// Whether a pod has no other scores than those of load, and there are enough nodes for an index to be worth it.
+    pub fn is_found_by_load(&self, question: &Question) -> bool {
+        let shape = self.shapes.get(question.shape);
+        let spec = shape.spec();
+        let has_other_scores = self.node_rules.get(question.rule).classes().len() > 1
+            || !(shape.soft_spread.is_empty() && shape.preferred.is_empty() && spec.images.is_empty())
+            || question.has_inclinations()
+            || question.devices.is_some()
+            || spec.capped.is_some();
+        !has_other_scores && self.nodes.limit() >= NODES_MIN
     }
 
     fn search_blocks(&self, question: &Question, blocks: &Blocks) -> Option<NodeId> {

@@ -63,6 +63,7 @@ impl World {
         let priority = pods.iter().map(|pod| self.pods.get(*pod).priority).min().unwrap_or(i32::MIN);
         let mut rights = self.rights(first, priority, add_charges(charges.iter()));
         self.find_drawable(&mut rights);
+        let takeable = self.takeable(&rights);
         let is_related = questions.iter().any(|question| self.is_related(question));
         let question = std::borrow::Cow::Owned(questions[0].clone());
         let shortages = self.shortages_of_gang(pods);
@@ -72,6 +73,7 @@ impl World {
             shortages,
             helpers: None,
             is_related,
+            takeable,
             reservations_only: false,
             is_admitted: false,
             is_without_cards: false,

@@ -80,6 +80,8 @@ pub(crate) struct Hunt<'a> {
     helpers: Option<Vec<Going>>,
     /// Where its place depends on other pods by more than amounts.
     is_related: bool,
+    /// The pending pods whose reservations it could take over, by what is known of them at a glance.
+    takeable: Vec<PodId>,
     /// Only reservations of waiting pods are taken.
     reservations_only: bool,
     /// Its quotas admit it as things are.
@@ -98,7 +100,8 @@ impl World {
         let shortages = shortages.into_iter().map(|short| (Short::Ledger(short), short.amount)).collect();
         let mut rights = self.rights(claimant, priority, charge);
         self.find_drawable(&mut rights);
-        if !self.could_anybody_go(&rights) && self.pods.leaving().next().is_none() {
+        let takeable = self.takeable(&rights);
+        if takeable.is_empty() && !self.could_anybody_go(&rights) && self.pods.leaving().next().is_none() {
             return Outcome::Hopeless;
         }
         let is_related = self.is_related(question) || self.may_raise_ceilings(claimant, &shortages);
@@ -116,6 +119,7 @@ impl World {
             shortages,
             helpers: None,
             is_related,
+            takeable,
             reservations_only: false,
             is_admitted,
             is_without_cards,
@@ -125,10 +129,20 @@ impl World {
         outcome
     }
 
-    /// Whether there is anybody who could have to go, or whose reservation could be taken over.
+    /// Whether there is anybody who could have to go.
     fn could_anybody_go(&self, rights: &Rights) -> bool {
         let has_lower = self.pods.least_priority().is_some_and(|least| least < rights.priority);
-        rights.could_reclaim() || has_lower || !self.reservations.is_empty()
+        rights.could_reclaim() || has_lower
+    }
+
+    /// The pods whose reservations a claimant could take over, by what is known of them at a glance. Where many claim
+    /// the same, none may take another's, and nothing that holds a reservation is looked at again.
+    pub(crate) fn takeable(&self, rights: &Rights) -> Vec<PodId> {
+        let might_take = |pod: &PodId| {
+            let pod = self.pods.get(*pod);
+            i64::from(pod.priority) < rights.might_take_below(pod.quota)
+        };
+        self.reservations.iter().copied().filter(might_take).collect()
     }
 
     fn is_related(&self, question: &Question) -> bool {
@@ -160,7 +174,7 @@ impl World {
         }
         let mut best = None;
         // What is kept for one that the claimant may evict once it runs is taken over, and nobody goes for it.
-        if !self.reservations.is_empty() {
+        if !hunt.takeable.is_empty() {
             hunt.reservations_only = true;
             best = self.best_anywhere(&mut hunt, has_room);
             (hunt.reservations_only, hunt.helpers) = (false, None);
@@ -243,7 +257,7 @@ impl World {
     fn promising_nodes(&self, hunt: &Hunt<'_>) -> BinaryHeap<Reverse<(i32, Reverse<Created>, NodeId)>> {
         let mut nodes = Vec::new();
         let mut known = (QuotaOf::None, hunt.rights.might_take_below(QuotaOf::None));
-        let reserved: BTreeSet<NodeId> = self.reservations.iter().filter_map(|pod| self.stands_on(*pod)).collect();
+        let reserved: BTreeSet<NodeId> = hunt.takeable.iter().filter_map(|pod| self.stands_on(*pod)).collect();
         for i in 0..self.nodes.limit() {
             let node = NodeId(i as u32);
             let residents = self.pods.on_node(node).iter().filter(|resident| {
@@ -315,7 +329,7 @@ impl World {
         let placing = if hunt.is_related { Placing::Node(node) } else { Placing::Open };
         if let Some(Best { cost, .. }) = &best
             && !hunt.is_related
-            && !self.could_be_cheaper(&hunt.rights, node, &missing, cost)
+            && !self.could_be_cheaper(hunt, node, &missing, cost)
         {
             return;
         }
@@ -428,7 +442,7 @@ impl World {
             }
         }
         going.extend(gangs.into_iter().filter_map(|gang| self.going_gang(&hunt.rights, gang)));
-        let reservations = self.reservations.iter().copied().filter(|claimant| is_near(*claimant));
+        let reservations = hunt.takeable.iter().copied().filter(|claimant| is_near(*claimant));
         going.extend(reservations.filter_map(|claimant| self.going(&hunt.rights, claimant)));
         going.retain(|goes| self.permits(&hunt.rights, &[goes]));
         going
@@ -451,9 +465,9 @@ impl World {
 
     /// Whether victims on the node could be cheaper than a set that is known, by a look at who is there and how large
     /// they are.
-    fn could_be_cheaper(&self, rights: &Rights, node: NodeId, missing: &Missing, least: &Cost) -> bool {
-        let known = &least.counts;
-        if known.violations > 0 || known.entitled > 0 || known.gangs > 0 || !self.reservations.is_empty() {
+    fn could_be_cheaper(&self, hunt: &Hunt<'_>, node: NodeId, missing: &Missing, least: &Cost) -> bool {
+        let (known, rights) = (&least.counts, &hunt.rights);
+        if known.violations > 0 || known.entitled > 0 || known.gangs > 0 || !hunt.takeable.is_empty() {
             return true;
         }
         let residents = self.pods.on_node(node).iter();

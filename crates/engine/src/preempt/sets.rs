@@ -161,8 +161,7 @@ impl World {
             let node = self.best_node_without(claimants[0], going);
             places.extend(node.map(|node| (claimants[0], node)));
         }
-        let leaving = self.leaving_pods();
-        let left = self.lift(&leaving);
+        // Those who leave stay where they are: who may evict whom goes by what will be held when they are gone.
         let lifted = self.lift_going(claimants[0], going);
         let mut effects = Effects::tentative();
         for (claimant, node) in &places {
@@ -177,7 +176,6 @@ impl World {
             self.leave(*claimant, Place::Waiting, &mut effects);
         }
         self.put_back_going(lifted);
-        self.put_back(left);
         could
     }
 
