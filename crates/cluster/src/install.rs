@@ -5,7 +5,7 @@
 mod deployment;
 mod flow;
 mod roles;
-pub mod tenants;
+mod tenants;
 
 use quotient_api::{crd, kinds};
 use serde_json::{Value, json};

@@ -6,7 +6,6 @@ use std::fs;
 use std::path::PathBuf;
 
 use quotient_api::{crd, kinds};
-use quotient_cluster::install::tenants;
 use quotient_cluster::permission::{PERMISSIONS, Place};
 use quotient_cluster::system::{SYSTEMS, System};
 use quotient_cluster::webhook::configuration::{Target, configurations};
@@ -71,22 +70,6 @@ fn webhooks() -> String {
     format!("{NOTE}{}", yaml(&Value::Object(all)))
 }
 
-/// The policies for tenants, with what the template fills in.
-fn policies() -> String {
-    let all = tenants::objects("@namespace@", &["@names@".to_string()], &SYSTEMS);
-    let rows = all.into_iter().map(|mut object| {
-        let name = object["metadata"]["name"].as_str().expect("it has a name").to_string();
-        let system = match name.as_str() {
-            "quotient-tenant-queues" => "queues",
-            "quotient-own-account" => "tree",
-            _ => "",
-        };
-        object["metadata"].as_object_mut().expect("it has metadata").remove("labels");
-        json!({"system": system, "object": object})
-    });
-    format!("{NOTE}{}", yaml(&json!({"policies": rows.collect::<Vec<_>>()})))
-}
-
 fn schema() -> Value {
     let path = chart().join("values.schema.json");
     serde_json::from_str(&fs::read_to_string(&path).expect("the schema is there")).expect("it is JSON")
@@ -145,7 +128,6 @@ fn all() -> BTreeMap<PathBuf, String> {
     crds(&mut files);
     files.insert("files/permissions.yaml".into(), permissions());
     files.insert("files/webhooks.yaml".into(), webhooks());
-    files.insert("files/policies.yaml".into(), policies());
     let mut text = "# Made from values.schema.json by `make chart`: change the defaults there.\n".to_string();
     values(&schema(), 0, &mut text);
     files.insert("values.yaml".into(), text);

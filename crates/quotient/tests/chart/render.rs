@@ -91,13 +91,7 @@ fn it_renders_what_install_prints() {
     let from_file = format!("configuration={config}");
     let system = |name: &str| format!("systems={{{name}}}");
     let url = "https://127.0.0.1:9443";
-    let cases: [(&str, Vec<&str>, Vec<&str>); 10] = [
-        ("elsewhere", vec!["--namespace", "elsewhere", "--tenant-policy"], vec!["--set", "tenantPolicy.enabled=true"]),
-        (
-            "quotient-system",
-            vec!["--tenant-policy", "--systems", "elastic", "--config", &config],
-            vec!["--set", "tenantPolicy.enabled=true", "--set", "systems={elastic}", "--set-file", &from_file],
-        ),
+    let cases: [(&str, Vec<&str>, Vec<&str>); 8] = [
         ("quotient-system", vec!["--systems", "queues,jobs"], vec!["--set", &*system("queues,jobs").leak()]),
         ("quotient-system", vec![], vec![]),
         ("elsewhere", vec!["--namespace", "elsewhere", "--replicas", "3"], vec!["--set", "replicas=3"]),

@@ -20,9 +20,10 @@ use process::Process;
 use town::Town;
 use wire::Network;
 
-/// How long a storm lasts, how long it may take until all is at rest, and how far time goes in a step: then, and after.
+/// How long a storm lasts, how long it may take until all is at rest (over-use of a tree ends after two minutes, one quota
+/// at a time), and how far time goes in a step: then, and after.
 const STORM_MS: u64 = 40_000;
-const REST_MS: u64 = 240_000;
+const REST_MS: u64 = 420_000;
 const STEP_MS: u64 = 100;
 const CALM_STEP_MS: u64 = 500;
 
