@@ -765,6 +765,7 @@ fn scenarios_may_come_from_standard_input() {
     std::io::Write::write_all(&mut child.stdin.take().expect("a pipe"), scenario.as_bytes()).expect("it reads");
     let shown = show(&child.wait_with_output().expect("it ends"));
     assert!(shown.starts_with("exit code 0") && shown.contains("(standard input)"), "{shown}");
+}
 
 #[test]
 fn a_recorded_demo_is_replayed_with_the_same_evictions() {

@@ -62,11 +62,6 @@ impl Program {
         lines[lines.len().saturating_sub(LINES)..].join("\n")
     }
 
-    /// The number of its process.
-    pub fn id(&self) -> u32 {
-        self.child.id()
-    }
-
     /// Ends it at once, as a power cut would.
     pub fn kill(&mut self) {
         // The watchdog goes first: a process number that is free again may be another's.
