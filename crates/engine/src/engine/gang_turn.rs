@@ -150,18 +150,7 @@ impl Engine {
         for whole in passes {
             for choice in &choices {
                 match self.try_gang(id, members, *choice, *whole) {
-                    Ok(places) => {
-                        // Those that do not start with the others keep what is kept for them.
-                        for member in
-                            members.iter().filter(|member| !places.iter().any(|(placed, _)| placed == *member))
-                        {
-                            self.count_reservation(*member, true);
-                        }
-                        for (member, node) in places {
-                            self.bind(member, node, decisions);
-                        }
-                        return Turn::Placed;
-                    }
+                    Ok(places) => return self.bind_together(members, &places, decisions),
                     Err(reason) => failure = failure.or(reason),
                 }
             }
@@ -212,11 +201,15 @@ impl Engine {
             let node = self.world.nodes.get(first.node).name.clone();
             return Some(Turn::AwaitsVictims(explain::awaiting(&victims, &node), Vec::new()));
         }
+        let places: Vec<(PodId, NodeId)> =
+            reservations.iter().map(|(member, reservation)| (*member, reservation.node)).collect();
+        // Its pods find their places one by one, and may take each other's; as they were planned all have one.
+        if self.is_enough_with(id, &places) && self.world.takes_all(&places) {
+            return Some(self.bind_together(members, &places, decisions));
+        }
         let leaving = self.world.leaving_pods();
         if !leaving.is_empty() {
             let lifted = self.world.lift(&leaving);
-            let places: Vec<(PodId, NodeId)> =
-                reservations.iter().map(|(member, reservation)| (*member, reservation.node)).collect();
             let fits = self.world.takes_all(&places) || self.try_gang(id, members, None, false).is_ok();
             self.world.put_back(lifted);
             if fits {
@@ -431,13 +424,7 @@ impl Engine {
             if !self.world.takes_all(places) {
                 return Turn::Rests(incomplete, Vec::new());
             }
-            for member in members.iter().filter(|member| !places.iter().any(|(pod, _)| pod == *member)) {
-                self.count_reservation(*member, true);
-            }
-            for (pod, node) in places {
-                self.bind(*pod, *node, decisions);
-            }
-            return Turn::Placed;
+            return self.bind_together(members, places, decisions);
         }
         self.counts_on_leaving = true;
         if members.iter().any(|member| self.world.pods.get(*member).reservation.is_some()) {
@@ -445,6 +432,25 @@ impl Engine {
         }
         self.hold_room(places, decisions);
         Turn::Reserved
+    }
+
+    /// Whether enough of a gang runs once these do.
+    fn is_enough_with(&self, id: GangId, places: &[(PodId, NodeId)]) -> bool {
+        let gang = self.world.gangs.get(id);
+        let mut tally = gang.tally.clone();
+        places.iter().for_each(|(pod, _)| tally.count(self.world.pods.get(*pod), &[], true));
+        gang.is_enough_of(&tally)
+    }
+
+    /// Binds pods of a gang, each to its node. The others keep what is kept for them.
+    fn bind_together(&mut self, members: &[PodId], places: &[(PodId, NodeId)], decisions: &mut Decisions) -> Turn {
+        for member in members.iter().filter(|member| !places.iter().any(|(pod, _)| pod == *member)) {
+            self.count_reservation(*member, true);
+        }
+        for (pod, node) in places {
+            self.bind(*pod, *node, decisions);
+        }
+        Turn::Placed
     }
 
     /// Lets a gang that waited for long hold a node for each pod of its minimum. Returns whether it does.
