@@ -244,11 +244,15 @@ impl Engine {
             let node = self.world.nodes.get(first.node).name.clone();
             return Some(Turn::AwaitsVictims(explain::awaiting(&victims, &node), Vec::new()));
         }
+        let places: Vec<(PodId, NodeId)> =
+            reservations.iter().map(|(member, reservation)| (*member, reservation.node)).collect();
+        // Its pods find their places one by one, and may take each other's; as they were planned all have one.
+        if self.is_enough_with(id, &places) && self.world.takes_all(&places) {
+            return Some(self.bind_gang(members, places, decisions));
+        }
         let leaving = self.world.leaving_pods();
         if !leaving.is_empty() {
             let lifted = self.world.lift(&leaving);
-            let places: Vec<(PodId, NodeId)> =
-                reservations.iter().map(|(member, reservation)| (*member, reservation.node)).collect();
             let fits = self.world.takes_all(&places) || self.try_gang(id, members, None, false).is_ok();
             self.world.put_back(lifted);
             if fits {
@@ -471,5 +475,13 @@ impl Engine {
         }
         self.hold_room(places, decisions);
         Turn::Reserved
+    }
+
+    /// Whether enough of a gang runs once these do.
+    fn is_enough_with(&self, id: GangId, places: &[(PodId, NodeId)]) -> bool {
+        let gang = self.world.gangs.get(id);
+        let mut tally = gang.tally.clone();
+        places.iter().for_each(|(pod, _)| tally.count(self.world.pods.get(*pod), &[], Sign::Add));
+        gang.is_enough_of(&tally)
     }
 }

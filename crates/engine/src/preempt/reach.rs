@@ -6,6 +6,10 @@ use crate::fact::Created;
 use crate::preempt::search::{Problem, Unit};
 use crate::sign::Sign;
 
+/// What all of a thing that is missing weighs: nothing gives more than that, so that products with counts of 32 bits
+/// stay within 128.
+const WEIGHT: i128 = 1 << 60;
+
 /// Units that are alike in all but age and name.
 #[derive(Debug, Clone)]
 struct Class {
@@ -14,6 +18,8 @@ struct Class {
     left: u32,
     pods: u32,
     closed: u32,
+    /// What it gives of all that is missing, weighed together.
+    weighs: i128,
 }
 
 /// What makes units alike.
@@ -37,8 +43,10 @@ pub(super) struct Reach<'a> {
     classes: Vec<Class>,
     /// By unit; those of no class here are not asked about.
     class_of: Vec<usize>,
-    /// For each thing that is missing: the classes, what gives most for each pod first.
+    /// For each thing that is missing, and for all weighed together: the classes, what gives most for each pod first.
     by_gift: Vec<Vec<usize>>,
+    /// What each thing that is missing weighs. Any weights give a bound; these make all of them count alike.
+    weights: Vec<i128>,
     violations: u32,
     /// What is still missing.
     need: Vec<i128>,
@@ -54,6 +62,7 @@ pub(super) struct Reach<'a> {
 impl<'a> Reach<'a> {
     pub fn new(problem: &'a Problem, order: &[usize], violations: u32, by_name: bool) -> Self {
         let mut ids: BTreeMap<Key<'a>, usize> = BTreeMap::new();
+        let weights: Vec<i128> = problem.missing.iter().map(|missing| WEIGHT / (*missing).max(1)).collect();
         let mut classes: Vec<Class> = Vec::new();
         let mut class_of = vec![usize::MAX; problem.units.len()];
         for unit in order {
@@ -63,14 +72,16 @@ impl<'a> Reach<'a> {
             let (kind, priority, entitled, gang) = (*kind, *priority, *entitled, *gang);
             let key = Key { kind, priority, entitled, is_gang, gang, budgets, gives, sources, times };
             let class = *ids.entry(key).or_insert_with(|| {
-                classes.push(Class { unit: *unit, left: 0, pods: pods.len() as u32, closed: 0 });
+                let weighs = weigh(gives, &problem.missing, &weights);
+                classes.push(Class { unit: *unit, left: 0, pods: pods.len() as u32, closed: 0, weighs });
                 classes.len() - 1
             });
             classes[class].left += 1;
             class_of[*unit] = class;
         }
-        let by_gift = (0..problem.missing.len()).map(|at| {
-            let gift = |class: &usize| problem.units[classes[*class].unit].gives[at];
+        let kinds = problem.missing.len() + usize::from(problem.missing.len() > 1);
+        let by_gift = (0..kinds).map(|at| {
+            let gift = |class: &usize| problem.gift(&classes[*class], at);
             let mut order: Vec<usize> = (0..classes.len()).filter(|class| gift(class) > 0).collect();
             // By gift for each pod; products of amounts of 64 bits and counts of 32 stay within 128.
             order.sort_by(|a, b| {
@@ -82,6 +93,7 @@ impl<'a> Reach<'a> {
         Reach {
             problem,
             by_gift: by_gift.collect(),
+            weights,
             classes,
             class_of,
             violations,
@@ -171,6 +183,21 @@ impl<'a> Reach<'a> {
 
     /// Whether those who remain could give what is still missing.
     pub fn is_possible(&self) -> bool {
+        self.is_each_possible() && self.are_all_possible()
+    }
+
+    /// Whether they could give enough of all that is missing, weighed together: who gives much of one thing gives
+    /// little of another.
+    fn are_all_possible(&self) -> bool {
+        if self.need.len() < 2 {
+            return true;
+        }
+        let need: i128 = self.need.iter().zip(&self.weights).map(|(need, weight)| (*need).max(0) * weight).sum();
+        let at = self.need.len();
+        need <= 0 || self.most_by_budgets(at, need) >= need && self.most_by_entitlement(at, need) >= need
+    }
+
+    fn is_each_possible(&self) -> bool {
         (0..self.need.len()).all(|at| {
             let need = self.need[at];
             need <= 0
@@ -186,7 +213,7 @@ impl<'a> Reach<'a> {
         let open = classes.filter(|class| class.left > 0 && class.closed == 0 && self.is_takeable(class.unit));
         open.map(move |class| {
             let unit = &self.problem.units[class.unit];
-            (class, unit, unit.gives[at])
+            (class, unit, self.problem.gift(class, at))
         })
     }
 
@@ -257,6 +284,19 @@ impl<'a> Reach<'a> {
         }
         least
     }
+}
+
+impl Problem {
+    /// What a unit of a class gives of something that is missing, or of all of it, weighed together.
+    fn gift(&self, class: &Class, at: usize) -> i128 {
+        self.units[class.unit].gives.get(at).copied().unwrap_or(class.weighs)
+    }
+}
+
+/// What something gives of all that is missing, weighed together; of none more than is missing.
+fn weigh(gives: &[i128], missing: &[i128], weights: &[i128]) -> i128 {
+    let all = gives.iter().zip(missing).zip(weights);
+    all.map(|((gives, missing), weight)| (*gives).min(*missing) * weight).sum()
 }
 
 /// What so many units give within the slots that are left; the last may count in part.
