@@ -25,7 +25,11 @@ fn an_upgrade_under_500_pods_a_second_loses_nothing() {
     let size = Size { nodes: 21, cpus_per_node: 100, min: 700, max: 700 };
     let mut town = Town::of(Rules::Elastic, size, false, Duration::ZERO);
     let (mut dice, mut network) = (Dice::new(1), Network::default());
-    let start = || Process { concurrent: CONCURRENT, ..Process::new() };
+    let start = || {
+        let mut process = Process::new();
+        process.concurrent = CONCURRENT;
+        process
+    };
     let mut leader = start();
     let mut successor: Option<Process> = None;
     let (mut made, mut upgrades, mut slowest_ms) = (0, 0, 0);
