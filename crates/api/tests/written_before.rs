@@ -1,5 +1,5 @@
-//! Objects as version 0.1.0 wrote them are understood: what survives a restart survives an upgrade too. The text is that
-//! of the version, and does not follow the code.
+//! Objects as version 0.1.0 wrote them are understood: what survives a restart survives an upgrade too. The text is
+//! that of the version, and does not follow the code.
 
 use quotient_api::{Translator, read};
 use quotient_engine::Fact;
