@@ -13,7 +13,10 @@ spec: {schedulerName: quotient, nodeName: n-0, containers: [{name: c, image: i}]
 status:
   phase: Running
   conditions:
-  - {type: DisruptionTarget, status: "True", reason: PreemptionByScheduler, message: preempted by quotient for b/claimant}
+  - type: DisruptionTarget
+    status: "True"
+    reason: PreemptionByScheduler
+    message: preempted by quotient for b/claimant
 ---
 apiVersion: v1
 kind: Pod
