@@ -1,5 +1,5 @@
-//! Objects as version 0.1.0 wrote them are understood: what survives a restart survives an upgrade too. The text is that
-//! of the version, and does not follow the code.
+//! Objects as version 0.1.0 wrote them are understood: what survives a restart survives an upgrade too. The text is
+//! that of the version, and does not follow the code.
 
 use quotient_api::{Translator, read};
 use quotient_engine::Fact;
@@ -13,7 +13,10 @@ spec: {schedulerName: quotient, nodeName: n-0, containers: [{name: c, image: i}]
 status:
   phase: Running
   conditions:
-  - {type: DisruptionTarget, status: "True", reason: PreemptionByScheduler, message: preempted by quotient for b/claimant}
+  - type: DisruptionTarget
+    status: "True"
+    reason: PreemptionByScheduler
+    message: preempted by quotient for b/claimant
 ---
 apiVersion: v1
 kind: Pod

@@ -596,8 +596,7 @@ Examples:
   quotient install --systems elastic,queues             without quota trees
   quotient install --config quotient.yaml --replicas 3
   quotient install --webhook-url https://127.0.0.1:9443   for a `quotient run` outside the cluster
-
-  quotient install --systems queues,jobs                also runs Volcano Jobs: the account may create pods
+  quotient install --systems queues,jobs                with the controller of Volcano Jobs
 
 A system that is left out has no CRDs, no rights and no webhooks.")]
 pub struct InstallArguments {

@@ -40,6 +40,14 @@ impl Storm {
     /// Something goes wrong, or somebody wants something else.
     fn strike(&mut self) -> &'static str {
         match self.dice.below(15) {
+            kind @ 0..=5 => self.strike_program(kind),
+            kind => self.strike_cluster(kind),
+        }
+    }
+
+    /// The program is disturbed, or its way to the API server.
+    fn strike_program(&mut self, kind: u64) -> &'static str {
+        match kind {
             0 => {
                 self.proxy.be_unkind(true);
                 self.pause(2_000);
@@ -74,13 +82,19 @@ impl Storm {
                 signal("CONT", id);
                 "SIGSTOP"
             }
-            5 => {
+            _ => {
                 let index = self.dice.below(2) as usize;
                 signal("TERM", self.daemons[index].id());
                 self.pause(1_000);
                 self.daemons[index] = self.start();
                 "SIGTERM"
             }
+        }
+    }
+
+    /// The cluster is disturbed, or changes.
+    fn strike_cluster(&mut self, kind: u64) -> &'static str {
+        match kind {
             6 => {
                 self.town.plane.restart_api_server().expect("the API server starts again");
                 "API server restarted"

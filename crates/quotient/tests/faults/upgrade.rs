@@ -1,5 +1,5 @@
-//! Rolling upgrades while pods come as fast as 500 a second: each leader is told to stop, sends what it decided, and its
-//! successor goes on. No pod is lost, none is bound twice, no node holds more than it may.
+//! Rolling upgrades while pods come as fast as 500 a second: each leader is told to stop, sends what it decided, and
+//! its successor goes on. No pod is lost, none is bound twice, no node holds more than it may.
 
 use std::collections::BTreeMap;
 use std::thread;
