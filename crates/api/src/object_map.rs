@@ -13,11 +13,14 @@ use crate::object::ObjectKey;
 /// The group, kind and namespace that the keys of a part have in common.
 type Part = (&'static str, &'static str, Option<Name>);
 
+/// The objects of a part.
+type ByName<V> = BTreeMap<Name, (ObjectKey, V)>;
+
 /// Values by the keys of objects, in the order of the keys.
 #[derive(Debug, Clone)]
 pub struct ObjectMap<V> {
     /// No part is empty. Within a part, objects differ by name alone.
-    parts: BTreeMap<Part, Arc<BTreeMap<Name, (ObjectKey, V)>>>,
+    parts: BTreeMap<Part, Arc<ByName<V>>>,
     len: usize,
 }
 

@@ -23,7 +23,7 @@ const DURATION: &str = "quotient.dev/duration";
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct When {
-    /// In nine of ten cases between these moments; `null` where it is not known.
+    /// Between these moments, as far as lifetimes are known; `null` where it is not known.
     pub earliest: Option<String>,
     pub latest: Option<String>,
     /// What the estimate rests on, or why there is none.

@@ -764,7 +764,7 @@ fn scenarios_may_come_from_standard_input() {
     let mut child = child.stderr(Stdio::piped()).spawn().expect("it runs");
     std::io::Write::write_all(&mut child.stdin.take().expect("a pipe"), scenario.as_bytes()).expect("it reads");
     let shown = show(&child.wait_with_output().expect("it ends"));
-    assert!(shown.starts_with("exit code 0") && shown.contains("(standard input)"), "{shown}");
+    assert!(shown.starts_with("exit code 0") && shown.contains("1 passed"), "{shown}");
 }
 
 #[test]

@@ -108,7 +108,7 @@ fn by_rule(all: &[Figures]) -> Sheet {
 
 /// How often forecasts of starts held; empty where none were asked for.
 fn by_forecast(all: &[Figures]) -> Sheet {
-    let names = ["90 % INTERVAL", "ASKED", "UNKNOWN", "INSIDE", "EARLY", "LATE", "COVERAGE", "WIDTH P50"];
+    let names = ["INTERVAL", "ASKED", "UNKNOWN", "INSIDE", "EARLY", "LATE", "COVERAGE", "WIDTH P50"];
     side_by_side(all, "Forecasts of starts", &names, |figures| {
         let cells = figures.forecasts.map(|coverage| {
             let counts = [coverage.asked, coverage.unknown, coverage.inside, coverage.early, coverage.late];

@@ -9,10 +9,12 @@
 //! A cluster *settles*: this goes round until nothing changes any more. Time stands still meanwhile;
 //! it passes only by [`Cluster::wait`], which stops at every moment at which something is due.
 
+mod happened;
 mod record;
 #[cfg(test)]
 mod tests;
 
+pub use happened::Happened;
 pub use record::{Decided, Round};
 
 use std::cell::OnceCell;
@@ -22,7 +24,7 @@ use std::time::Duration;
 
 use quotient_api::{Configuration, ObjectKey, Problem, elastic, tree};
 use quotient_engine::fact::PodKey;
-use quotient_engine::{Engine, Reason, Tick};
+use quotient_engine::{Budget, Engine, Reason, Tick};
 use quotient_host::{Happened as Done, Now};
 use serde_json::Value;
 
@@ -31,8 +33,8 @@ use crate::controllers::Controllers;
 use crate::field;
 use crate::quota_names::{self, QuotaNames};
 use crate::replica::Replica;
-use crate::report::{Bound, Evicted, NodeState, PodPhase, PodReport, QuotaReport, ReasonReport};
-use crate::server::{self, EVENT, Refusal, Rejected, Server, is_over};
+use crate::report::{NodeState, PodPhase, PodReport, QuotaReport, ReasonReport};
+use crate::server::{self, EVENT, Refusal, Server, is_over};
 use crate::store::{Change, Store};
 
 /// Rounds that a cluster may take to settle. In a round everything moves that can, so what takes many
@@ -53,46 +55,6 @@ pub enum Stuck {
     Unsettled { rounds: usize, changing: String },
     #[error("the engine broke an invariant: {0}")]
     Invariant(String),
-}
-
-/// What happened since it was last asked for.
-#[derive(Debug, Clone, PartialEq, Default)]
-pub struct Happened {
-    pub bound: Vec<Bound>,
-    pub evicted: Vec<Evicted>,
-    pub rejected: Vec<Rejected>,
-    pub problems: Vec<Problem>,
-}
-
-impl Happened {
-    /// Adds what a scheduler did or found.
-    pub fn add(&mut self, done: Done) {
-        match done {
-            Done::Bound { pod, node } => self.bound.push(Bound {
-                namespace: pod.namespace.to_string(),
-                name: pod.name.to_string(),
-                node: node.to_string(),
-            }),
-            Done::Evicted { pod, node, claimant, reason, message } => self.evicted.push(Evicted {
-                namespace: pod.namespace.to_string(),
-                name: pod.name.to_string(),
-                node: node.to_string(),
-                claimant: claimant.as_ref().map(ToString::to_string),
-                rule: reason.rule.name().to_string(),
-                message,
-                reason: Some(reason),
-            }),
-            Done::Problem(problem) => self.problems.push(problem),
-            Done::Held { .. } | Done::Nominated { .. } => {}
-        }
-    }
-
-    /// Each list by namespace and name.
-    pub fn sort(&mut self) {
-        self.bound.sort();
-        self.evicted.sort();
-        self.rejected.sort();
-    }
 }
 
 /// How a cluster is set up.
@@ -277,6 +239,17 @@ impl Cluster {
 
     /// Goes round until nothing changes any more.
     pub fn settle(&mut self) -> Result<(), Stuck> {
+        self.settle_with(Budget::default(), usize::MAX).map(drop)
+    }
+
+    /// The same, unless that takes more than about so many turns of pending pods. Says whether it has settled.
+    pub fn settle_within(&mut self, turns_max: usize) -> Result<bool, Stuck> {
+        const TURNS_AT_ONCE: usize = 32;
+        self.settle_with(Budget { pods_max: TURNS_AT_ONCE }, turns_max.div_ceil(TURNS_AT_ONCE))
+    }
+
+    fn settle_with(&mut self, budget: Budget, decisions_max: usize) -> Result<bool, Stuck> {
+        let mut decisions = 0;
         self.reasons = OnceCell::new();
         self.controllers.retry();
         self.replica.retry();
@@ -284,12 +257,16 @@ impl Cluster {
         let mut rounds = Rounds::default();
         loop {
             self.run_controllers(&mut rounds)?;
-            let more = self.decide()?;
+            if decisions == decisions_max {
+                return Ok(false);
+            }
+            decisions += 1;
+            let more = self.decide(budget)?;
             if !more && !self.store().has_changes() {
                 self.replica.tell(self.now(), &mut self.server);
                 self.replica.follow(self.now(), &mut self.server);
                 if !self.store().has_changes() {
-                    return Ok(());
+                    return Ok(true);
                 }
             }
             self.count_round(&mut rounds)?;
@@ -382,8 +359,8 @@ impl Cluster {
     }
 
     /// Lets the scheduler decide, and its writes happen; says whether there is more to decide.
-    fn decide(&mut self) -> Result<bool, Stuck> {
-        let (writes, happened, more) = self.replica.decide(self.now());
+    fn decide(&mut self, budget: Budget) -> Result<bool, Stuck> {
+        let (writes, happened, more) = self.replica.decide(self.now(), budget);
         if cfg!(debug_assertions) {
             self.replica.engine().check_invariants().map_err(Stuck::Invariant)?;
         }

@@ -11,7 +11,7 @@ use quotient_engine::fact::{PodKey, Tick};
 use quotient_engine::{Budget, Decision, Engine, Fact};
 
 /// How often the engine runs forward. If the truth is one more draw of the same kind, it lies between the earliest and
-/// the latest of 19 in 18 of 20 cases: that is the 90 % interval.
+/// the latest of 19 in 18 of 20 cases. How often it does is measured by a replay, and is less.
 const RUNS: u64 = 19;
 
 /// The most moments at which pods end, over all runs: each costs a cycle.
@@ -117,7 +117,7 @@ pub struct Forecast<'a> {
     pub pending: BTreeMap<PodKey, Life>,
 }
 
-/// When a pod starts, in milliseconds from now: the truth is in it in nine of ten cases.
+/// When a pod starts, in milliseconds from now: the earliest and the latest of all runs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Window {
     pub earliest_ms: u64,

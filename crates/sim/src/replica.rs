@@ -105,8 +105,8 @@ impl Replica {
     }
 
     /// Decides; what is to be written is given back with what happened, and whether there is more to decide.
-    pub fn decide(&mut self, now: Now) -> (Vec<Write>, Vec<Happened>, bool) {
-        let round = self.scheduler.decide(now, Budget::default());
+    pub fn decide(&mut self, now: Now, budget: Budget) -> (Vec<Write>, Vec<Happened>, bool) {
+        let round = self.scheduler.decide(now, budget);
         self.wake_at = round.wake_at;
         (round.writes, round.happened, round.more)
     }

@@ -17,6 +17,10 @@ use crate::state::State;
 const TRIALS_MAX: usize = 300;
 const TRIALS_MIN: usize = 8;
 
+/// The most turns of pending pods in one copy. Where an edit leads to more, such as evictions one after another through
+/// the whole cluster, it is not tried to the end, and no remedy.
+const TURNS_MAX: usize = 2_000;
+
 /// How many objects are copied for one pod in all, about.
 const COPIED_MAX: usize = 600_000;
 
@@ -94,7 +98,7 @@ impl<'a> Trial<'a> {
                 return Outcome { rejected, ..Outcome::default() };
             }
         }
-        if cluster.settle().is_err() {
+        if cluster.settle_within(TURNS_MAX) != Ok(true) {
             return Outcome::default();
         }
         self.outcome(&mut cluster)
