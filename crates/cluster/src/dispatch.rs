@@ -166,14 +166,24 @@ struct Answer {
     error: Option<CallError>,
 }
 
+/// What the task has to do.
+struct Next {
+    /// To be sent now.
+    writes: Vec<(Lane, Write)>,
+    /// When something is due next, by time alone.
+    wake: Option<Instant>,
+    /// Whether something waits to be reported.
+    has_reports: bool,
+}
+
 impl Task {
     async fn run(mut self) {
         let mut under_way = FuturesUnordered::new();
         let (shared, reports) = (self.shared.clone(), self.reports.clone());
         loop {
             let now = Instant::now();
-            let Some((next, wake, has_reports)) = self.next(now) else { return };
-            under_way.extend(next.into_iter().map(|(lane, write)| self.send(lane, write)));
+            let Some(Next { writes, wake, has_reports }) = self.next(now) else { return };
+            under_way.extend(writes.into_iter().map(|(lane, write)| self.send(lane, write)));
             tokio::select! {
                 () = shared.news.notified() => {}
                 Some(answer) = under_way.next(), if !under_way.is_empty() => {
@@ -193,9 +203,8 @@ impl Task {
         }
     }
 
-    /// What is to be sent now, when something is due next by time alone, and whether something waits to be reported.
-    /// `None`: the other end is gone.
-    fn next(&mut self, now: Instant) -> Option<(Vec<(Lane, Write)>, Option<Instant>, bool)> {
+    /// What there is to do. `None`: the other end is gone.
+    fn next(&mut self, now: Instant) -> Option<Next> {
         let shared = self.shared.clone();
         let (tick, mut desk) = (shared.tick(now), shared.desk());
         let Desk { queue, unreported, is_closed } = &mut *desk;
@@ -213,19 +222,19 @@ impl Task {
         {
             permit.send(report);
         }
-        let mut next = Vec::new();
+        let mut writes = Vec::new();
         for lane in LANES.into_iter().filter(|_| unreported.len() < REPORTS_MAX) {
             let allowed = self.allowed(lane, queue, now);
             while queue.under_way(lane) < allowed
                 && let Some(write) = queue.take(lane, tick)
             {
-                next.push((lane, write));
+                writes.push((lane, write));
             }
         }
         self.metrics.set_backlog(queue.backlog(Lane::Place), queue.backlog(Lane::Tell));
         let dropped = queue.events_dropped();
         self.metrics.count_events_dropped(dropped - std::mem::replace(&mut self.events_dropped, dropped));
-        Some((next, self.next_wake(queue, now), !unreported.is_empty()))
+        Some(Next { writes, wake: self.next_wake(queue, now), has_reports: !unreported.is_empty() })
     }
 
     fn send(&self, lane: Lane, write: Write) -> impl Future<Output = Answer> + Send + use<> {

@@ -50,7 +50,7 @@ fn fullness(report: &QuotaReport) -> i128 {
 pub fn fullest_queues(samples: &[Sample]) -> BTreeSet<&str> {
     let mut held: BTreeMap<&str, i128> = BTreeMap::new();
     for Sample { metric, queue, value, .. } in samples {
-        let value = if *metric == CARD_ALLOCATED { i128::from(*value) } else { 0 };
+        let value = if *metric == CARD_ALLOCATED { *value } else { 0 };
         *held.entry(queue).or_default() += value;
     }
     let mut fullest: Vec<(Reverse<i128>, &str)> =

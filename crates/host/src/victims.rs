@@ -76,7 +76,7 @@ impl Victims {
                 "was evicted {} s ago, and the API server shows no deletion: it is decided again",
                 LEAVES_WITHIN.as_secs()
             );
-            let problem = Problem::new(message).of_object(&ObjectKey::pod(&pod.namespace, &pod.name));
+            let problem = Problem::new(message).of_object(ObjectKey::pod(&pod.namespace, &pod.name));
             (Fact::EvictFailed { pod, uid }, problem)
         });
         told.collect()

@@ -61,16 +61,19 @@ fn pod_key(key: &ObjectKey) -> PodKey {
     PodKey { namespace: key.namespace.clone().unwrap_or_default(), name: key.name.clone() }
 }
 
-/// How long the pods of each owner ran, as namespace and the stem of their names.
+/// Whose pods: the namespace, and the stem of their names.
+type Owner<'a> = (Option<&'a str>, &'a str);
+
+/// How long the pods of each owner ran.
 struct Histories<'a> {
     now_us: i64,
-    by_owner: BTreeMap<(Option<&'a str>, &'a str), Arc<History>>,
+    by_owner: BTreeMap<Owner<'a>, Arc<History>>,
 }
 
 impl<'a> Histories<'a> {
     fn of(state: &'a State) -> Self {
         let now_us = state.cluster().now_us();
-        let mut lives: BTreeMap<(Option<&str>, &str), (Vec<u64>, Vec<u64>)> = BTreeMap::new();
+        let mut lives: BTreeMap<Owner<'_>, (Vec<u64>, Vec<u64>)> = BTreeMap::new();
         for (key, pod) in state.ended_pods() {
             let ended = at(pod, "/status/containerStatuses/0/state/terminated/finishedAt");
             if let (Some(started), Some(ended)) = (at(pod, "/status/startTime"), ended) {

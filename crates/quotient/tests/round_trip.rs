@@ -116,7 +116,8 @@ fn a_cluster_at_rest_stays_as_it_is() {
     });
     let used = eventually(&plane, "the quota says what is used", || {
         let quota = items(&plane, "elasticquotas.scheduling.x-k8s.io").into_iter().next()?;
-        (quota["status"]["used"]["cpu"] == PODS.to_string()).then(|| quota["status"]["used"]["cpu"].clone())
+        let used = quota["status"]["used"]["cpu"].clone();
+        (used.as_str()?.parse() == Ok(PODS)).then_some(used)
     });
     let stand = placed(&plane);
 

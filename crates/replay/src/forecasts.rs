@@ -49,7 +49,7 @@ pub(crate) struct Forecasts {
 impl Forecasts {
     /// About this many of the pods of a trace are asked about.
     pub fn new(count: usize, pods: usize) -> Self {
-        let every = if count == 0 { 0 } else { (pods / count).max(1) };
+        let every = pods.checked_div(count).map_or(0, |every| every.max(1));
         Forecasts { every, ..Forecasts::default() }
     }
 

@@ -17,7 +17,7 @@ fn value(bytes: &[u8]) -> Option<(u8, &[u8], &[u8])> {
     let (length, rest) = match first {
         0..=0x7f => (usize::from(*first), rest),
         // Longer ones say in how many bytes their length follows; no certificate needs more than three.
-        0x81 | 0x82 | 0x83 => {
+        0x81..=0x83 => {
             let (length, rest) = rest.split_at_checked(usize::from(first - 0x80))?;
             (length.iter().fold(0, |sum, byte| sum << 8 | usize::from(*byte)), rest)
         }

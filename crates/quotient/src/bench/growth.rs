@@ -77,7 +77,7 @@ pub fn svg(curves: &[Curve]) -> String {
     let high = 10f64.powf(all().fold(1.0, f64::max).log10().ceil()).max(low * 10.0);
     for (at, curve) in curves.iter().enumerate() {
         let (x, y) = ((at % columns) as f64 * panel_width, (at / columns) as f64 * panel_height);
-        let _ = write!(out, "<g transform=\"translate({x},{y})\">{}</g>\n", panel(curve, low, high));
+        let _ = writeln!(out, "<g transform=\"translate({x},{y})\">{}</g>", panel(curve, low, high));
     }
     out.push_str("</svg>\n");
     out
