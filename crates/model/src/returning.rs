@@ -94,7 +94,7 @@ fn owner(pod: &Value, apply: &mut Vec<Value>, place: usize) -> Value {
         }
         return json!({"apiVersion": "batch.volcano.sh/v1alpha1", "kind": "Job", "metadata": metadata, "spec": job});
     }
-    if place % 2 == 0 {
+    if place.is_multiple_of(2) {
         let selector = json!({"matchLabels": {"app": pod["name"]}});
         return json!({"apiVersion": "apps/v1", "kind": "ReplicaSet", "metadata": metadata,
             "spec": {"replicas": count, "selector": selector, "template": template(&spec)}});
