@@ -224,9 +224,8 @@ impl World {
         (!found).then_some(Filter::Devices)
     }
 
-    /// Whether the node that is reserved for a pod takes it. For one for whom pods went an amount must be free now, pods
-    /// that are leaving included, and when all have come and gone, each on its own: it does not wait for others'
-    /// victims.
+    /// Whether the node that is reserved for a pod fits it. For a claimant an amount must be free now, with terminating
+    /// pods counted, and also when all have come and gone, each on its own: it does not wait for others' victims.
     pub fn takes_claimant(&self, id: PodId, question: &Question) -> bool {
         let Some(reservation) = self.pods.get(id).reservation else { return false };
         let (node, shape) = (reservation.node, self.shapes.get(question.shape));
