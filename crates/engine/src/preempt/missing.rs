@@ -144,7 +144,13 @@ impl World {
             }
             has_company = question.may_be_first || counts.iter().all(|(_, count)| *count > 0);
             if shape.affine_to_itself && !question.may_be_first {
-                all_of_kind = Some(self.relations.placed_ids(*relation, &self.pods));
+                // Those on nodes outside all its topologies keep nobody from being the first.
+                let counts = |pod: &PodId| {
+                    let node = self.stands_on(*pod);
+                    node.is_some_and(|node| keys.iter().any(|key| self.topologies.domain(*key, node) != NO_DOMAIN))
+                };
+                let placed = self.relations.placed_ids(*relation, &self.pods);
+                all_of_kind = Some(placed.into_iter().filter(counts).collect::<Vec<PodId>>());
             }
         }
         for (rule, counter) in shape.spread.iter().zip(&question.spread) {
