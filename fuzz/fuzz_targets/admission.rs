@@ -19,7 +19,8 @@ impl View for Some {
     fn list(&self, group: &str, kind: &str, namespace: Option<&str>) -> Vec<&Value> {
         let is_asked = |object: &&Value| {
             quotient_api::key_of(object).is_ok_and(|key| {
-                key.group == group && key.kind == kind && namespace.is_none_or(|n| key.namespace.as_deref() == Option::Some(n))
+                let is_there = namespace.is_none_or(|namespace| key.namespace.as_deref() == Option::Some(namespace));
+                key.group == group && key.kind == kind && is_there
             })
         };
         self.0.iter().filter(is_asked).collect()

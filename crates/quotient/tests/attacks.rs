@@ -47,8 +47,12 @@ impl Town {
                     "subjects": [{"apiGroup": "rbac.authorization.k8s.io", "kind": "User", "name": name}]}),
                 // What `edit` lacks and administrators may well give.
                 json!({"apiVersion": "rbac.authorization.k8s.io/v1", "kind": "Role",
-                    "metadata": {"name": "resize", "namespace": name},
-                    "rules": [{"apiGroups": [""], "resources": ["pods/resize"], "verbs": ["get", "patch", "update"]}]}),
+                "metadata": {"name": "resize", "namespace": name},
+                "rules": [
+                    {"apiGroups": [""], "resources": ["pods/resize"], "verbs": ["get", "patch", "update"]},
+                    {"apiGroups": ["scheduling.volcano.sh"], "resources": ["podgroups"],
+                        "verbs": ["get", "create", "patch", "update"]},
+                ]}),
                 json!({"apiVersion": "rbac.authorization.k8s.io/v1", "kind": "RoleBinding",
                     "metadata": {"name": "resize", "namespace": name},
                     "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "Role", "name": "resize"},

@@ -20,8 +20,8 @@ use process::Process;
 use town::Town;
 use wire::Network;
 
-/// How long a storm lasts, how long it may take until all is at rest (over-use of a tree ends after two minutes, one quota
-/// at a time), and how far time goes in a step: then, and after.
+/// How long a storm lasts, how long it may take until all is at rest (over-use of a tree ends after two minutes, one
+/// quota at a time), and how far time goes in a step: then, and after.
 const STORM_MS: u64 = 40_000;
 const REST_MS: u64 = 420_000;
 const STEP_MS: u64 = 100;
@@ -100,8 +100,8 @@ impl Storm {
             self.network.deliver(&mut self.town, now);
             let is_idle = |seat: &Seat| seat.process.as_ref().is_some_and(|process| process.is_idle());
             idle = if !is_stormy && self.seats.iter().all(is_idle) { idle + step } else { 0 };
-            // What waits for time alone, such as numbers that are told later, does not place pods; but for a victim that
-            // nobody deleted, which is noticed after a minute.
+            // What waits for time alone, such as numbers that are told later, does not place pods; but for a victim
+            // that nobody deleted, which is noticed after a minute.
             if idle > 65_000 || now > storm_ends + REST_MS {
                 break;
             }
