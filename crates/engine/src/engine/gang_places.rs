@@ -33,6 +33,12 @@ impl Engine {
         if rest.iter().all(|member| group(member).is_some() && group(member) == group(first)) {
             return None;
         }
+        // Pods that name cards hold one kind all of them, which is tried kind by kind elsewhere.
+        let names_cards =
+            |member: &PodId| !self.world.shapes.get(self.world.pods.get(*member).shape).spec().cards.is_empty();
+        if members.iter().any(names_cards) {
+            return None;
+        }
         let mut nodes: Vec<NodeId> = Vec::new();
         for node in self.world.nodes.by_name().collect::<Vec<_>>() {
             if members.iter().any(|member| self.world.is_open(*member, node)) {
