@@ -258,8 +258,8 @@ impl Printer {
         format!("{}{}{END}", tone.marker(), escaped(text))
     }
 
-    /// Says something that is not part of the answer, on stderr, unless nothing but the answer is wanted, or it would push
-    /// the answer off its screen.
+    /// Says something that is not part of the answer, on stderr, unless nothing but the answer is wanted, or it would
+    /// push the answer off its screen.
     pub fn note(&mut self, text: impl Display) {
         if !looks().quiet && self.rows.is_none() {
             self.say(text);

@@ -3,8 +3,8 @@
 //! What decides what to write is `quotient-host`, as in a live cluster, and so are the engine, the translation and
 //! admission. This crate replaces only what is around it: the API server, the clock, the kubelets and the controllers
 //! of kube-controller-manager. On top of it are `simulate` (apply files, report) and scenarios (tests of
-//! quota policies). Nothing here reads a clock, and draws (of a forecast) are the same each time: the same input gives the
-//! same bytes.
+//! quota policies). Nothing here reads a clock, and draws (of a forecast) are the same each time: the same input gives
+//! the same bytes.
 
 pub mod ages;
 mod answer;
