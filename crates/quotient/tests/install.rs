@@ -163,6 +163,7 @@ fn the_program_runs_under_the_account_that_install_makes_and_uses_what_it_is_gra
     elastic_quotas(&installed);
     quota_trees(&installed);
     queues(&installed);
+    a_group_of_kubernetes_itself(&installed);
     volumes(&installed);
     let daemon = a_webhook_that_is_down_stops_what_it_guards_and_nothing_else(&installed, daemon);
     a_standby_answers_too(&installed);
@@ -363,7 +364,8 @@ fn a_job_of_several_tasks(installed: &Installed) {
     let template = json!({"spec": {"terminationGracePeriodSeconds": 0, "containers": [{"name": "c", "image": "i"}]}});
     let job = |queue: &str| {
         json!({"apiVersion": "batch.volcano.sh/v1alpha1", "kind": "Job", "metadata": {"name": "j", "namespace": "work"},
-            "spec": {"queue": queue, "minSuccess": 1, "tasks": [{"replicas": 2, "template": template}]}})
+            "spec": {"queue": queue, "minSuccess": 1, "tasks": [{"replicas": 2, "template": template}],
+                "plugins": {"env": [], "svc": []}, "ttlSecondsAfterFinished": 5}})
     };
     let said = refusal(plane, &[job("nowhere")]);
     assert!(said.contains("spec.queue: \"nowhere\": no such queue"), "{said}");
@@ -375,6 +377,10 @@ fn a_job_of_several_tasks(installed: &Installed) {
         (&json!("default0"), &json!(2)),
         "what it leaves out is filled in"
     );
+    eventually(plane, "the job's pods find each other", || {
+        get(plane, &["service", "j", "-n", "work"])?;
+        get(plane, &["configmap", "j-svc", "-n", "work"])
+    });
     // kwok may have let it end already; it does so with pods of a Job, if it comes to it.
     let ended = json!({"status": {"phase": "Succeeded"}}).to_string();
     let patch = ["patch", "pod", "j-default0-0", "-n", "work", "--subresource=status", "--type=merge", "-p", &ended];
@@ -388,6 +394,31 @@ fn a_job_of_several_tasks(installed: &Installed) {
         let is_gone = groups["items"].as_array()?.iter().all(|group| group["metadata"]["name"] == "g");
         (job["status"]["state"]["phase"] == "Completed" && is_gone).then_some(())
     });
+    eventually(plane, "the job goes when its time is up", || {
+        get(plane, &["jobs.batch.volcano.sh", "j", "-n", "work"]).is_none().then_some(())
+    });
+}
+
+/// A gang of Kubernetes' own starts, and its group says so.
+fn a_group_of_kubernetes_itself(installed: &Installed) {
+    installed.namespace("groups");
+    let group = json!({"apiVersion": "scheduling.k8s.io/v1beta1", "kind": "PodGroup",
+        "metadata": {"name": "two", "namespace": "groups"}, "spec": {"schedulingPolicy": {"gang": {"minCount": 2}}}});
+    let member = |name: &str| {
+        let mut pod = pod("groups", name, "1");
+        pod["spec"]["schedulingGroup"] = json!({"podGroupName": "two"});
+        pod
+    };
+    installed.apply(&[group, member("a"), member("b")]);
+    ["a", "b"].into_iter().for_each(|name| installed.runs("groups", name));
+    eventually(&installed.plane, "the group says that it is scheduled", || {
+        let group = get(&installed.plane, &["podgroups.scheduling.k8s.io", "two", "-n", "groups"])?;
+        let conditions = group["status"]["conditions"].as_array()?.clone();
+        conditions.iter().any(|condition| condition["status"] == "True").then_some(())
+    });
+    for kind in ["pod/a", "pod/b", "podgroups.scheduling.k8s.io/two"] {
+        installed.plane.kubectl(&["delete", kind, "-n", "groups", "--wait=false"]).expect("it is there");
+    }
 }
 
 /// A claim that waits for its pod is bound to a volume that is there, or to one that is made.
