@@ -16,7 +16,7 @@ use crate::fact::Amount;
 use crate::nodes::{NodeId, Nodes};
 use crate::place::{Answer, Question};
 use crate::resources::ResourceId;
-use crate::score::resources::Bounds;
+use crate::score::resources::{Bounds, COORDINATES, Coordinates};
 use crate::world::World;
 
 /// With fewer nodes than this there is nothing to gain.
@@ -34,7 +34,7 @@ struct Blocks {
     position: u64,
     /// How many nodes changed since the blocks were dealt.
     changes: usize,
-    /// How many searches there were since the blocks could no longer be brought up to date.
+    /// How many nodes were found by a look at all since the blocks could no longer be brought up to date.
     missed: u32,
     /// The nodes, block after block.
     order: Vec<NodeId>,
@@ -49,7 +49,8 @@ impl Blocks {
     fn deal(nodes: &Nodes) -> Self {
         let limit = nodes.limit();
         let mut order: Vec<NodeId> = (0..limit as u32).map(NodeId).collect();
-        sort_by_load(nodes, &mut order);
+        let loads: Vec<Coordinates> = order.iter().map(|node| nodes.load(*node).coordinates()).collect();
+        sort_by_load(&loads, &mut order);
         let mut at = vec![0; limit];
         for (place, node) in order.iter().enumerate() {
             at[node.at()] = place as u32;
@@ -82,8 +83,8 @@ impl Blocks {
         }
     }
 
-    /// Takes in what changed since, or deals all anew, which costs as much as a few looks at every node: it is done when
-    /// it would have been of use as often. Returns whether the blocks are as things stand.
+    /// Takes in what changed since, or deals all anew, which costs as much as a few looks at every node: it is done
+    /// when it would have been of use more often. Returns whether the blocks are as things stand.
     fn catch_up(&mut self, nodes: &Nodes) -> bool {
         const MISSED_MAX: u32 = 4;
         let changed =
@@ -91,8 +92,7 @@ impl Blocks {
         let Some(changed) =
             changed.filter(|_| self.at.len() == nodes.limit() && self.free.len() == nodes.resource_count())
         else {
-            self.missed += 1;
-            let deals = self.missed > MISSED_MAX;
+            let deals = self.missed >= MISSED_MAX;
             if deals {
                 *self = Blocks::deal(nodes);
             }
@@ -111,21 +111,21 @@ impl Blocks {
 }
 
 /// Sorts nodes so that those whose loads are alike lie together, in pieces that end where blocks do.
-fn sort_by_load(nodes: &Nodes, order: &mut [NodeId]) {
+fn sort_by_load(loads: &[Coordinates], order: &mut [NodeId]) {
     if order.len() <= BLOCK {
         return;
     }
     let range = |key: usize| {
-        let values = order.iter().map(|node| nodes.load(*node).coordinates()[key]);
+        let values = order.iter().map(|node| loads[node.at()][key]);
         let (least, most) = values.fold((i64::MAX, i64::MIN), |(least, most), v| (least.min(v), most.max(v)));
         most - least
     };
-    let widest = (0..crate::score::resources::COORDINATES).max_by_key(|key| (range(*key), Reverse(*key))).unwrap_or(0);
+    let widest = (0..COORDINATES).max_by_key(|key| (range(*key), Reverse(*key))).unwrap_or(0);
     let middle = (order.len() / 2).next_multiple_of(BLOCK);
-    order.select_nth_unstable_by_key(middle, |node| (nodes.load(*node).coordinates()[widest], *node));
+    order.select_nth_unstable_by_key(middle, |node| (loads[node.at()][widest], *node));
     let (low, high) = order.split_at_mut(middle);
-    sort_by_load(nodes, low);
-    sort_by_load(nodes, high);
+    sort_by_load(loads, low);
+    sort_by_load(loads, high);
 }
 
 impl World {
@@ -142,12 +142,21 @@ impl World {
         best.map(Answer::Node)
     }
 
-    /// Whether a pod has no other scores than those of load, and there are enough nodes for an index to be worth it.
+    /// A node was found by a look at all of them: the index would have been of use, if it could have told.
+    pub fn note_found_by_scan(&mut self, question: &Question) {
+        if self.is_found_by_load(question) {
+            Arc::make_mut(&mut self.load_index.0).missed += 1;
+        }
+    }
+
+    /// Whether a pod has no other scores than those of load and goes by nothing else that differs much between nodes,
+    /// and there are enough nodes for an index to be worth it.
     pub fn is_found_by_load(&self, question: &Question) -> bool {
         let shape = self.shapes.get(question.shape);
         let spec = shape.spec();
         let has_other_scores = self.node_rules.get(question.rule).classes().len() > 1
-            || !(shape.soft_spread.is_empty() && shape.preferred.is_empty() && spec.images.is_empty())
+            || shape.is_related()
+            || !spec.images.is_empty()
             || question.has_inclinations()
             || question.devices.is_some()
             || spec.capped.is_some();
@@ -220,8 +229,8 @@ mod tests {
         }
     }
 
-    /// Every pod has a shape of its own, so every one is searched for; the engine itself compares each answer with a look
-    /// at every node while this runs. Nodes and pods come and go in between.
+    /// Every pod has a shape of its own, so every one is searched for; the engine itself compares each answer with a
+    /// look at every node while this runs. Nodes and pods come and go in between.
     #[test]
     fn pods_that_are_all_different_get_the_best_node() {
         let mut engine = Engine::new(Settings::default());

@@ -33,6 +33,12 @@ pub(crate) struct ReservationIfBindFails {
 }
 
 impl World {
+    /// Takes a pod's reservation, as it is remembered while the pod is bound.
+    pub fn take_reservation_for_bind(&mut self, id: PodId) -> Option<ReservationIfBindFails> {
+        let Reservation { node, kind } = self.pods.get_mut(id).reservation.take()?;
+        Some(ReservationIfBindFails { node: self.nodes.get(node).name.clone(), kind })
+    }
+
     /// Counts a pod's reservation on its node (or no longer).
     pub fn count_reservation(&mut self, id: PodId, sign: Sign) {
         let pod = self.pods.get(id);

@@ -42,7 +42,11 @@ impl World {
             );
             return Answer::Node(found);
         }
-        self.scan_all(question)
+        let answer = self.scan_all(question);
+        if matches!(answer, Answer::Node(_)) {
+            self.note_found_by_scan(question);
+        }
+        answer
     }
 
     fn scan_all(&mut self, question: &Question) -> Answer {

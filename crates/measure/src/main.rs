@@ -1,7 +1,7 @@
 //! `make bench-cluster`: the table of performance, on fresh control planes, in one run.
 //!
-//! The API server alone gives the limit; kube-scheduler and Quotient run on the same machine in the same hour, with client
-//! limits that do not bind. CPU and memory are those of the processes.
+//! The API server alone gives the limit; kube-scheduler and Quotient run on the same machine in the same hour, with
+//! client limits that do not bind. CPU and memory are those of the processes.
 
 mod api;
 mod cases;

@@ -88,11 +88,13 @@ const NAMES_WITHIN: Duration = Duration::from_secs(3);
 pub fn names(which: &Which, resource: &str) -> Vec<String> {
     let Some(kind) = KINDS.iter().find(|kind| kind.plural == resource) else { return Vec::new() };
     let Ok(runtime) = tokio::runtime::Builder::new_current_thread().enable_all().build() else { return Vec::new() };
-    let listed = runtime.block_on(tokio::time::timeout(NAMES_WITHIN, async {
+    let listed = async {
         let Which { kubeconfig, context, .. } = which;
         let (client, ..) = reader(kubeconfig.as_deref().map(Path::new), context.as_deref()).await?;
         list(&client, &kind_path(kind, None)).await
-    }));
+    };
+    // The timer is made inside, since it needs the runtime.
+    let listed = runtime.block_on(async { tokio::time::timeout(NAMES_WITHIN, listed).await });
     let Ok(Ok(Listed::Items(items))) = listed else { return Vec::new() };
     let text = |item: &Value, pointer: &str| item.pointer(pointer).and_then(Value::as_str).map(str::to_owned);
     let name = |item: &Value| Some(format!("{}/{}", text(item, "/metadata/namespace")?, text(item, "/metadata/name")?));

@@ -4,6 +4,7 @@
 //! but the same input always gets the same. What hangs on an object goes with it: the pods of a
 //! node, the dependents of an owner, everything in a namespace.
 
+mod admitting;
 mod pod;
 mod replacement;
 
@@ -16,7 +17,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use quotient_api::{
-    Configuration, Held, ObjectKey, Operation, Problem, Request, View, admit, key_of, kinds, pod_group, time,
+    Configuration, Held, ObjectKey, Operation, Problem, Request, admit, key_of, kinds, pod_group, time,
 };
 use quotient_engine::fact::Name;
 use serde_json::{Value, json};
@@ -25,6 +26,7 @@ use crate::bounds;
 use crate::clock::Clock;
 use crate::field;
 use crate::naming;
+use crate::server::admitting::Admitting;
 use crate::store::Store;
 
 /// The label that every namespace has: its name.
@@ -79,37 +81,6 @@ pub struct Server {
     held: OnceCell<Arc<Held>>,
     /// Whether a composite quota governs only namespaces that agree.
     needs_consent: bool,
-}
-
-/// What admission may ask: the objects, and what is configured.
-struct Admitting<'a> {
-    store: &'a Store,
-    whole_gpu_gb: Option<u32>,
-    held: &'a OnceCell<Arc<Held>>,
-    needs_consent: bool,
-}
-
-impl View for Admitting<'_> {
-    fn get(&self, key: &ObjectKey) -> Option<&Value> {
-        View::get(self.store, key)
-    }
-
-    fn list(&self, group: &str, kind: &str, namespace: Option<&str>) -> Vec<&Value> {
-        self.store.list(group, kind, namespace)
-    }
-
-    fn needs_consent(&self) -> bool {
-        self.needs_consent
-    }
-
-    fn whole_gpu_gb(&self) -> u32 {
-        self.whole_gpu_gb.unwrap_or_else(|| self.store.whole_gpu_gb())
-    }
-
-    fn held(&self) -> Arc<Held> {
-        let add_up = || Arc::new(Held::by(&self.list("", "Node", None), self.whole_gpu_gb()));
-        self.held.get_or_init(add_up).clone()
-    }
 }
 
 impl Server {

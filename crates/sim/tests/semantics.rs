@@ -13,6 +13,14 @@ fn scenarios(folder: &str) -> BTreeSet<String> {
     paths.filter_map(|path| Some(path.file_stem()?.to_string_lossy().into_owned())).collect()
 }
 
+/// The scenarios of a folder by their own names, where a file has several.
+fn scenarios_by_name(folder: &str) -> BTreeSet<String> {
+    let entries = std::fs::read_dir(root().join("scenarios").join(folder)).expect("the folder is there");
+    let texts = entries.map(|entry| std::fs::read_to_string(entry.expect("an entry").path()).expect("it can be read"));
+    let name = |line: &str| Some(line.strip_prefix("metadata: {name: ")?.strip_suffix('}')?.to_string());
+    texts.flat_map(|text| text.lines().filter_map(name).collect::<Vec<_>>()).collect()
+}
+
 /// What stands between backticks within brackets, in prose: `(…, `kep-max`, …)`.
 fn named(text: &str) -> BTreeSet<String> {
     let bracketed = text.split('(').skip(1).filter_map(|rest| rest.split(')').next());
@@ -25,11 +33,12 @@ fn named(text: &str) -> BTreeSet<String> {
 }
 
 /// All that the pages may name: decisions, elastic quotas and trees by the names of their files, cards with a word
-/// before.
+/// before, and groups and what peers test by their own names.
 fn there() -> BTreeSet<String> {
     let cards = scenarios("cards").into_iter().map(|name| format!("cards-{name}"));
     let plain = ["decisions", "elastic", "tree"].into_iter().flat_map(scenarios);
-    plain.chain(cards).collect()
+    let named = ["peers", "podgroups"].into_iter().flat_map(scenarios_by_name);
+    plain.chain(cards).chain(named).collect()
 }
 
 fn page(name: &str) -> String {

@@ -1,5 +1,8 @@
 //! The cycle: each waiting pod in turn, until nothing more can be decided.
 
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
 use crate::cards::CardChoice;
 use crate::decision::{Budget, Decision, Decisions};
 use crate::engine::Engine;
@@ -16,10 +19,8 @@ use crate::preempt::{Outcome, Plan};
 use crate::queue::GroupId;
 use crate::reason::Reason;
 use crate::relations::Effects;
-use crate::reservations::{Reservation, ReservationIfBindFails, ReservationKind};
+use crate::reservations::{Reservation, ReservationKind};
 use crate::sign::Sign;
-use std::collections::BTreeSet;
-use std::sync::Arc;
 
 /// A way to place a pod that was tried, and what was in the way: quotas that refuse it, or else nodes that are closed.
 struct Tried {
@@ -483,13 +484,11 @@ impl Engine {
             let key = crate::device::ClaimKey { namespace: key.namespace.clone(), name: grant.claim.clone() };
             self.renew_needs(Some(&key));
         }
-        let reservation_if_bind_fails = self.world.pods.get_mut(id).reservation.take().map(|reservation| {
-            ReservationIfBindFails { node: self.world.nodes.get(reservation.node).name.clone(), kind: reservation.kind }
-        });
+        let reservation = self.world.take_reservation_for_bind(id);
         let pod = self.world.pods.get_mut(id);
         pod.card_choice = None;
         pod.granted.clear();
-        pod.reservation_if_bind_fails = reservation_if_bind_fails;
+        pod.reservation_if_bind_fails = reservation;
         pod.reason = None;
         self.note_moved_pools(id);
         self.changes += 1;

@@ -24,6 +24,7 @@ pub(crate) struct Size {
 
 /// How many figures tell how alike the loads of two nodes are.
 pub(crate) const COORDINATES: usize = 4;
+pub(crate) type Coordinates = [i64; COORDINATES];
 
 /// What the loads of some nodes have in common: bounds of all that their points are made of.
 #[derive(Debug, Clone, Copy, Default)]
@@ -91,7 +92,7 @@ impl Bounds {
 
 impl Load {
     /// What the load is like: nodes that are near to each other by these are near in their points for any pod.
-    pub fn coordinates(&self) -> [i64; COORDINATES] {
+    pub fn coordinates(&self) -> Coordinates {
         let share = |r: usize, part: Amount| if self.whole[r].has_shares() { self.whole[r].share(part) } else { 0 };
         let spare = share(0, self.spare[0]) + share(1, self.spare[1]);
         // Sizes matter by their logarithm: twice as much is as far from it as half as much.
@@ -179,7 +180,8 @@ mod tests {
             let size = Size { request, assumed: [request[0].max(little.0), request[1].max(little.1)] };
             let mut bounds = Bounds::default();
             loads.iter().for_each(|load| bounds.include(load));
-            let fits = |load: &&Load| (0..2).all(|r| request[r] == 0 || load.used[r] + request[r] <= load.allocatable[r]);
+            let has_room = |load: &Load, r: usize| request[r] == 0 || load.used[r] + request[r] <= load.allocatable[r];
+            let fits = |load: &&Load| (0..2).all(|r| has_room(load, r));
             for load in loads.iter().filter(fits) {
                 prop_assert!(bounds.most(&size) >= load.points(&size), "{bounds:?} {load:?} {size:?}");
             }
