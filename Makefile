@@ -33,7 +33,7 @@ help:
 	@echo 'make fuzz     one minute of random bytes for each parser (installs cargo-fuzz)'
 
 demo:
-	@echo 'Building Quotient: a minute or two the first time.' >&2
+	@echo 'Building Quotient: some minutes the first time.' >&2
 	@$(CARGO) build --quiet --release --locked --package quotient
 	@$(TARGET)/release/quotient demo $(DEMO)
 
