@@ -13,7 +13,7 @@ use crate::resources::ResourceNames;
 
 /// A distinct rule about nodes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub(crate) struct StaticId(pub u32);
+pub(crate) struct NodeRuleId(pub u32);
 
 /// The node is cordoned to the pod.
 pub(crate) const CORDONED: u8 = 1;
@@ -28,7 +28,7 @@ const ABSENT: u8 = 16;
 
 /// Nodes of one class are alike to the template: as many taints ask to be spared, and as much is preferred.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub(crate) struct StaticClass {
+pub(crate) struct RuleClass {
     pub spared: i64,
     pub preference: i64,
     /// By how much its card is preferred, out of 100.
@@ -40,7 +40,7 @@ pub(crate) struct NodeRule {
     spec: Arc<PodSpec>,
     flags: Vec<u8>,
     class: Vec<u16>,
-    classes: Vec<StaticClass>,
+    classes: Vec<RuleClass>,
     epoch: u64,
     limit: usize,
 }
@@ -70,7 +70,7 @@ impl NodeRule {
         self.class[node.at()]
     }
 
-    pub fn classes(&self) -> &[StaticClass] {
+    pub fn classes(&self) -> &[RuleClass] {
         &self.classes
     }
 
@@ -90,7 +90,7 @@ impl NodeRule {
         if cards::closes(facts, spec, names) {
             flags |= CARDLESS;
         }
-        let class = StaticClass {
+        let class = RuleClass {
             spared: i64::from(taints::asks_to_be_spared(facts, &spec.tolerations)),
             preference: node_affinity::preference(facts, spec),
             card: cards::preference(facts, spec, names),
@@ -141,7 +141,7 @@ impl std::hash::Hash for Key {
 #[derive(Debug, Clone, Default)]
 pub(crate) struct NodeRules {
     list: Vec<NodeRule>,
-    ids: LookupMap<Key, StaticId>,
+    ids: LookupMap<Key, NodeRuleId>,
     /// Changed when all rules were dropped to make room: numbers from before mean nothing any more.
     pub generation: u64,
 }
@@ -152,7 +152,7 @@ impl NodeRules {
     const KEPT_MAX: usize = 1024;
 
     /// The number of the spec's rule.
-    pub fn intern(&mut self, spec: &Arc<PodSpec>) -> StaticId {
+    pub fn intern(&mut self, spec: &Arc<PodSpec>) -> NodeRuleId {
         let key = Key(spec.clone());
         if let Some(id) = self.ids.get(&key) {
             return *id;
@@ -162,7 +162,7 @@ impl NodeRules {
             self.ids.clear();
             self.generation += 1;
         }
-        let id = StaticId(self.list.len() as u32);
+        let id = NodeRuleId(self.list.len() as u32);
         self.list.push(NodeRule {
             spec: spec.clone(),
             flags: Vec::new(),
@@ -176,7 +176,7 @@ impl NodeRules {
     }
 
     /// Brings a rule up to date with the nodes.
-    pub fn refresh(&mut self, id: StaticId, nodes: &Nodes, names: &ResourceNames) {
+    pub fn refresh(&mut self, id: NodeRuleId, nodes: &Nodes, names: &ResourceNames) {
         let rule = &mut self.list[id.0 as usize];
         if rule.epoch == nodes.epoch && rule.limit == nodes.limit() {
             return;
@@ -193,7 +193,7 @@ impl NodeRules {
         rule.limit = nodes.limit();
     }
 
-    pub fn get(&self, id: StaticId) -> &NodeRule {
+    pub fn get(&self, id: NodeRuleId) -> &NodeRule {
         &self.list[id.0 as usize]
     }
 }

@@ -1,4 +1,4 @@
-//! The nodes: what each has, what is used and claimed of it, and a log of which ones changed.
+//! The nodes: what each has, what is used and reserved of it, and a log of which ones changed.
 //!
 //! Nodes are numbered; amounts lie in one array per resource, so that a scan over nodes reads
 //! memory in order. Every change appends the node's number to a log, and whoever keeps something
@@ -71,7 +71,7 @@ pub(crate) struct Nodes {
     vacant: Vec<NodeId>,
     /// Nodes with a number whose object is not there.
     absent: BTreeSet<NodeId>,
-    /// By resource, by node: allocatable − held − claimed, cut off at the ends of 64 bits. A cut-off value
+    /// By resource, by node: allocatable − held − reserved, cut off at the ends of 64 bits. A cut-off value
     /// compares with any request as the true one would.
     free: Vec<Vec<Amount>>,
     allocatable: Vec<Vec<Amount>>,

@@ -8,7 +8,7 @@ use crate::filter::{
     Filter, node_cap, pod_affinity, ports, resources_fit, spread, volume_binding, volume_limits, volume_restrictions,
     volume_zone,
 };
-use crate::node_rules::StaticId;
+use crate::node_rules::NodeRuleId;
 use crate::nodes::NodeId;
 use crate::pods::PodId;
 use crate::relations::{Bearing, CounterId, CounterKey, CountingTables, Eligible, Matched};
@@ -25,7 +25,7 @@ pub(crate) type ClosedCounts = [u32; Filter::COUNT];
 #[derive(Debug, Clone)]
 pub(crate) struct Question {
     pub shape: ShapeId,
-    pub rule: StaticId,
+    pub rule: NodeRuleId,
     pub spread: Vec<CounterId>,
     pub soft_spread: Vec<CounterId>,
     pub affinity: Vec<CounterId>,

@@ -52,7 +52,7 @@ impl World {
         }
         let pod = self.pods.get(id);
         let shape = self.shapes.get(pod.shape);
-        self.nodes.reservation(reservation.node, &shape.demand, sign);
+        self.nodes.reserve(reservation.node, &shape.demand, sign);
         self.quotas.count_reservation(pod, &charge_of(&self.shapes, pod), sign);
         for port in &shape.spec().ports {
             self.nodes.use_port(reservation.node, port, sign);

@@ -9,7 +9,7 @@ use std::collections::BTreeMap;
 use crate::devices::world::DeviceAsk;
 use crate::fact::Amount;
 use crate::filter::{Filter, node_cap, ports};
-use crate::node_rules::{NodeRule, StaticClass};
+use crate::node_rules::{NodeRule, RuleClass};
 use crate::nodes::NodeId;
 use crate::place::{Answer, ClosedCounts, Question};
 use crate::resources::ResourceId;
@@ -245,7 +245,7 @@ impl World {
         let most_devices = takers.iter().map(|t| t.devices).max().unwrap_or(0);
         let affinities = || takers.iter().map(|t| t.affinity);
         let (least_affine, most_affine) = (affinities().min().unwrap_or(0), affinities().max().unwrap_or(0));
-        let of_class = |class: &StaticClass| {
+        let of_class = |class: &RuleClass| {
             self.card_weight * class.card * (score::FULL / 100)
                 + weight::TAINTS * score::normal::fewer_is_better(class.spared, most_spared)
                 + weight::PREFERRED_NODES * score::normal::more_is_better(class.preference, most_preferred)

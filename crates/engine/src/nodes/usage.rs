@@ -12,7 +12,7 @@ impl Nodes {
     }
 
     /// Adds what a reservation holds (or takes it off).
-    pub fn reservation(&mut self, id: NodeId, demand: &Demand, sign: Sign) {
+    pub fn reserve(&mut self, id: NodeId, demand: &Demand, sign: Sign) {
         self.change(id, demand, sign, Column::Reserved);
     }
 

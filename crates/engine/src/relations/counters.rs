@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use crate::lookup::LookupMap;
-use crate::node_rules::{EXCLUDED, StaticId, TAINTED};
+use crate::node_rules::{EXCLUDED, NodeRuleId, TAINTED};
 use crate::nodes::NodeId;
 use crate::relations::{CountingTables, RelationId, Relations};
 use crate::topology::{DomainId, NO_DOMAIN, TopoId};
@@ -19,7 +19,7 @@ pub(crate) struct Eligible {
     /// The keys a node must have.
     pub keys: Vec<TopoId>,
     /// The pod's rule about nodes, and which of its flags exclude one.
-    pub rule: Option<(StaticId, u8)>,
+    pub rule: Option<(NodeRuleId, u8)>,
 }
 
 impl Eligible {

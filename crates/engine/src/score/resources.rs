@@ -11,7 +11,7 @@ pub(crate) struct Load {
     allocatable: [Amount; 2],
     /// What is free where a container without a request counts a little; never below 0.
     spare: [Amount; 2],
-    /// Held and claimed, by true requests; never more than there is.
+    /// Held and reserved, by true requests; never more than there is.
     used: [Amount; 2],
 }
 
@@ -100,7 +100,7 @@ impl Load {
         [size(0), size(1), spare, share(0, self.used[0]) - share(1, self.used[1])]
     }
 
-    /// Takes in what a node has, what is held and claimed of it, and the same with a little for each container
+    /// Takes in what a node has, what is held and reserved of it, and the same with a little for each container
     /// without a request.
     pub fn set(&mut self, allocatable: [Amount; 2], used: [i128; 2], assumed: [i128; 2]) {
         // What a node has seldom changes, and a new whole costs a division.
