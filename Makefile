@@ -107,7 +107,7 @@ storm: export SEEDS ?= 20000
 storm: export STORM_SECONDS ?= 600
 storm: testenv
 	$(CARGO) test --quiet --locked --package quotient-sim --test storm -- --nocapture
-	$(CARGO) test --quiet --locked --package quotient --test faults -- --ignored --nocapture storm
+	$(CARGO) test --quiet --locked --package quotient --test faults -- --ignored --nocapture --test-threads=1 storm
 
 # Only the model, for CASES cases from SEED on.
 model:

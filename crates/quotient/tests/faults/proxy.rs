@@ -1,6 +1,7 @@
 //! Stands between the program and the real API server, and is unkind when it is told to.
 
-use std::convert::Infallible;
+use std::collections::BTreeMap;
+use std::io;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -34,16 +35,22 @@ pub struct Proxy {
 struct Moods {
     is_unkind: AtomicBool,
     writes: AtomicU64,
-    refused: AtomicU64,
+    /// How often each thing was done to a request or to an event.
+    done: Mutex<BTreeMap<&'static str, u64>>,
     /// What may not be read: a part of its path, and what is answered.
     forbidden: Mutex<Option<(&'static str, StatusCode)>>,
     /// How long each part of a watch is held back.
     lag_ms: AtomicU64,
     /// Whether watches tell everything twice.
     is_doubled: AtomicBool,
-    doubled: AtomicU64,
     /// Whoever reads an answer in parts stops when this changes.
     cuts: watch::Sender<u64>,
+}
+
+impl Moods {
+    fn count(&self, what: &'static str) {
+        *self.done.lock().expect("nobody panicked").entry(what).or_default() += 1;
+    }
 }
 
 impl Proxy {
@@ -54,11 +61,10 @@ impl Proxy {
         let moods = Arc::new(Moods {
             is_unkind: AtomicBool::new(false),
             writes: AtomicU64::new(0),
-            refused: AtomicU64::new(0),
+            done: Mutex::default(),
             forbidden: Mutex::new(None),
             lag_ms: AtomicU64::new(0),
             is_doubled: AtomicBool::new(false),
-            doubled: AtomicU64::new(0),
             cuts: watch::Sender::new(0),
         });
         let address = runtime.block_on(listen(kubeconfig, moods.clone()));
@@ -102,19 +108,19 @@ impl Proxy {
         self.moods.is_doubled.store(is_doubled, Ordering::Relaxed);
     }
 
-    /// How many parts of watches were told twice.
-    pub fn doubled(&self) -> u64 {
-        self.moods.doubled.load(Ordering::Relaxed)
-    }
-
     /// Cuts all watches.
     pub fn cut(&self) {
         self.moods.cuts.send_modify(|cuts| *cuts += 1);
     }
 
-    /// How many writes were not answered as they should.
+    /// How many requests and events were disturbed, by what was done to them.
+    pub fn done(&self) -> BTreeMap<&'static str, u64> {
+        self.moods.done.lock().expect("nobody panicked").clone()
+    }
+
+    /// How many requests were not answered as they should.
     pub fn refused(&self) -> u64 {
-        self.moods.refused.load(Ordering::Relaxed)
+        self.done().iter().filter(|(what, _)| !what.starts_with("event")).map(|(_, times)| times).sum()
     }
 }
 
@@ -130,7 +136,7 @@ async fn listen(kubeconfig: &Path, moods: Arc<Moods>) -> SocketAddr {
             tokio::spawn(async move {
                 let service = service_fn(|request| {
                     let (client, moods) = (client.clone(), moods.clone());
-                    async move { Ok::<_, Infallible>(pass_on(client, &moods, request).await) }
+                    async move { pass_on(client, &moods, request).await }
                 });
                 // Whoever asked has gone away.
                 let _ = http1::Builder::new().serve_connection(TokioIo::new(stream), service).await;
@@ -148,6 +154,8 @@ enum Fate {
     /// 500, and nothing was done.
     Broken,
     /// 500, and yet it was done.
+    DoneAndBroken,
+    /// It was done, and the connection ends without an answer.
     AnswerLost,
     /// 503.
     Unavailable,
@@ -158,25 +166,27 @@ enum Fate {
 fn fate(number: u64, is_patch: bool) -> Fate {
     match number % 9 {
         0 | 3 => Fate::TooMany,
-        1 | 5 => Fate::Broken,
+        1 => Fate::Broken,
         2 => Fate::AnswerLost,
+        5 => Fate::DoneAndBroken,
         6 => Fate::Unavailable,
         7 if is_patch => Fate::Conflict,
         _ => Fate::Good,
     }
 }
 
-async fn pass_on(client: Client, moods: &Arc<Moods>, request: Request<Incoming>) -> Answer {
+/// Answers a request, or ends the connection without an answer.
+async fn pass_on(client: Client, moods: &Arc<Moods>, request: Request<Incoming>) -> io::Result<Answer> {
     let is_write = request.method() != Method::GET;
     let forbidden = *moods.forbidden.lock().expect("nobody panicked");
     if let Some((_, code)) = forbidden.filter(|(part, _)| !is_write && request.uri().path().contains(part)) {
-        moods.refused.fetch_add(1, Ordering::Relaxed);
-        let reason = match code {
-            StatusCode::UNAUTHORIZED => "Unauthorized",
-            StatusCode::GONE => "Expired",
-            _ => "Forbidden",
+        let (reason, counted) = match code {
+            StatusCode::UNAUTHORIZED => ("Unauthorized", "401"),
+            StatusCode::GONE => ("Expired", "410"),
+            _ => ("Forbidden", "403"),
         };
-        return failure(code, reason);
+        moods.count(counted);
+        return Ok(failure(code, reason));
     }
     // The lease is kept: without it nothing would be written, and nothing tried.
     let is_lease = request.uri().path().contains("/leases/");
@@ -184,35 +194,44 @@ async fn pass_on(client: Client, moods: &Arc<Moods>, request: Request<Incoming>)
         true => fate(moods.writes.fetch_add(1, Ordering::Relaxed), request.method() == Method::PATCH),
         false => Fate::Good,
     };
-    if !matches!(fate, Fate::Good) {
-        moods.refused.fetch_add(1, Ordering::Relaxed);
-    }
-    match fate {
-        Fate::TooMany => return failure(StatusCode::TOO_MANY_REQUESTS, "TooManyRequests"),
-        Fate::Broken => return failure(StatusCode::INTERNAL_SERVER_ERROR, "InternalError"),
-        Fate::Unavailable => return failure(StatusCode::SERVICE_UNAVAILABLE, "ServiceUnavailable"),
-        Fate::Conflict => return failure(StatusCode::CONFLICT, "Conflict"),
-        Fate::Good | Fate::AnswerLost => {}
+    let refused = match fate {
+        Fate::TooMany => Some((StatusCode::TOO_MANY_REQUESTS, "TooManyRequests", "429")),
+        Fate::Broken => Some((StatusCode::INTERNAL_SERVER_ERROR, "InternalError", "500")),
+        Fate::Unavailable => Some((StatusCode::SERVICE_UNAVAILABLE, "ServiceUnavailable", "503")),
+        Fate::Conflict => Some((StatusCode::CONFLICT, "Conflict", "409")),
+        Fate::Good | Fate::DoneAndBroken | Fate::AnswerLost => None,
+    };
+    if let Some((code, reason, counted)) = refused {
+        moods.count(counted);
+        return Ok(failure(code, reason));
     }
     let is_watch = request.uri().query().is_some_and(|query| query.contains("watch="));
     let mut cuts = moods.cuts.subscribe();
     let (parts, body) = request.into_parts();
-    let Ok(body) = body.collect().await else { return failure(StatusCode::BAD_REQUEST, "BadRequest") };
+    let Ok(body) = body.collect().await else { return Ok(failure(StatusCode::BAD_REQUEST, "BadRequest")) };
     let answer = client.send(Request::from_parts(parts, Body::from(body.to_bytes().to_vec()))).await;
-    match answer {
-        Ok(_) if matches!(fate, Fate::AnswerLost) => failure(StatusCode::INTERNAL_SERVER_ERROR, "InternalError"),
-        Ok(answer) => answer.map(|body| {
-            let cut = async move {
-                let _ = cuts.changed().await;
-            };
-            let parts = BodyStream::new(body).take_until(Box::pin(cut));
-            match is_watch {
-                true => StreamBody::new(disturbed(parts, moods.clone())).boxed_unsync(),
-                false => StreamBody::new(parts).boxed_unsync(),
-            }
-        }),
-        Err(_) => failure(StatusCode::BAD_GATEWAY, "InternalError"),
+    let Ok(answer) = answer else { return Ok(failure(StatusCode::BAD_GATEWAY, "InternalError")) };
+    match fate {
+        Fate::AnswerLost => {
+            moods.count("answer lost");
+            return Err(io::ErrorKind::ConnectionAborted.into());
+        }
+        Fate::DoneAndBroken => {
+            moods.count("500, and done");
+            return Ok(failure(StatusCode::INTERNAL_SERVER_ERROR, "InternalError"));
+        }
+        _ => {}
     }
+    Ok(answer.map(|body| {
+        let cut = async move {
+            let _ = cuts.changed().await;
+        };
+        let parts = BodyStream::new(body).take_until(Box::pin(cut));
+        match is_watch {
+            true => StreamBody::new(disturbed(parts, moods.clone())).boxed_unsync(),
+            false => StreamBody::new(parts).boxed_unsync(),
+        }
+    }))
 }
 
 type Part = Result<Frame<Bytes>, kube::Error>;
@@ -224,9 +243,12 @@ fn disturbed(parts: impl Stream<Item = Part> + Send + 'static, moods: Arc<Moods>
         let whole = part.as_ref().ok().and_then(Frame::data_ref).filter(|data| data.ends_with(b"\n")).cloned();
         let again = whole.filter(|_| moods.is_doubled.load(Ordering::Relaxed));
         if again.is_some() {
-            moods.doubled.fetch_add(1, Ordering::Relaxed);
+            moods.count("event twice");
         }
         let lag = Duration::from_millis(moods.lag_ms.load(Ordering::Relaxed));
+        if !lag.is_zero() {
+            moods.count("event late");
+        }
         let late = futures::stream::once(async move {
             tokio::time::sleep(lag).await;
             part

@@ -21,7 +21,9 @@ const UPGRADES: usize = 4;
 
 fn pod(index: usize) -> Value {
     json!({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": format!("p-{index}"), "namespace": "load"},
-        "spec": {"schedulerName": "quotient", "automountServiceAccountToken": false, "containers": [
+        "spec": {"schedulerName": "quotient", "automountServiceAccountToken": false,
+            // Nobody plays the nodes: they are not ready, and tainted.
+            "tolerations": [{"operator": "Exists"}], "containers": [
             {"name": "c", "image": "i", "resources": {"requests": {"cpu": "10m"}}}]}})
 }
 
