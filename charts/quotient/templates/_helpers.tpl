@@ -198,6 +198,7 @@ spec:
 {{- define "quotient.arguments" -}}
 - run
 - --log={{ .Values.log.format }}
+- --systems={{ join "," .Values.systems }}
 {{- end }}
 
 {{/* Flags of the replicas that answer webhooks. */}}

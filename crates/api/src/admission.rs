@@ -161,6 +161,17 @@ const fn guarded(group: &'static str, kind: &'static str, checks: &'static [Chec
     Rules { group, kind, server: NOTHING, webhook: Part { checks, ..NOTHING } }
 }
 
+/// Rules for the composite quotas of a group.
+const fn composite(group: &'static str) -> Rules {
+    let webhook = Part {
+        on_create: &[elastic::keep_agreed],
+        on_update: &[elastic::keep_agreed],
+        checks: &[elastic::check_composite],
+        on_delete: &[],
+    };
+    Rules { group, kind: "CompositeElasticQuota", server: NOTHING, webhook }
+}
+
 /// The rules by kind. Kinds that are not listed have only the rules of all objects, which are an API server's.
 static RULES: &[Rules] = &[
     Rules {
@@ -180,7 +191,7 @@ static RULES: &[Rules] = &[
         },
         webhook: Part {
             on_create: &[tree_pod::keep_on_tree],
-            on_update: &[tree_pod::keep_affinity],
+            on_update: &[tree_pod::keep_affinity, tree_pod::keep_record],
             checks: &[tree_pod::check],
             on_delete: &[],
         },
@@ -254,8 +265,8 @@ static RULES: &[Rules] = &[
     guarded("scheduling.x-k8s.io", "ElasticQuota", &[elastic::check_plain]),
     guarded("nos.nebuly.com", "ElasticQuota", &[elastic::check_plain]),
     guarded("n8s.nebuly.ai", "ElasticQuota", &[elastic::check_plain]),
-    guarded("nos.nebuly.com", "CompositeElasticQuota", &[elastic::check_composite]),
-    guarded("n8s.nebuly.ai", "CompositeElasticQuota", &[elastic::check_composite]),
+    composite("nos.nebuly.com"),
+    composite("n8s.nebuly.ai"),
     Rules {
         group: tree::GROUP,
         kind: tree::QUOTA,

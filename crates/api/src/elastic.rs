@@ -59,6 +59,8 @@ pub(crate) struct Declared {
     pub created: i64,
     /// The namespaces whose pods it wants to be charged for, each once.
     pub namespaces: Vec<Name>,
+    /// Those of them that agreed by the rights of its maker.
+    pub agreed: Vec<Name>,
     pub min: Limits,
     pub max: Limits,
 }
@@ -82,9 +84,12 @@ pub(crate) fn declared(root: &Cursor<'_, '_>, key: &ObjectKey, interner: &mut In
         COMPOSITE => listed_namespaces(&spec, interner),
         _ => vec![interner.name(key.namespace.as_deref().unwrap_or_default())],
     };
+    let annotations = metadata.field("annotations");
+    let agreed = annotations.field(consent::AGREED).str().into_iter().flat_map(consent::listed);
+    let agreed = agreed.map(|name| interner.name(name)).collect();
     let created = metadata.field("creationTimestamp");
     let created = created.str().and_then(|text| parse_timestamp(text).map_err(|message| created.note(message)).ok());
-    Declared { created: created.unwrap_or(i64::MAX), namespaces, min, max }
+    Declared { created: created.unwrap_or(i64::MAX), namespaces, agreed, min, max }
 }
 
 fn limits(at: &Cursor<'_, '_>, interner: &mut Interner) -> Limits {

@@ -46,7 +46,7 @@ pub use elastic::Held;
 pub use kinds::Kind;
 pub use object::{ObjectKey, key_of};
 pub use object_map::ObjectMap;
-pub use pod::preemption_message;
+pub use pod::{preemption_message, ties};
 pub use problem::Problem;
 pub use quota_kinds::is_quota;
 pub use read::{Document, Ignored, Place, Read, read, read_path};

@@ -2,6 +2,7 @@
 
 pub(crate) mod affinity;
 pub(crate) mod requests;
+pub mod ties;
 pub(crate) mod usage;
 mod volumes;
 
@@ -51,11 +52,15 @@ pub(crate) fn pod(
 ) -> PodFact {
     let (metadata, spec, status) = (root.field("metadata"), root.field("spec"), root.field("status"));
     let namespace = interner.name(key.namespace.as_deref().unwrap_or_default());
-    let is_kept = !tree::quota::flag(&metadata.field("labels").field(tree::keys::PREEMPTIBLE), true);
+    let as_bound = ties::as_bound(root);
+    let as_bound = as_bound.as_ref().map(|bound| Cursor::root(bound, notes));
+    let tied = as_bound.as_ref().unwrap_or(root).field("metadata");
+    let tied_labels = tied.field("labels");
+    let is_kept = !tree::quota::flag(&tied_labels.field(tree::keys::PREEMPTIBLE), true);
     let labels = labels(&metadata.field("labels"), interner);
     let own = affinity::Own { namespace: &namespace, labels: &labels };
     let mut pod_spec = pod_spec(&spec, &status, &key.name, &own, whole_gpu_gb, interner);
-    let membership = membership(&metadata, &pod_spec.requests, interner);
+    let membership = membership(&tied, &pod_spec.requests, interner);
     pod_spec.cards = membership.cards;
     pod_spec.capped = caps.of_pod(&pod_spec.requests, &labels, &metadata.field("annotations"));
     let node = spec.field("nodeName").non_empty_str().map(|name| interner.name(name));
@@ -73,7 +78,7 @@ pub(crate) fn pod(
         victim_of: victim_of(&status),
         leaving_since: leaving_since(&metadata),
         ours: ours(scheduler),
-        tree_quota: labels.get(tree::keys::QUOTA_NAME).filter(|name| !name.is_empty()).cloned(),
+        tree_quota: tied_labels.field(tree::keys::QUOTA_NAME).non_empty_str().map(|name| interner.name(name)),
         eviction_class: match (is_kept, membership.protected) {
             (true, _) => EvictionClass::NonPreemptible,
             (false, true) => EvictionClass::Protected,

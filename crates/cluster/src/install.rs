@@ -5,7 +5,7 @@
 mod deployment;
 mod flow;
 mod roles;
-mod tenants;
+pub mod tenants;
 
 use quotient_api::{crd, kinds};
 use serde_json::{Value, json};
@@ -24,10 +24,14 @@ pub struct InstallSettings {
     pub replicas: u32,
     /// The systems whose objects the cluster has.
     pub systems: Vec<System>,
+    /// Whether the definitions of their kinds are made; not where another installation owns them.
+    pub definitions: bool,
     /// A QuotientConfiguration, as text.
     pub configuration: Option<String>,
     /// Where the API server finds the webhooks, if the program runs outside of the cluster; then no Deployment is made.
     pub webhook_url: Option<String>,
+    /// Whether webhooks run in a Deployment of their own.
+    pub separate_webhooks: bool,
     /// The names of the scheduler that pods of tenants must name, where the policies for tenants are wanted.
     pub tenant_policy: Option<Vec<String>>,
 }
@@ -38,7 +42,9 @@ pub fn objects(settings: &InstallSettings) -> Vec<Value> {
     let mut own = json!({"apiVersion": "v1", "kind": "Namespace", "metadata": metadata(namespace, None)});
     own["metadata"]["labels"]["pod-security.kubernetes.io/enforce"] = json!("restricted");
     let mut all = vec![own];
-    all.extend(definitions(systems));
+    if settings.definitions {
+        all.extend(definitions(systems));
+    }
     all.extend(roles::objects(namespace, systems));
     all.extend(flow::objects(namespace));
     if let Some(scheduler_names) = &settings.tenant_policy {
@@ -93,8 +99,10 @@ mod tests {
             image: "quotient:test".to_string(),
             replicas: 2,
             systems: systems.to_vec(),
+            definitions: true,
             configuration: None,
             webhook_url: None,
+            separate_webhooks: false,
             tenant_policy: None,
         }
     }

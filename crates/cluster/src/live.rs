@@ -25,6 +25,7 @@ use crate::lease::{Election, Elector, Fence, LeaseSettings};
 use crate::metrics::Metrics;
 use crate::onlook::Onlooker;
 use crate::rehearsal::{Asked, Figures, HeldTime, Question, Rehearsal, Standing};
+use crate::system::System;
 
 /// Objects that were seen and not taken in yet. When it is full the watches wait, and the API server holds back: it is
 /// enough for a burst, and little beside what is kept anyway.
@@ -61,6 +62,8 @@ pub struct LiveSettings {
     pub scheduler: bool,
     /// Keep labels and statuses of quotas.
     pub controllers: bool,
+    /// The systems whose kinds are read; those of others count as not served.
+    pub systems: Vec<System>,
     /// Where the objects are kept, for whoever else looks at them: empty until everything was seen.
     pub objects: SharedObjects,
 }
@@ -187,6 +190,10 @@ impl<'a> Session<'a> {
         let host = quotient_host::Session::new(configuration, names, parts, settings.objects.clone());
         let subjects: BTreeSet<Subject> = host.first_subjects().collect();
         for subject in &subjects {
+            if System::of(subject.kind()).is_some_and(|system| !settings.systems.contains(&system)) {
+                tasks.spawn(crate::watch::leave_out(*subject, sender.clone()));
+                continue;
+            }
             tasks.spawn(crate::watch::watch(clients.watch.clone(), *subject, sender.clone(), metrics.clone()));
         }
         let (report, reports) = mpsc::channel(REPORTS_MAX);

@@ -121,7 +121,12 @@ pub static PERMISSIONS: &[Permission] = &[
     own(&[], row("", "secrets", &["create"], "keeps the webhooks' authority; one that is made has no name yet")),
     own(&[AUTHORITY_SECRET], row("", "secrets", &["get", "update"], "keeps the webhooks' authority")),
     row("authentication.k8s.io", "tokenreviews", &["create"], "the dashboard asks who signs in"),
-    row("authorization.k8s.io", "subjectaccessreviews", &["create"], "the dashboard asks what a viewer may see"),
+    row(
+        "authorization.k8s.io",
+        "subjectaccessreviews",
+        &["create"],
+        "asks what a viewer of the dashboard may see, and whether the maker of a composite quota agrees for a namespace",
+    ),
     named(
         &[configuration::NAME],
         row(REGISTRATION, "mutatingwebhookconfigurations", &["get", "patch"], "says which certificates to trust"),

@@ -16,6 +16,15 @@ pub struct Person {
     pub extra: Value,
 }
 
+impl Person {
+    /// As the API server writes whose token it is, or whose request.
+    pub fn read(user: &Value) -> Self {
+        let text = |field: &str| user[field].as_str().unwrap_or_default().to_string();
+        let groups = user["groups"].as_array().into_iter().flatten().filter_map(Value::as_str).map(str::to_string);
+        Person { name: text("username"), uid: text("uid"), groups: groups.collect(), extra: user["extra"].clone() }
+    }
+}
+
 /// What somebody may want to do with a resource. Empty: any name, all namespaces.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Act<'a> {
@@ -36,11 +45,7 @@ pub async fn person(client: &Client, token: &str) -> Result<Option<Person>, Call
     if status["authenticated"] != true {
         return Ok(None);
     }
-    let user = &status["user"];
-    let text = |field: &str| user[field].as_str().unwrap_or_default().to_string();
-    let groups = user["groups"].as_array().into_iter().flatten().filter_map(Value::as_str).map(str::to_string);
-    let (name, uid, groups) = (text("username"), text("uid"), groups.collect());
-    Ok(Some(Person { name, uid, groups, extra: user["extra"].clone() }))
+    Ok(Some(Person::read(&status["user"])))
 }
 
 /// Whether a person may read a path that is no resource, such as `/metrics`.

@@ -20,6 +20,16 @@ pub enum System {
 pub const SYSTEMS: [System; 4] = [System::Elastic, System::Tree, System::Queues, System::Jobs];
 
 impl System {
+    /// The name by which it is chosen.
+    pub fn name(self) -> &'static str {
+        match self {
+            System::Elastic => "elastic",
+            System::Tree => "tree",
+            System::Queues => "queues",
+            System::Jobs => "jobs",
+        }
+    }
+
     /// The system that a kind belongs to; none for those that Kubernetes itself has.
     pub fn of(kind: &Kind) -> Option<System> {
         match kind.group {

@@ -43,6 +43,12 @@ pub async fn watch(client: Client, subject: Subject, seen: Sender<Seen>, metrics
     }
 }
 
+/// Says of a kind that is not to be read what is said of one that is not served.
+pub async fn leave_out(subject: Subject, seen: Sender<Seen>) {
+    // Nobody may listen any more.
+    let _ = seen.send(Seen::Unavailable(subject)).await;
+}
+
 struct Watch {
     client: Client,
     subject: Subject,

@@ -71,7 +71,8 @@ pub async fn webhooks(
     let keeper = Keeper::new(clients.webhook.clone(), target, certificate, lifetimes, clock);
     let holder = keeper.holder();
     metrics.set_answers(false);
-    let (address, answer) = serve(address, holder.clone(), client_authority, objects.clone(), metrics.clone()).await?;
+    let (client, shared) = (clients.webhook.clone(), objects.clone());
+    let (address, answer) = serve(address, holder.clone(), client_authority, client, shared, metrics.clone()).await?;
     let work = async move {
         let wait = async {
             let mut answered = false;

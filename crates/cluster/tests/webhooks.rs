@@ -8,6 +8,7 @@ use std::sync::atomic::{AtomicI64, Ordering};
 use std::time::{Duration, Instant};
 
 use k8s_openapi::ByteString;
+use quotient_api::Configuration;
 use quotient_cluster::system::System;
 use quotient_cluster::webhook::authority::{Authority, Lifetimes};
 use quotient_cluster::webhook::certificates::{Keeper, Source};
@@ -15,6 +16,7 @@ use quotient_cluster::webhook::configuration::{Target, configurations};
 use quotient_cluster::webhook::{WebhookSettings, webhooks};
 use quotient_cluster::{Clients, Metrics, connect};
 use quotient_host::SharedObjects;
+use quotient_host::objects::Objects;
 use quotient_testenv::{ControlPlane, Options};
 use serde_json::{Value, json};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
@@ -95,7 +97,11 @@ async fn start(clients: &Clients, address: SocketAddr, at: SocketAddr, source: S
 }
 
 async fn start_with(clients: &Clients, settings: WebhookSettings) -> tokio::task::JoinSet<()> {
-    let objects = SharedObjects::default();
+    start_on(clients, settings, SharedObjects::default()).await
+}
+
+/// Serves webhooks that know of these objects and no others.
+async fn start_on(clients: &Clients, settings: WebhookSettings, objects: SharedObjects) -> tokio::task::JoinSet<()> {
     objects.write().complete();
     let metrics = Metrics::default();
     metrics.beat();
@@ -297,4 +303,68 @@ async fn only_clients_of_the_authority_are_answered(plane: &ControlPlane, client
     assert_eq!(asked_as(address, plane, None).await, None, "a stranger is not answered");
     let answer = asked_as(address, plane, Some("apiserver")).await.expect("a client of the authority is");
     assert!(answer.starts_with("HTTP/1.1 400") && answer.contains("expected admission.k8s.io/v1"), "{answer}");
+}
+
+/// Gives a user these rights on elastic quotas in a namespace, which is made.
+fn grant(plane: &ControlPlane, user: &str, namespace: &str, resource: &str, verbs: &[&str]) {
+    let rbac = "rbac.authorization.k8s.io";
+    let metadata = json!({"name": user, "namespace": namespace});
+    let rule = json!({"apiGroups": ["nos.nebuly.com"], "resources": [resource], "verbs": verbs});
+    let objects = [
+        json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": namespace}}),
+        json!({"apiVersion": format!("{rbac}/v1"), "kind": "Role", "metadata": metadata, "rules": [rule]}),
+        json!({"apiVersion": format!("{rbac}/v1"), "kind": "RoleBinding", "metadata": metadata,
+            "roleRef": {"apiGroup": rbac, "kind": "Role", "name": user},
+            "subjects": [{"apiGroup": rbac, "kind": "User", "name": user}]}),
+    ];
+    plane.apply(&objects).expect("the rights are given");
+}
+
+/// Where namespaces have to agree to composite quotas, whoever may make and delete the quotas of one agrees for it.
+#[test]
+fn whoever_has_rights_on_the_quotas_of_a_namespace_agrees_for_it() {
+    const AGREED: &str = "quotient.dev/agreed-namespaces";
+    let options = Options { controller_manager: false, kwok: false, ..Options::default() };
+    let plane = ControlPlane::start(options).expect("the control plane starts");
+    plane.install(&quotient_api::crd::definitions()).expect("the kinds are installed");
+    grant(&plane, "maker", "platform", "compositeelasticquotas", &["create", "get", "update", "patch"]);
+    grant(&plane, "maker", "a", "elasticquotas", &["create", "delete"]);
+    grant(&plane, "maker", "b", "elasticquotas", &["create"]);
+    let address = free_address();
+    tell(&plane, address);
+    let runtime = tokio::runtime::Runtime::new().expect("a runtime");
+    let _tasks = runtime.block_on(async {
+        let clients = connect(Some(&plane.kubeconfig())).await.expect("the API server answers");
+        let objects = SharedObjects::default();
+        let configuration = Configuration { listed_users_only: true, ..Configuration::default() };
+        *objects.write() = Objects::new(&configuration);
+        start_on(&clients, WebhookSettings::new(address, target(address), secret("consent")), objects).await
+    });
+    let user = plane.kubeconfig_of("maker", &[]).expect("a user can be made").display().to_string();
+    let composite = |namespaces: &[&str], agreed: Option<&str>| {
+        json!({"apiVersion": "nos.nebuly.com/v1alpha1", "kind": "CompositeElasticQuota",
+            "metadata": {"name": "q", "namespace": "platform", "annotations": agreed.map(|text| json!({AGREED: text}))},
+            "spec": {"namespaces": namespaces, "min": {"cpu": "1"}}})
+    };
+    let send = |arguments: &[&str], object: &Value| {
+        let answer = plane.kubectl_with(&[arguments, &["-o", "json", "-f", "-"]].concat(), &object.to_string());
+        let agreed = |text: String| serde_json::from_str::<Value>(&text).expect("it is JSON")["metadata"].clone();
+        answer.map(|text| agreed(text)["annotations"][AGREED].clone()).map_err(|error| error.to_string())
+    };
+    let create = ["--kubeconfig", &user, "create", "--dry-run=server"];
+    let begun = Instant::now();
+    while let Err(error) = send(&create, &composite(&["platform"], None)) {
+        assert!(begun.elapsed() < Duration::from_secs(30), "its own namespace needs no consent: {error}");
+    }
+    assert_eq!(send(&create, &composite(&["a", "platform"], None)), Ok(json!("a")));
+    for agreed in [None, Some("b"), Some("a,b")] {
+        let refused = send(&create, &composite(&["a", "b"], agreed)).expect_err("it may not delete quotas of b");
+        assert!(refused.contains(r#"spec.namespaces[1]: "b": has not agreed"#), "{agreed:?}: {refused}");
+    }
+    // An administrator may; what was agreed stays so when another changes the quota, and no more is added to it.
+    assert_eq!(send(&["create"], &composite(&["a", "b"], None)), Ok(json!("a,b")));
+    let replace = ["--kubeconfig", &user, "replace"];
+    assert_eq!(send(&replace, &composite(&["b", "a", "platform"], None)), Ok(json!("b,a")));
+    let refused = send(&replace, &composite(&["b", "kube-system"], Some("kube-system"))).expect_err("it has no rights");
+    assert!(refused.contains("has not agreed"), "{refused}");
 }

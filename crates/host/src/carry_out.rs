@@ -6,6 +6,7 @@ mod devices;
 
 use std::time::Duration;
 
+use quotient_api::ties::BOUND_AS;
 use quotient_api::volcano::POD_GROUP;
 use quotient_api::{ObjectKey, kinds, preemption_message};
 use quotient_engine::ClaimBinding;
@@ -29,7 +30,9 @@ const BOUND_BY_CONTROLLER: &str = "pv.kubernetes.io/bound-by-controller";
 /// Does a write at a time of day. The error, if any, comes with it, for whoever watches how the server does.
 pub async fn carry_out(api: &impl Api, write: &Write, wall_us: i64) -> (Outcome, Option<CallError>) {
     let result = match write {
-        Write::Bind { pod, node, claims, devices, .. } => bind(api, pod, node, claims, devices, wall_us).await,
+        Write::Bind { pod, node, claims, devices, bound_as, .. } => {
+            bind(api, (pod, node, bound_as.as_deref()), claims, devices, wall_us).await
+        }
         Write::Evict { pod, claimant: Some(claimant), .. } => preempt(api, pod, claimant, wall_us).await,
         Write::Evict { pod, claimant: None, .. } => evict(api, pod).await,
         Write::Nominate { pod, node } => {
@@ -188,8 +191,7 @@ async fn make(api: &impl Api, key: &ObjectKey, object: &Value) -> Result<(), Sto
 /// Binds a pod: its claims first, then, when they are bound, the pod itself.
 async fn bind(
     api: &impl Api,
-    pod: &PodRef,
-    node: &Name,
+    (pod, node, bound_as): (&PodRef, &Name, Option<&str>),
     claims: &[ClaimBinding],
     devices: &DeviceWrites,
     wall_us: i64,
@@ -202,7 +204,7 @@ async fn bind(
         return Err(Stop::Wait);
     }
     let bound = match devices::grant(api, pod, devices, wall_us).await {
-        Ok(()) => bind_pod(api, pod, node).await,
+        Ok(()) => bind_pod(api, pod, node, bound_as).await,
         Err(stop) => Err(stop),
     };
     if let Err(Stop::Refused(_) | Stop::Error(CallError::Refused { .. } | CallError::NotFound(_))) = &bound {
@@ -211,14 +213,17 @@ async fn bind(
     bound
 }
 
-/// Binds the pod itself.
-async fn bind_pod(api: &impl Api, pod: &PodRef, node: &Name) -> Result<(), Stop> {
+/// Binds the pod itself. The annotations of a Binding become those of its pod, in the same write.
+async fn bind_pod(api: &impl Api, pod: &PodRef, node: &Name, bound_as: Option<&str>) -> Result<(), Stop> {
     let key = pod_key(&pod.key);
-    let body = json!({
+    let mut body = json!({
         "apiVersion": "v1", "kind": "Binding",
         "metadata": {"name": *pod.key.name, "namespace": *pod.key.namespace, "uid": *pod.uid},
         "target": {"apiVersion": "v1", "kind": "Node", "name": **node},
     });
+    if let Some(bound_as) = bound_as {
+        body["metadata"]["annotations"] = json!({BOUND_AS: bound_as});
+    }
     match send(api, Call::new(Verb::Create, &key, Content::Json, body).of_part("binding")).await {
         Ok(_) => Ok(()),
         // It may be our own bind that was not answered the first time.

@@ -79,6 +79,8 @@ struct Waiting {
     unsaid: Option<Arc<Reason>>,
     /// Why, as the pod itself says: the reason and the message of its condition.
     shown: Option<(String, String)>,
+    /// What it answers to, as a bind records it.
+    ties: Option<Box<str>>,
 }
 
 impl Waiting {
@@ -363,6 +365,7 @@ impl Scheduler {
                         quiet_until: Tick(0),
                         unsaid: None,
                         shown: None,
+                        ties: None,
                     };
                     let known = self.waiting.entry(pod.key()).or_insert_with(|| waiting.clone());
                     if known.uid != waiting.uid {
@@ -378,22 +381,6 @@ impl Scheduler {
             }
             _ => {}
         }
-    }
-
-    /// Keeps what a pod says of why it waits.
-    fn note_shown(&mut self, key: &ObjectKey, object: &Value) {
-        if key.kind != "Pod" || !key.group.is_empty() {
-            return;
-        }
-        let pod = PodKey { namespace: key.namespace.clone().unwrap_or_default(), name: key.name.clone() };
-        let Some(waiting) = self.waiting.get_mut(&pod) else { return };
-        let version = object.pointer("/metadata/resourceVersion").and_then(Value::as_str);
-        waiting.version = version.and_then(|version| version.parse().ok()).unwrap_or(0);
-        let conditions = object.pointer("/status/conditions").and_then(Value::as_array);
-        let says_no = |condition: &&Value| condition["type"] == "PodScheduled" && condition["status"] == "False";
-        let text = |value: &Value| value.as_str().unwrap_or_default().to_string();
-        let scheduled = conditions.into_iter().flatten().find(says_no);
-        waiting.shown = scheduled.map(|condition| (text(&condition["reason"]), text(&condition["message"])));
     }
 
     fn note_problems(&mut self, key: &ObjectKey, problems: Vec<Problem>) {

@@ -21,8 +21,15 @@ pub struct PodRef {
 /// One thing to be written about one object.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Write {
-    /// Bind the pod, its claims first.
-    Bind { pod: PodRef, node: Name, claims: Vec<ClaimBinding>, devices: DeviceWrites, waited: Option<Waited> },
+    /// Bind the pod, its claims first. `bound_as` is the record of what it answers to.
+    Bind {
+        pod: PodRef,
+        node: Name,
+        claims: Vec<ClaimBinding>,
+        devices: DeviceWrites,
+        bound_as: Option<Box<str>>,
+        waited: Option<Waited>,
+    },
     /// Send a pod away: for a claimant by deletion, without one by the eviction API.
     Evict { pod: PodRef, claimant: Option<PodKey>, message: String },
     /// Say which node is kept for the pod.

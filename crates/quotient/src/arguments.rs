@@ -515,6 +515,15 @@ pub struct RunArguments {
     /// A QuotientConfiguration, or the configuration of a Volcano scheduler; read again when it changes
     #[arg(long, value_name = "FILE")]
     pub config: Option<PathBuf>,
+    /// The quota systems to schedule by; objects of others are not read
+    #[arg(
+        long,
+        value_enum,
+        value_delimiter = ',',
+        value_name = "SYSTEM,…",
+        default_value = "elastic,tree,queues,jobs"
+    )]
+    pub systems: Vec<SystemChoice>,
     /// Run only these parts
     #[arg(long, value_enum, value_delimiter = ',', value_name = "PART,…")]
     pub only: Vec<Part>,
@@ -597,6 +606,7 @@ Examples:
   quotient install --config quotient.yaml --replicas 3
   quotient install --webhook-url https://127.0.0.1:9443   for a `quotient run` outside the cluster
   quotient install --systems queues,jobs                with the controller of Volcano Jobs
+  quotient install --no-crds                            beside Volcano or Koordinator, which own theirs
 
 A system that is left out has no CRDs, no rights and no webhooks.")]
 pub struct InstallArguments {
@@ -612,12 +622,18 @@ pub struct InstallArguments {
     /// The quota systems that the cluster uses
     #[arg(long, value_enum, value_delimiter = ',', value_name = "SYSTEM,…", default_value = "elastic,tree,queues")]
     pub systems: Vec<SystemChoice>,
+    /// Leave the CRDs out, where another installation owns them
+    #[arg(long)]
+    pub no_crds: bool,
     /// A QuotientConfiguration for the program, kept in a ConfigMap
     #[arg(long, value_name = "FILE")]
     pub config: Option<PathBuf>,
     /// The webhooks of a program outside the cluster; no Deployment is printed
     #[arg(long, value_name = "URL", value_parser = crate::commands::webhook_url)]
     pub webhook_url: Option<String>,
+    /// Run webhooks in a Deployment of their own, with as many replicas
+    #[arg(long, conflicts_with = "webhook_url")]
+    pub separate_webhooks: bool,
     /// Print policies of the API server that close ways round a quota, for namespaces labelled quotient.dev/tenant=true
     #[arg(long)]
     pub tenant_policy: bool,

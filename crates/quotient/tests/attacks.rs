@@ -14,6 +14,8 @@ use daemon::{Daemon, eventually, quotient};
 const MALLORY: &str = "mallory";
 const ALICE: &str = "alice";
 const QUEUE: &str = "scheduling.volcano.sh/queue-name";
+const BOUND_AS: &str = "quotient.dev/bound-as";
+const AGREED: &str = "quotient.dev/agreed-namespaces";
 
 struct Town {
     plane: ControlPlane,
@@ -52,6 +54,8 @@ impl Town {
                     {"apiGroups": [""], "resources": ["pods/resize"], "verbs": ["get", "patch", "update"]},
                     {"apiGroups": ["scheduling.volcano.sh"], "resources": ["podgroups"],
                         "verbs": ["get", "create", "patch", "update"]},
+                    {"apiGroups": ["nos.nebuly.com"], "resources": ["elasticquotas", "compositeelasticquotas"],
+                        "verbs": ["get", "create", "delete"]},
                 ]}),
                 json!({"apiVersion": "rbac.authorization.k8s.io/v1", "kind": "RoleBinding",
                     "metadata": {"name": "resize", "namespace": name},
@@ -144,7 +148,7 @@ fn with(mut object: Value, pointer: &[&str], value: Value) -> Value {
 /// One attack: what it is called, and what it does.
 type Attack = (&'static str, fn(&Town));
 
-const ATTACKS: [Attack; 17] = [
+const ATTACKS: [Attack; 19] = [
     ("a pod that names its node", |town| {
         let pod = with(pod("placed", MALLORY), &["spec", "nodeName"], json!("node-0"));
         town.refused(&["create", "-f", "-"], &pod, "spec.nodeName: pods of this namespace are placed");
@@ -184,6 +188,25 @@ const ATTACKS: [Attack; 17] = [
         let annotation = format!("{QUEUE}={ALICE}");
         let arguments = ["annotate", "pod", "mover", "-n", MALLORY, "--overwrite", &annotation];
         town.refused(&arguments, &Value::Null, "a running pod keeps its quota");
+    }),
+    ("a running pod that changes the record of what it was bound as", |town| {
+        town.run(&pod("forger", MALLORY));
+        let bound = town.get(&["pod", "forger", "-n", MALLORY])["metadata"]["annotations"][BOUND_AS].clone();
+        assert_eq!(bound, json!({"annotations": {QUEUE: MALLORY}}).to_string(), "the bind left its record");
+        for annotation in [format!("{BOUND_AS}={{}}"), format!("{BOUND_AS}-")] {
+            let arguments = ["annotate", "pod", "forger", "-n", MALLORY, "--overwrite", &annotation];
+            town.refused(&arguments, &Value::Null, "a running pod keeps its quota");
+        }
+    }),
+    ("a composite quota that declares that another's namespace agreed", |town| {
+        let composite = |agreed: &str| {
+            json!({"apiVersion": "nos.nebuly.com/v1alpha1", "kind": "CompositeElasticQuota",
+                "metadata": {"name": "grab", "namespace": MALLORY, "annotations": {AGREED: agreed}},
+                "spec": {"namespaces": [MALLORY, ALICE], "min": {"cpu": "1"}}})
+        };
+        let create = ["create", "--dry-run=server", "-f", "-"];
+        town.refused(&create, &composite(ALICE), "expected namespaces whose ElasticQuotas the user may create");
+        town.attack(&create, &composite(MALLORY)).expect("it has rights in its own namespace");
     }),
     ("a running pod that declares itself unevictable", |town| {
         town.run(&pod("stubborn", MALLORY));

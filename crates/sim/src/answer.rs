@@ -88,6 +88,9 @@ impl Server {
         let (node, now) = (binding["target"]["name"].clone(), self.clock.now_us());
         self.amend(key, |pod| {
             field::put(pod, &["spec", "nodeName"], node);
+            for (key, value) in binding["metadata"]["annotations"].as_object().into_iter().flatten() {
+                field::put(pod, &["metadata", "annotations", key], value.clone());
+            }
             field::remove(pod, &["status", "nominatedNodeName"]);
             // The kubelet of a virtual node lets it run at once.
             server::run(pod, now);

@@ -8,10 +8,10 @@ use quotient_engine::quantity::Quantity;
 use serde_json::Value;
 
 use super::metadata::{is_label_key, is_subdomain};
-use super::{Context, Operation};
+use super::{Context, Operation, Rejection};
 use crate::cursor::Cursor;
 use crate::elastic::capacity::Sums;
-use crate::elastic::consent::{ALLOWED_COMPOSITES, is_given};
+use crate::elastic::consent::{self, ALLOWED_COMPOSITES, is_given};
 use crate::elastic::takeover::namespaces;
 use crate::elastic::traps::beyond_nodes;
 use crate::elastic::{COMPOSITE, PLAIN};
@@ -26,10 +26,18 @@ pub(super) fn check_plain(root: &Cursor<'_, '_>, context: &Context<'_>) {
     warn_beyond_nodes(root, context);
 }
 
+/// Which namespaces agreed by the rights of a composite's maker is not for its manifest to say.
+pub(super) fn keep_agreed(object: &mut Value, context: &Context<'_>) -> Result<(), Rejection> {
+    if context.view.needs_consent() {
+        consent::record(object, context.old, &[]);
+    }
+    Ok(())
+}
+
 /// Checks a CompositeElasticQuota.
 pub(super) fn check_composite(root: &Cursor<'_, '_>, context: &Context<'_>) {
     check_amounts(root);
-    check_namespaces(&root.field("spec"), context);
+    check_namespaces(root, context);
     warn_beyond_nodes(root, context);
 }
 
@@ -78,7 +86,8 @@ fn check_namespace_is_free(root: &Cursor<'_, '_>, context: &Context<'_>) {
 }
 
 /// The list names namespaces, each once, and none that another composite of the group has.
-fn check_namespaces(spec: &Cursor<'_, '_>, context: &Context<'_>) {
+fn check_namespaces(root: &Cursor<'_, '_>, context: &Context<'_>) {
+    let (composite, spec) = (root.value().unwrap_or(&Value::Null), root.field("spec"));
     let at = spec.field("namespaces");
     let before: BTreeSet<&str> = context.old.into_iter().flat_map(namespaces).collect();
     let mut taken: BTreeMap<&str, String> = BTreeMap::new();
@@ -104,8 +113,11 @@ fn check_namespaces(spec: &Cursor<'_, '_>, context: &Context<'_>) {
             item.note("is listed twice: expected each namespace once");
         } else if let Some(other) = taken.get(namespace).filter(|_| !before.contains(namespace)) {
             item.note(format!("is governed by {other} already: expected one quota for a namespace"));
-        } else if !is_given(context.key, namespace, context.view) {
-            item.note(format!("has not agreed: expected the annotation {ALLOWED_COMPOSITES} on the namespace"));
+        } else if !is_given(composite, context.key, namespace, context.view) {
+            item.note(format!(
+                "has not agreed: expected the annotation {ALLOWED_COMPOSITES} on the namespace, or a user who may create \
+                 and delete its ElasticQuotas"
+            ));
         }
     }
     if listed == 0 {

@@ -1,9 +1,10 @@
 //! Pods in quota trees: they stay on the nodes of their tree, and are in no quota that has others below it.
 
-use serde_json::Value;
+use serde_json::{Map, Value};
 
 use super::{Context, Operation, Rejection};
 use crate::cursor::Cursor;
+use crate::pod::ties::{self, BOUND_AS};
 use crate::tree::membership::{Found, by_name, own_of, quota_of};
 use crate::tree::{BUILT_IN, ROOT, is_parent, keys, label, node_affinity};
 
@@ -31,10 +32,30 @@ pub(super) fn keep_affinity(object: &mut Value, context: &Context<'_>) -> Result
     Ok(())
 }
 
+/// A manifest that is applied again leaves out the record of what the pod was bound as; that is kept.
+pub(super) fn keep_record(object: &mut Value, context: &Context<'_>) -> Result<(), Rejection> {
+    let record = context.old.and_then(|old| old.get("metadata")?.get("annotations")?.get(BOUND_AS));
+    let Some(metadata) = object.get_mut("metadata").and_then(Value::as_object_mut) else { return Ok(()) };
+    if let Some(record) = record {
+        let annotations = metadata.entry("annotations").or_insert_with(|| Value::Object(Map::new()));
+        if let Some(annotations) = annotations.as_object_mut() {
+            annotations.entry(BOUND_AS).or_insert_with(|| record.clone());
+        }
+    }
+    Ok(())
+}
+
 /// A pod is in a quota that has none below it. A quota that its label names and that does not exist lets it wait.
 pub(super) fn check(root: &Cursor<'_, '_>, context: &Context<'_>) {
     let Some(pod) = root.value() else { return };
     let named = label(pod, keys::QUOTA_NAME);
+    if let Some((part, key)) = context.old.and_then(|old| ties::first_changed(old, pod))
+        && [keys::QUOTA_NAME, BOUND_AS].contains(&key)
+    {
+        let (metadata, message) = (root.field("metadata"), "a running pod keeps its quota: expected a new pod instead");
+        let part = metadata.field(part);
+        return if part.field(key).exists() { part.field(key).note(message) } else { part.note_missing(key, message) };
+    }
     let is_moved = context.old.is_some_and(|old| label(old, keys::QUOTA_NAME) != named);
     if context.operation != Operation::Create && !is_moved {
         return;

@@ -105,7 +105,7 @@ impl Pool {
         match new {
             Some((declared, problems)) => {
                 touched.extend(declared.namespaces.iter().cloned());
-                for namespace in declared.namespaces.iter().filter(|namespace| consents.allow(key, namespace)) {
+                for namespace in declared.namespaces.iter().filter(|name| consents.allow(key, &declared.agreed, name)) {
                     self.claims.entry(namespace.clone()).or_default().insert(claim(key, &declared));
                 }
                 self.members.insert(key.clone(), Member { declared, problems, told });
@@ -143,7 +143,7 @@ impl Pool {
         let mut governed = Vec::new();
         for namespace in &declared.namespaces {
             match governing(namespace) {
-                _ if !consents.allow(key, namespace) => problems.push(not_agreed(key, namespace)),
+                _ if !consents.allow(key, &declared.agreed, namespace) => problems.push(not_agreed(key, namespace)),
                 Some(claim) if claim.key != *key => problems.push(lost(key, namespace, claim)),
                 _ => governed.push(namespace.clone()),
             }

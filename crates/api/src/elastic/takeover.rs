@@ -17,7 +17,7 @@ pub fn takeover(composite: &Value, view: &dyn View) -> Vec<ObjectKey> {
         return Vec::new();
     }
     let mut taken: Vec<ObjectKey> = namespaces(composite)
-        .filter(|namespace| is_given(&key, namespace, view))
+        .filter(|namespace| is_given(composite, &key, namespace, view))
         .flat_map(|namespace| view.list(key.group, PLAIN, Some(namespace)))
         .filter_map(|quota| key_of(quota).ok())
         .collect();

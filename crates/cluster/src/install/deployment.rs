@@ -3,11 +3,15 @@
 
 use serde_json::{Value, json};
 
-use super::{InstallSettings, NAME, labels, metadata};
+use super::{InstallSettings, NAME, metadata};
 use crate::permission::{AUTHORITY_SECRET, LEASE};
 
 const METRICS_PORT: u16 = 8080;
 const WEBHOOK_PORT: u16 = 9443;
+
+/// The Deployment of webhooks that run apart from the scheduler, and the Service by which its metrics are read then.
+const WEBHOOKS: &str = "quotient-webhooks";
+const SCHEDULER_SERVICE: &str = "quotient-scheduler";
 
 /// Where the configuration is found.
 const CONFIGURATION_FOLDER: &str = "/etc/quotient";
@@ -15,6 +19,26 @@ const CONFIGURATION_FILE: &str = "quotient.yaml";
 
 /// The user that images for programs without a user of their own have by convention.
 const USER: u32 = 65532;
+
+/// One of the Deployments, which is also the name by which its pods are selected.
+struct Part {
+    name: &'static str,
+    /// What it runs; `None`: everything.
+    only: Option<&'static str>,
+    leads: bool,
+    answers: bool,
+}
+
+/// What runs in one Deployment, or in two.
+fn parts(settings: &InstallSettings) -> Vec<Part> {
+    if !settings.separate_webhooks {
+        return vec![Part { name: NAME, only: None, leads: true, answers: true }];
+    }
+    vec![
+        Part { name: NAME, only: Some("scheduler,controllers"), leads: true, answers: false },
+        Part { name: WEBHOOKS, only: Some("webhooks"), leads: false, answers: true },
+    ]
+}
 
 pub fn objects(settings: &InstallSettings) -> Vec<Value> {
     let InstallSettings { namespace, replicas, configuration, .. } = settings;
@@ -26,48 +50,75 @@ pub fn objects(settings: &InstallSettings) -> Vec<Value> {
             "data": {CONFIGURATION_FILE: text},
         }));
     }
-    all.push(json!({
-        "apiVersion": "v1", "kind": "Service", "metadata": metadata(NAME, place),
-        "spec": {"selector": labels(), "ports": [
-            {"name": "webhook", "port": 443, "targetPort": "webhook"},
-            {"name": "metrics", "port": METRICS_PORT, "targetPort": "metrics"},
-        ]},
+    let service = |name: &str, part: &Part| {
+        let webhook = json!({"name": "webhook", "port": 443, "targetPort": "webhook"});
+        let metrics = json!({"name": "metrics", "port": METRICS_PORT, "targetPort": "metrics"});
+        let ports: Vec<Value> = part.answers.then_some(webhook).into_iter().chain([metrics]).collect();
+        json!({
+            "apiVersion": "v1", "kind": "Service", "metadata": metadata(name, place),
+            "spec": {"selector": selector(part), "ports": ports},
+        })
+    };
+    let parts = parts(settings);
+    // The API server asks the one by which the webhooks are known.
+    all.extend(parts.iter().map(|part| service(if part.answers { NAME } else { SCHEDULER_SERVICE }, part)));
+    all.extend(parts.iter().map(|part| {
+        json!({
+            "apiVersion": "policy/v1", "kind": "PodDisruptionBudget", "metadata": metadata(part.name, place),
+            "spec": {"maxUnavailable": 1, "selector": {"matchLabels": selector(part)}},
+        })
     }));
-    all.push(json!({
-        "apiVersion": "policy/v1", "kind": "PodDisruptionBudget", "metadata": metadata(NAME, place),
-        "spec": {"maxUnavailable": 1, "selector": {"matchLabels": labels()}},
-    }));
-    all.push(json!({
-        "apiVersion": "apps/v1", "kind": "Deployment", "metadata": metadata(NAME, place),
-        "spec": {
-            "replicas": replicas,
-            "selector": {"matchLabels": labels()},
-            // A configuration that changes is read again by the pods that run: they need not be others.
-            "template": {"metadata": {"labels": labels()}, "spec": pod(settings)},
-        },
+    all.extend(parts.iter().map(|part| {
+        json!({
+            "apiVersion": "apps/v1", "kind": "Deployment", "metadata": metadata(part.name, place),
+            "spec": {
+                "replicas": replicas,
+                "selector": {"matchLabels": selector(part)},
+                // A configuration that changes is read again by the pods that run: they need not be others.
+                "template": {"metadata": {"labels": selector(part)}, "spec": pod(settings, part)},
+            },
+        })
     }));
     all
 }
 
-fn pod(settings: &InstallSettings) -> Value {
-    let InstallSettings { namespace, image, configuration, .. } = settings;
-    let mut arguments = vec![
-        "run".to_string(),
-        "--log=json".to_string(),
-        format!("--lease={namespace}/{LEASE}"),
-        format!("--metrics=0.0.0.0:{METRICS_PORT}"),
-        format!("--webhook=0.0.0.0:{WEBHOOK_PORT}"),
-        format!("--webhook-service={namespace}/{NAME}"),
-        format!("--webhook-secret={namespace}/{AUTHORITY_SECRET}"),
-    ];
+fn selector(part: &Part) -> Value {
+    json!({"app.kubernetes.io/name": part.name})
+}
+
+fn arguments(settings: &InstallSettings, part: &Part) -> Vec<String> {
+    let InstallSettings { namespace, systems, configuration, .. } = settings;
+    let systems: Vec<&str> = systems.iter().map(|system| system.name()).collect();
+    let mut arguments = vec!["run".to_string(), "--log=json".to_string(), format!("--systems={}", systems.join(","))];
+    arguments.extend(part.only.map(|only| format!("--only={only}")));
+    if part.leads {
+        arguments.push(format!("--lease={namespace}/{LEASE}"));
+    }
+    arguments.push(format!("--metrics=0.0.0.0:{METRICS_PORT}"));
+    if part.answers {
+        arguments.extend([
+            format!("--webhook=0.0.0.0:{WEBHOOK_PORT}"),
+            format!("--webhook-service={namespace}/{NAME}"),
+            format!("--webhook-secret={namespace}/{AUTHORITY_SECRET}"),
+        ]);
+    }
+    if configuration.is_some() {
+        arguments.push(format!("--config={CONFIGURATION_FOLDER}/{CONFIGURATION_FILE}"));
+    }
+    arguments
+}
+
+fn pod(settings: &InstallSettings, part: &Part) -> Value {
+    let InstallSettings { image, configuration, .. } = settings;
     let probe = |path: &str| json!({"httpGet": {"path": path, "port": "metrics"}, "periodSeconds": 10});
+    let webhook = part.answers.then(|| json!({"name": "webhook", "containerPort": WEBHOOK_PORT}));
+    let metrics = json!({"name": "metrics", "containerPort": METRICS_PORT});
+    let ports: Vec<Value> = webhook.into_iter().chain([metrics]).collect();
     let mut container = json!({
         "name": NAME,
         "image": image,
-        "ports": [
-            {"name": "webhook", "containerPort": WEBHOOK_PORT},
-            {"name": "metrics", "containerPort": METRICS_PORT},
-        ],
+        "args": arguments(settings, part),
+        "ports": ports,
         "livenessProbe": probe("/livez"),
         "readinessProbe": probe("/readyz"),
         // What is kept in memory grows with the cluster; docs/benchmarks.md says how much it takes.
@@ -89,16 +140,14 @@ fn pod(settings: &InstallSettings) -> Value {
         },
         "topologySpreadConstraints": [{
             "maxSkew": 1, "topologyKey": "kubernetes.io/hostname", "whenUnsatisfiable": "ScheduleAnyway",
-            "labelSelector": {"matchLabels": labels()},
+            "labelSelector": {"matchLabels": selector(part)},
         }],
     });
     if configuration.is_some() {
-        arguments.push(format!("--config={CONFIGURATION_FOLDER}/{CONFIGURATION_FILE}"));
         container["volumeMounts"] =
             json!([{"name": "configuration", "mountPath": CONFIGURATION_FOLDER, "readOnly": true}]);
         spec["volumes"] = json!([{"name": "configuration", "configMap": {"name": NAME}}]);
     }
-    container["args"] = json!(arguments);
     spec["containers"] = json!([container]);
     spec
 }

@@ -4,6 +4,9 @@
 //! They hold in namespaces with the label [`TENANT`], which tenants with ordinary rights cannot take off. The API
 //! server evaluates them itself: they hold while the program is down.
 
+use quotient_api::elastic::GROUPS;
+use quotient_api::elastic::consent::{AGREED, VERBS};
+use quotient_api::ties;
 use quotient_api::tree::keys;
 use quotient_api::volcano::{BATCH, SCHEDULING};
 use quotient_host::controllers::MARK;
@@ -20,29 +23,19 @@ pub const TENANT: &str = "quotient.dev/tenant";
 /// Finalizers that Kubernetes itself sets on pods, and takes off.
 const FINALIZERS: &str = "['batch.kubernetes.io/job-tracking', 'foregroundDeletion', 'orphan']";
 
-/// Labels that say which quota a pod is charged to and whether it may be evicted.
-const LABELS: [&str; 5] = [
-    keys::QUOTA_NAME,
-    "quota.scheduling.koordinator.sh/tree-id",
-    "quota.scheduling.koordinator.sh/preemptible",
-    "volcano.sh/queue-name",
-    "volcano.sh/preemptable",
-];
+/// Labels of pods that other schedulers read as ties to a quota or queue, beside those that we read.
+const MORE_LABELS: [&str; 2] = [keys::TREE_ID, "volcano.sh/queue-name"];
 
-/// Annotations that do.
-const ANNOTATIONS: [&str; 6] = [
-    "scheduling.volcano.sh/queue-name",
-    "volcano.sh/queue-name",
-    "scheduling.k8s.io/group-name",
-    "scheduling.volcano.sh/group-name",
-    "volcano.sh/preemptable",
-    "volcano.sh/card.name",
-];
+/// Annotations of this kind, and our record of what the pod was bound as.
+const MORE_ANNOTATIONS: [&str; 2] = ["volcano.sh/queue-name", ties::BOUND_AS];
 
 /// The policies with their bindings. `scheduler_names` are ours, `namespace` is where we are installed.
 pub fn objects(namespace: &str, scheduler_names: &[String], systems: &[System]) -> Vec<Value> {
     let of_tenants = json!({"matchLabels": {TENANT: "true"}});
     let mut all = policy("quotient-tenants", tenants(scheduler_names), of_tenants.clone());
+    if systems.contains(&System::Elastic) {
+        all.extend(policy("quotient-composite-quotas", composites(), json!({})));
+    }
     if systems.contains(&System::Queues) {
         all.extend(policy("quotient-tenant-queues", queues(), of_tenants));
     }
@@ -90,6 +83,29 @@ fn queues() -> Value {
     })
 }
 
+/// Who writes that a namespace agreed to a composite quota has rights on the quotas there, as the webhook asks too.
+fn composites() -> Value {
+    let of = |object: &str| format!("{object}.metadata.?annotations[?'{AGREED}'].orValue('').split(',')");
+    let before = format!("(request.operation == 'UPDATE' ? {} : [])", of("oldObject"));
+    let check = |verb: &str| {
+        format!(
+            "authorizer.group(request.resource.group).resource('elasticquotas').namespace(n.trim()).check('{verb}')\
+             .allowed()"
+        )
+    };
+    let checks = VERBS.map(check).join(" && ");
+    json!({
+        "failurePolicy": "Fail",
+        "matchConstraints": {"resourceRules": [{"apiGroups": &GROUPS[1..], "apiVersions": ["v1alpha1"],
+            "operations": ["CREATE", "UPDATE"], "resources": ["compositeelasticquotas"], "scope": "Namespaced"}]},
+        "matchConditions": conditions(),
+        "validations": [validation(
+            format!("{}.all(n, n.trim() == '' || n in {before} || ({checks}))", of("object")),
+            &format!("{AGREED}: expected namespaces whose ElasticQuotas the user may create and delete"),
+        )],
+    })
+}
+
 fn rule(operations: &[&str], resources: &[&str], scope: &str) -> Value {
     json!({"apiGroups": [""], "apiVersions": ["v1"], "operations": operations, "resources": resources, "scope": scope})
 }
@@ -106,9 +122,9 @@ fn tenants(scheduler_names: &[String]) -> Value {
     let shown = scheduler_names.join(" or ");
     let unchanged =
         |map: &str, key: &&str| format!("object.metadata.?{map}[?'{key}'] == oldObject.metadata.?{map}[?'{key}']");
-    let fixed: Vec<String> = LABELS.iter().map(|key| unchanged("labels", key)).collect();
-    let fixed_too: Vec<String> = ANNOTATIONS.iter().map(|key| unchanged("annotations", key)).collect();
-    let fixed = [fixed, fixed_too].concat().join(" && ");
+    let labels = ties::LABELS.iter().chain(&MORE_LABELS).map(|key| unchanged("labels", key));
+    let annotations = ties::ANNOTATIONS.iter().chain(&MORE_ANNOTATIONS).map(|key| unchanged("annotations", key));
+    let fixed = labels.chain(annotations).collect::<Vec<String>>().join(" && ");
     let old = "oldObject.spec.containers.filter(o, o.name == c.name)[0].?resources.?requests[?r].orValue('0')";
     let shrinks = format!(
         "object.spec.containers.all(c, c.?resources.?requests.orValue({{}}).all(r, \

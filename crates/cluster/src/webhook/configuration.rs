@@ -6,8 +6,10 @@
 //! us, and those of `kube-system` and of our own namespace always do.
 
 use k8s_openapi::ByteString;
+use quotient_api::elastic::COMPOSITE;
+use quotient_api::elastic::consent::AGREED;
 use quotient_api::tree::keys;
-use quotient_api::{Guarded, guarded_kinds};
+use quotient_api::{Guarded, guarded_kinds, ties};
 use serde_json::{Value, json};
 
 use super::review::Endpoint;
@@ -99,6 +101,9 @@ fn webhook(guarded: Guarded, endpoint: Endpoint) -> Option<Value> {
         let read = [keys::SHARED_WEIGHT, keys::TOTAL_RESOURCE, keys::NAMESPACES, keys::RESOURCE_KEYS];
         parts.extend(read.map(|key| format!("object.metadata.?annotations[?'{key}']")));
     }
+    if kind.kind == COMPOSITE {
+        parts.push(format!("object.metadata.?annotations[?'{AGREED}']"));
+    }
     let name = format!("{}.{}.quotient.dev", kind.plural, kind.group);
     let rule = json!({"apiGroups": [kind.group], "apiVersions": kind.versions, "resources": [kind.plural],
         "operations": operations, "scope": if kind.namespaced { "Namespaced" } else { "Cluster" }});
@@ -113,7 +118,8 @@ fn pod_webhooks(guarded: Guarded, endpoint: Endpoint, namespace: &str) -> Vec<Va
     let rule = json!({"apiGroups": [""], "apiVersions": guarded.kind.versions, "resources": [guarded.kind.plural],
         "operations": ["CREATE", "UPDATE"], "scope": "Namespaced"});
     let label = format!("object.metadata.?labels[?'{}']", keys::QUOTA_NAME);
-    let parts = [label, "object.spec.?affinity".to_string()];
+    let record = format!("object.metadata.?annotations[?'{}']", ties::BOUND_AS);
+    let parts = [label, record, "object.spec.?affinity".to_string()];
     let elsewhere =
         json!({"key": "kubernetes.io/metadata.name", "operator": "NotIn", "values": ["kube-system", namespace]});
     let named = |operator: &str| json!({"matchExpressions": [{"key": keys::QUOTA_NAME, "operator": operator}]});

@@ -3,8 +3,11 @@
 //! Pure: what is asked is a value, and so is the answer. The rules are those of [`quotient_api::admission`].
 
 use k8s_openapi::ByteString;
+use quotient_api::elastic::consent;
 use quotient_api::{Operation, Rejection, Request, View, mutate, validate};
 use serde_json::{Value, json};
+
+use crate::review::Person;
 
 /// The version of questions that is understood.
 const API_VERSION: &str = "admission.k8s.io/v1";
@@ -53,6 +56,7 @@ pub enum NoReview {
 pub struct Question {
     endpoint: Endpoint,
     response: Value,
+    user: Person,
     /// What is asked about; `None`: nothing that is ours to guard.
     asked: Option<(Operation, Value, Option<Value>)>,
 }
@@ -66,12 +70,13 @@ pub fn question(endpoint: Endpoint, body: &[u8]) -> Result<Question, NoReview> {
     let request = &mut review["request"];
     let uid = request["uid"].as_str().ok_or(NoReview::Missing("request.uid"))?.to_string();
     let response = json!({"uid": uid, "allowed": true});
+    let user = Person::read(&request["userInfo"]);
     let operation = match request["operation"].as_str().ok_or(NoReview::Missing("request.operation"))? {
         "CREATE" => Operation::Create,
         "UPDATE" => Operation::Update,
         "DELETE" => Operation::Delete,
         // Nothing else is ours to guard.
-        _ => return Ok(Question { endpoint, response, asked: None }),
+        _ => return Ok(Question { endpoint, response, user, asked: None }),
     };
     let (mut object, mut old) = (request["object"].take(), request["oldObject"].take());
     if operation == Operation::Delete {
@@ -85,17 +90,31 @@ pub fn question(endpoint: Endpoint, body: &[u8]) -> Result<Question, NoReview> {
         complete(&mut old, request);
         old
     });
-    Ok(Question { endpoint, response, asked: Some((operation, object, old)) })
+    Ok(Question { endpoint, response, user, asked: Some((operation, object, old)) })
 }
 
-/// Answers a question.
-pub fn answer(question: Question, view: &dyn View) -> Value {
-    let Question { endpoint, mut response, asked } = question;
+impl Question {
+    /// What the API server is to be asked before this can be answered: whether the user has rights on the quotas of
+    /// these namespaces of a group, and so agrees for them to a composite.
+    pub fn consents(&self, view: &dyn View) -> Option<(&Person, String, Vec<String>)> {
+        let (_, object, old) = self.asked.as_ref().filter(|_| self.endpoint == Endpoint::Mutate)?;
+        let namespaces = consent::unagreed(object, old.as_ref(), view);
+        let group = object["apiVersion"].as_str()?.split_once('/')?.0.to_string();
+        (!namespaces.is_empty()).then_some((&self.user, group, namespaces))
+    }
+}
+
+/// Answers a question. `granted` are the namespaces for which the user agrees to a composite.
+pub fn answer(question: Question, granted: &[String], view: &dyn View) -> Value {
+    let Question { endpoint, mut response, asked, .. } = question;
     let Some((operation, object, old)) = asked else { return reply(response) };
     let before = (endpoint == Endpoint::Mutate).then(|| object.clone());
     let asked = Request { operation, object, old: old.as_ref() };
     let outcome = match before {
-        Some(before) => mutate(asked, view).map(|after| {
+        Some(before) => mutate(asked, view).map(|mut after| {
+            if !granted.is_empty() {
+                consent::record(&mut after, old.as_ref(), granted);
+            }
             let patch = json_patch::diff(&before, &after);
             if !patch.0.is_empty() {
                 response["patchType"] = json!("JSONPatch");
@@ -211,7 +230,7 @@ mod tests {
     fn ask(endpoint: Endpoint, request: Value) -> Value {
         let review = json!({"apiVersion": API_VERSION, "kind": "AdmissionReview", "request": request});
         let question = question(endpoint, review.to_string().as_bytes()).expect("it is a question");
-        let answer = answer(question, &Tree::new());
+        let answer = answer(question, &[], &Tree::new());
         assert_eq!((&answer["apiVersion"], &answer["response"]["uid"]), (&json!(API_VERSION), &json!("u")));
         answer["response"].clone()
     }

@@ -13,6 +13,8 @@ use hyper::body::{Body, Bytes, Incoming};
 use hyper::server::conn::http1;
 use hyper::service::service_fn;
 use hyper_util::rt::{TokioIo, TokioTimer};
+use kube::Client;
+use quotient_api::elastic::consent::VERBS;
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio_rustls::TlsAcceptor;
@@ -24,8 +26,10 @@ use tokio_rustls::rustls::server::danger::ClientCertVerifier;
 use tokio_rustls::rustls::{RootCertStore, ServerConfig, version};
 
 use super::certificates::Holder;
-use super::review::{Endpoint, answer, question};
+use super::review::{Endpoint, NoReview, answer, question};
+use crate::call::CallError;
 use crate::metrics::Metrics;
+use crate::review::{Act, Person, may};
 use quotient_host::objects::SharedObjects;
 
 /// The largest question. An object has 3 MiB at most on its way in, and a question has two.
@@ -41,6 +45,10 @@ const CONNECTIONS_PER_ADDRESS_MAX: usize = CONNECTIONS_MAX / 2;
 /// The bytes of all questions that are read or answered at once, in KiB. What is parsed takes some times as much, which
 /// is well within the memory of the container, whoever asks.
 const BODIES_KIB_MAX: usize = 64 << 10;
+
+/// Namespaces that a user is asked about for one composite quota: two requests each, which must be answered before the
+/// API server gives up on us. Beyond them the annotation of the namespace is needed.
+const CONSENTS_MAX: usize = 100;
 
 /// How long a client may take to shake hands, and to send its request.
 const PATIENCE: Duration = Duration::from_secs(10);
@@ -80,6 +88,7 @@ pub async fn serve(
     address: SocketAddr,
     holder: Holder,
     client_authority: Option<PathBuf>,
+    client: Client,
     objects: SharedObjects,
     metrics: Metrics,
 ) -> Result<(SocketAddr, impl Future<Output = ()> + Send), ServeError> {
@@ -96,7 +105,7 @@ pub async fn serve(
     let listener = TcpListener::bind(address).await.map_err(wrong)?;
     let bound = listener.local_addr().map_err(wrong)?;
     let bodies = Arc::new(Semaphore::new(BODIES_KIB_MAX));
-    Ok((bound, answer_all(listener, TlsAcceptor::from(Arc::new(tls)), Desk { objects, metrics, bodies })))
+    Ok((bound, answer_all(listener, TlsAcceptor::from(Arc::new(tls)), Desk { objects, metrics, bodies, client })))
 }
 
 /// What questions are answered from, where answers are counted, and the memory that is left for questions.
@@ -105,6 +114,8 @@ struct Desk {
     objects: SharedObjects,
     metrics: Metrics,
     bodies: Arc<Semaphore>,
+    /// The API server, which knows what a user may do.
+    client: Client,
 }
 
 /// How many connections each address has.
@@ -188,7 +199,7 @@ async fn respond(request: Request<Incoming>, desk: Desk) -> Response<Full<Bytes>
     if request.method() != Method::POST {
         return text(StatusCode::METHOD_NOT_ALLOWED, "expected POST");
     }
-    let Desk { objects, metrics, bodies } = desk;
+    let Desk { objects, metrics, bodies, client } = desk;
     let Some(room) = room_for(request.body(), bodies).await else {
         return text(StatusCode::SERVICE_UNAVAILABLE, "too many questions at once");
     };
@@ -203,26 +214,67 @@ async fn respond(request: Request<Incoming>, desk: Desk) -> Response<Full<Bytes>
     }
     // Rules may look at every object there is: the threads that wait for the network have other things to do. What is
     // asked is read before the objects are locked, so that a large question does not hold up the scheduler.
-    let answered = tokio::task::spawn_blocking(move || {
-        let question = question(endpoint, &body)?;
-        let answer = answer(question, &*objects.read());
-        drop(room);
-        Ok::<_, super::review::NoReview>(answer)
-    });
-    match answered.await {
-        Ok(Ok(review)) => {
+    let answered = async {
+        let seen = objects.clone();
+        let (question, consents) = tokio::task::spawn_blocking(move || {
+            let question = question(endpoint, &body)?;
+            let consents = question.consents(&*seen.read()).map(|(user, group, names)| (user.clone(), group, names));
+            Ok::<_, NoReview>((question, consents))
+        })
+        .await??;
+        let granted = match consents {
+            Some((user, group, namespaces)) => granted(&client, &user, &group, namespaces).await?,
+            None => Vec::new(),
+        };
+        let answered = tokio::task::spawn_blocking(move || answer(question, &granted, &*objects.read()));
+        Ok::<_, Unanswered>(answered.await?)
+    };
+    let answered = answered.await;
+    drop(room);
+    match answered {
+        Ok(review) => {
             metrics.count_review(endpoint.path(), review["response"]["allowed"] == true);
             let mut response = Response::new(Full::new(Bytes::from(review.to_string())));
             let json = header::HeaderValue::from_static("application/json");
             response.headers_mut().insert(header::CONTENT_TYPE, json);
             response
         }
-        Ok(Err(error)) => text(StatusCode::BAD_REQUEST, &error.to_string()),
+        Err(Unanswered::NoReview(error)) => text(StatusCode::BAD_REQUEST, &error.to_string()),
         Err(error) => {
-            tracing::error!("a question could not be answered: {error}");
+            tracing::error!("{error}");
             text(StatusCode::INTERNAL_SERVER_ERROR, "the question could not be answered")
         }
     }
+}
+
+/// Why a question has no answer.
+#[derive(Debug, thiserror::Error)]
+enum Unanswered {
+    #[error(transparent)]
+    NoReview(#[from] NoReview),
+    #[error("a question could not be answered: {0}")]
+    Broken(#[from] tokio::task::JoinError),
+    #[error("a question could not be answered: what its user may do is not known: {0}")]
+    NoRights(#[from] CallError),
+}
+
+/// The namespaces for which a user agrees to a composite quota: those whose quotas the user could make and delete.
+async fn granted(
+    client: &Client,
+    user: &Person,
+    group: &str,
+    namespaces: Vec<String>,
+) -> Result<Vec<String>, CallError> {
+    let mut granted = Vec::new();
+    for namespace in namespaces.into_iter().take(CONSENTS_MAX) {
+        let mut is_granted = true;
+        for verb in VERBS {
+            let act = Act { verb, group, resource: "elasticquotas", namespace: &namespace, name: "" };
+            is_granted = is_granted && may(client, user, act).await?;
+        }
+        granted.extend(is_granted.then_some(namespace));
+    }
+    Ok(granted)
 }
 
 /// Waits until there is memory for a question, as long as it says it is, or as long as it may be.

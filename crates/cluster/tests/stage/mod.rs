@@ -6,6 +6,7 @@ use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
 use quotient_api::Configuration;
+use quotient_cluster::system::SYSTEMS;
 use quotient_cluster::{LeaseSettings, LiveSettings, Metrics, connect};
 use quotient_host::SharedObjects;
 use quotient_testenv::{ControlPlane, Options};
@@ -163,6 +164,7 @@ impl Stage {
                     shadow: false,
                     scheduler: true,
                     controllers: true,
+                    systems: SYSTEMS.to_vec(),
                     objects: SharedObjects::default(),
                 };
                 let (leave, left) = oneshot::channel();

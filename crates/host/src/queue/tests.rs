@@ -26,7 +26,8 @@ fn pod(name: &str) -> PodRef {
 }
 
 fn bind(name: &str, node: &str) -> Write {
-    Write::Bind { pod: pod(name), node: node.into(), claims: Vec::new(), devices: Default::default(), waited: None }
+    let (claims, devices) = (Vec::new(), Default::default());
+    Write::Bind { pod: pod(name), node: node.into(), claims, devices, bound_as: None, waited: None }
 }
 
 fn nominate(name: &str) -> Write {

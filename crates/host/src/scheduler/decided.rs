@@ -14,10 +14,12 @@ impl Scheduler {
     pub(super) fn write(&mut self, now: Now, decision: Decision, round: &mut Round) {
         match decision {
             Decision::Bind { pod, uid, node, claims, devices } => {
-                let waited = self.waiting.get(&pod).map(Waiting::waited);
+                let waiting = self.waiting.get(&pod);
+                let (waited, bound_as) = (waiting.map(Waiting::waited), waiting.and_then(|one| one.ties.clone()));
                 round.happened.push(Happened::Bound { pod: pod.clone(), node: node.clone() });
                 let devices = self.device_writes(now, &pod, &uid, devices);
-                round.writes.push(Write::Bind { pod: PodRef { key: pod, uid }, node, claims, devices, waited });
+                let pod = PodRef { key: pod, uid };
+                round.writes.push(Write::Bind { pod, node, claims, devices, bound_as, waited });
             }
             Decision::Evict { pod, uid, node, claimant, violates_budget: _, reason } => {
                 let (rule, message) = (reason.rule, reason.to_string());

@@ -4,9 +4,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use quotient_api::volcano::events;
-use quotient_api::{ObjectKey, View};
+use quotient_api::{ObjectKey, View, ties};
 use quotient_engine::fact::{Name, PodKey};
 use quotient_engine::{Code, Reason, Tick};
+use serde_json::Value;
 
 use super::{Happened, Now, Round, Scheduler};
 use crate::event::{Remark, whole_seconds};
@@ -17,6 +18,23 @@ use crate::write::{PodRef, Write};
 const NUMBERS_EVERY: Duration = Duration::from_secs(30);
 
 impl Scheduler {
+    /// Keeps what a pod says of why it waits, and of what it answers to.
+    pub(super) fn note_shown(&mut self, key: &ObjectKey, object: &Value) {
+        if key.kind != "Pod" || !key.group.is_empty() {
+            return;
+        }
+        let pod = PodKey { namespace: key.namespace.clone().unwrap_or_default(), name: key.name.clone() };
+        let Some(waiting) = self.waiting.get_mut(&pod) else { return };
+        let version = object.pointer("/metadata/resourceVersion").and_then(Value::as_str);
+        waiting.version = version.and_then(|version| version.parse().ok()).unwrap_or(0);
+        waiting.ties = Some(ties::record(object).into());
+        let conditions = object.pointer("/status/conditions").and_then(Value::as_array);
+        let says_no = |condition: &&Value| condition["type"] == "PodScheduled" && condition["status"] == "False";
+        let text = |value: &Value| value.as_str().unwrap_or_default().to_string();
+        let scheduled = conditions.into_iter().flatten().find(says_no);
+        waiting.shown = scheduled.map(|condition| (text(&condition["reason"]), text(&condition["message"])));
+    }
+
     /// Says why a pod waits: at once where the code is new, else when nothing was said for a while.
     pub(super) fn hold(&mut self, now: Now, pod: PodKey, uid: Name, reason: Arc<Reason>, round: &mut Round) {
         if let Some(waiting) = self.waiting.get_mut(&pod).filter(|waiting| waiting.uid == uid)

@@ -14,8 +14,8 @@ use crate::printer::Printer;
 
 /// Prints the objects.
 pub fn run(arguments: InstallArguments) -> Result<Exit> {
-    let InstallArguments { namespace, image, replicas, systems, config, webhook_url, tenant_policy, output } =
-        arguments;
+    let InstallArguments { namespace, image, replicas, systems, no_crds, config, .. } = arguments;
+    let InstallArguments { webhook_url, separate_webhooks, tenant_policy, output, .. } = arguments;
     let mut printer = Printer::new(match output {
         ManifestFormat::Yaml => Format::Yaml,
         ManifestFormat::Json => Format::Json,
@@ -34,8 +34,17 @@ pub fn run(arguments: InstallArguments) -> Result<Exit> {
     };
     let systems = systems.into_iter().map(System::from).collect();
     let tenant_policy = tenant_policy.then_some(scheduler_names);
-    let all =
-        objects(&InstallSettings { namespace, image, replicas, systems, configuration, webhook_url, tenant_policy });
+    let all = objects(&InstallSettings {
+        namespace,
+        image,
+        replicas,
+        systems,
+        definitions: !no_crds,
+        configuration,
+        webhook_url,
+        separate_webhooks,
+        tenant_policy,
+    });
     match output {
         ManifestFormat::Yaml => printer.documents(&all)?,
         ManifestFormat::Json => printer.document(&json!({"apiVersion": "v1", "kind": "List", "items": all}))?,

@@ -48,7 +48,8 @@ async fn serve_cluster(arguments: RunArguments, mut configuration: Configuration
     if let Some(refused) = quotient_cluster::permission::first_missing(&clients.status).await? {
         bail!("{}: {refused}; grant it, or see `kubectl auth can-i --list`", clients.url);
     }
-    let may_run_jobs = may_serve(&clients.status, System::Jobs).await?;
+    let systems: Vec<System> = arguments.systems.iter().copied().map(System::from).collect();
+    let may_run_jobs = systems.contains(&System::Jobs) && may_serve(&clients.status, System::Jobs).await?;
     if configuration.runs_volcano_jobs && !may_run_jobs {
         tracing::info!("the controller of Volcano Jobs is off: this account may not create pods (`--systems …,jobs`)");
     }
@@ -82,6 +83,7 @@ async fn serve_cluster(arguments: RunArguments, mut configuration: Configuration
         controllers: runs(Part::Controllers),
         objects,
         configuration: configuration.clone(),
+        systems,
     };
     tracing::info!(
         url = clients.url,

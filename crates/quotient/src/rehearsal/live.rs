@@ -6,6 +6,7 @@ use std::time::{Duration, Instant, SystemTime};
 
 use quotient_api::{Kind, ObjectKey, guarded_kinds, key_of, kinds};
 use quotient_cluster::rehearsal::{Conductor, Ended, Figures, Standing, rehearsal};
+use quotient_cluster::system::SYSTEMS;
 use quotient_cluster::{LiveSettings, rehearse};
 use quotient_engine::fact::PodKey;
 use quotient_engine::{Reason, Tick};
@@ -114,6 +115,7 @@ impl<'a> Live<'a> {
             shadow: false,
             scheduler: true,
             controllers: true,
+            systems: SYSTEMS.to_vec(),
             objects: objects.clone(),
         };
         let stopped = async {

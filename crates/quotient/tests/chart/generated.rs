@@ -6,6 +6,7 @@ use std::fs;
 use std::path::PathBuf;
 
 use quotient_api::{crd, kinds};
+use quotient_cluster::install::tenants::objects;
 use quotient_cluster::permission::{PERMISSIONS, Place};
 use quotient_cluster::system::{SYSTEMS, System};
 use quotient_cluster::webhook::configuration::{Target, configurations};
@@ -17,7 +18,7 @@ const NOTE: &str = "# Made from the code by `make chart`. Do not edit.\n";
 
 /// The name by which values choose a system.
 fn name(system: System) -> String {
-    format!("{system:?}").to_lowercase()
+    system.name().to_string()
 }
 
 fn yaml(value: &Value) -> String {
@@ -68,6 +69,20 @@ fn webhooks() -> String {
         all.insert(kind.to_string(), rows.collect());
     }
     format!("{NOTE}{}", yaml(&Value::Object(all)))
+}
+
+/// The policies for tenants, each with the system that brings it; names of the scheduler and of the namespace are
+/// filled in by the template. JSON, in which a quote within a text is written in one way only.
+fn tenants() -> String {
+    let of = |systems: &[System]| objects("@namespace@", &["@scheduler@".to_string()], systems);
+    let rows = of(&SYSTEMS).into_iter().map(|object| {
+        let brings = SYSTEMS.into_iter().filter(|system| of(&[*system]).contains(&object));
+        let brings: Vec<String> = brings.map(name).collect();
+        let system = if brings.len() == SYSTEMS.len() { "" } else { &*brings.join(",") };
+        json!({"system": system, "object": object})
+    });
+    let text = json!({"note": NOTE.trim_matches(['#', '\n', ' ']), "objects": rows.collect::<Vec<_>>()});
+    serde_json::to_string_pretty(&text).expect("it can be written") + "\n"
 }
 
 fn schema() -> Value {
@@ -128,6 +143,7 @@ fn all() -> BTreeMap<PathBuf, String> {
     crds(&mut files);
     files.insert("files/permissions.yaml".into(), permissions());
     files.insert("files/webhooks.yaml".into(), webhooks());
+    files.insert("files/tenants.json".into(), tenants());
     let mut text = "# Made from values.schema.json by `make chart`: change the defaults there.\n".to_string();
     values(&schema(), 0, &mut text);
     files.insert("values.yaml".into(), text);

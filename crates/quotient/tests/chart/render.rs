@@ -91,7 +91,20 @@ fn it_renders_what_install_prints() {
     let from_file = format!("configuration={config}");
     let system = |name: &str| format!("systems={{{name}}}");
     let url = "https://127.0.0.1:9443";
-    let cases: [(&str, Vec<&str>, Vec<&str>); 8] = [
+    let with_policy = format!("{},tenantPolicy.enabled=true", system("tree,queues"));
+    let cases: [(&str, Vec<&str>, Vec<&str>); 12] = [
+        ("quotient-system", vec!["--tenant-policy"], vec!["--set", "tenantPolicy.enabled=true"]),
+        ("quotient-system", vec!["--tenant-policy", "--systems", "tree,queues"], vec!["--set", &with_policy]),
+        (
+            "elsewhere",
+            vec!["--tenant-policy", "--namespace", "elsewhere", "--config", &config],
+            vec!["--set", "tenantPolicy.enabled=true", "--set-file", &from_file],
+        ),
+        (
+            "quotient-system",
+            vec!["--separate-webhooks", "--no-crds", "--config", &config],
+            vec!["--set", "webhooks.separate=true,crds.install=false", "--set-file", &from_file],
+        ),
         ("quotient-system", vec!["--systems", "queues,jobs"], vec!["--set", &*system("queues,jobs").leak()]),
         ("quotient-system", vec![], vec![]),
         ("elsewhere", vec!["--namespace", "elsewhere", "--replicas", "3"], vec!["--set", "replicas=3"]),

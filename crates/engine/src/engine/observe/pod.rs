@@ -5,7 +5,7 @@ use std::sync::Arc;
 use crate::departure::Departure;
 use crate::engine::Engine;
 use crate::engine::wake::Change;
-use crate::fact::{Name, Phase, PodFact, PodKey, Tick};
+use crate::fact::{Name, Phase, PodFact, PodKey, PodSpec, Tick};
 use crate::pods::{Place, Pod, PodId, QuotaOf};
 use crate::relations::Effects;
 use crate::reservations::{Reservation, ReservationIfBindFails, ReservationKind};
@@ -125,6 +125,7 @@ impl Engine {
     }
 
     fn known_pod(&mut self, id: PodId, mut fact: PodFact) {
+        self.keep_ties(id, &mut fact);
         let unready = self.read_needs(id, &mut fact);
         let news = self.news_of(id, &fact, unready.as_ref());
         if news.turn {
@@ -153,6 +154,24 @@ impl Engine {
             self.take_in_nomination(id, fact.nominated);
         }
         self.world.settle_request(id);
+    }
+
+    /// What a pod answers to is fixed once it is on a node: who edits it then moves no charge, and makes it no harder
+    /// to evict.
+    fn keep_ties(&self, id: PodId, fact: &mut PodFact) {
+        let pod = self.world.pods.get(id);
+        if !matches!(pod.place, Place::Placed(_)) {
+            return;
+        }
+        fact.tree_quota.clone_from(&pod.tree_quota);
+        fact.queue.clone_from(&pod.queue);
+        fact.group.clone_from(&pod.group_name);
+        fact.task.clone_from(&pod.task);
+        fact.eviction_class = pod.eviction_class;
+        let cards = &self.world.shapes.get(pod.shape).spec().cards;
+        if fact.spec.cards != *cards {
+            fact.spec = Arc::new(PodSpec { cards: cards.clone(), ..(*fact.spec).clone() });
+        }
     }
 
     /// What a fact says of a pod that is not known of it.

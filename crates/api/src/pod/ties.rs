@@ -1,0 +1,103 @@
+//! What ties a pod to its quota, queue, group and cards: some of its labels and annotations.
+//!
+//! They count as they were when the pod was bound. The Binding leaves a record of them on the pod, which is read back
+//! after a restart: who edits a running pod moves no charge.
+
+use serde_json::{Map, Value, json};
+
+use crate::cursor::Cursor;
+use crate::tree::keys::{PREEMPTIBLE, QUOTA_NAME};
+use crate::volcano::{CARD_NAME, GROUP_MIN_MEMBER, GROUP_NAMES, PREEMPTABLE, QUEUE_NAME, TASK_SPEC};
+
+/// Annotation that a Binding leaves on its pod: the ties of the pod when it was bound, as JSON.
+pub const BOUND_AS: &str = "quotient.dev/bound-as";
+
+/// The labels of a pod that are ties.
+pub const LABELS: [&str; 3] = [QUOTA_NAME, PREEMPTIBLE, PREEMPTABLE];
+
+/// The annotations of a pod that are ties.
+pub const ANNOTATIONS: [&str; 7] =
+    [QUEUE_NAME, GROUP_NAMES[0], GROUP_NAMES[1], GROUP_MIN_MEMBER, TASK_SPEC, PREEMPTABLE, CARD_NAME];
+
+/// The ties of a pod as it is now, as a Binding records them.
+pub fn record(pod: &Value) -> String {
+    let mut record = Map::new();
+    for (part, keys) in [("labels", &LABELS[..]), ("annotations", &ANNOTATIONS[..])] {
+        let given = keys.iter().filter_map(|key| Some((key.to_string(), tie(pod, part, key)?.clone())));
+        let given: Map<String, Value> = given.collect();
+        if !given.is_empty() {
+            record.insert(part.to_string(), Value::Object(given));
+        }
+    }
+    Value::Object(record).to_string()
+}
+
+fn tie<'a>(pod: &'a Value, part: &str, key: &str) -> Option<&'a Value> {
+    pod.get("metadata")?.get(part)?.get(key)
+}
+
+/// Of a pod on a node that has a record: an object with the metadata that its ties are read from.
+pub(super) fn as_bound(root: &Cursor<'_, '_>) -> Option<Value> {
+    let (metadata, spec) = (root.field("metadata"), root.field("spec"));
+    spec.field("nodeName").non_empty_str()?;
+    let annotations = metadata.field("annotations");
+    let record = annotations.field(BOUND_AS);
+    let text = record.non_empty_str()?;
+    let Ok(Value::Object(mut ties)) = serde_json::from_str(text) else {
+        record.note("expected a map of labels and annotations, as JSON; what the pod says now counts");
+        return None;
+    };
+    // A group without a name is that of the pod's owner.
+    if let Some(owners) = metadata.field("ownerReferences").value() {
+        ties.insert("ownerReferences".to_string(), owners.clone());
+    }
+    Some(json!({"metadata": ties}))
+}
+
+/// The first tie of a running pod that an update changes, other than to what the pod was bound as.
+pub(crate) fn first_changed(old: &Value, new: &Value) -> Option<(&'static str, &'static str)> {
+    let is_running = old.pointer("/spec/nodeName").and_then(Value::as_str).is_some_and(|node| !node.is_empty());
+    if !is_running {
+        return None;
+    }
+    let record = tie(old, "annotations", BOUND_AS).and_then(Value::as_str);
+    let record: Value = record.and_then(|text| serde_json::from_str(text).ok()).unwrap_or_default();
+    let keys = LABELS.iter().map(|key| ("labels", *key)).chain(ANNOTATIONS.iter().map(|key| ("annotations", *key)));
+    let is_changed = |(part, key): &(&'static str, &'static str)| {
+        let after = tie(new, part, key);
+        after != tie(old, part, key) && (after.is_none() || after != record.get(*part).and_then(|ties| ties.get(*key)))
+    };
+    let is_forged = tie(new, "annotations", BOUND_AS) != tie(old, "annotations", BOUND_AS);
+    keys.into_iter().find(is_changed).or(is_forged.then_some(("annotations", BOUND_AS)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn pod(queue: &str) -> Value {
+        json!({"metadata": {"labels": {"app": "x", QUOTA_NAME: "t"}, "annotations": {QUEUE_NAME: queue, "a": "b"}},
+            "spec": {"nodeName": "n"}})
+    }
+
+    #[test]
+    fn a_record_has_the_ties_and_nothing_else() {
+        let expected = format!(r#"{{"labels":{{"{QUOTA_NAME}":"t"}},"annotations":{{"{QUEUE_NAME}":"q"}}}}"#);
+        assert_eq!(record(&pod("q")), expected);
+        assert_eq!(record(&json!({"metadata": {"labels": {"app": "x"}}})), "{}");
+    }
+
+    #[test]
+    fn ties_of_a_running_pod_change_only_back_to_what_it_was_bound_as() {
+        let mut old = pod("q");
+        assert_eq!(first_changed(&old, &pod("r")), Some(("annotations", QUEUE_NAME)));
+        assert_eq!(first_changed(&old, &pod("q")), None);
+        old["metadata"]["annotations"][BOUND_AS] = json!(record(&pod("r")));
+        let mut back = pod("r");
+        assert_eq!(first_changed(&old, &back), Some(("annotations", BOUND_AS)), "the record is taken off");
+        back["metadata"]["annotations"][BOUND_AS] = old["metadata"]["annotations"][BOUND_AS].clone();
+        assert_eq!(first_changed(&old, &back), None);
+        old["spec"]["nodeName"] = json!("");
+        assert_eq!(first_changed(&old, &pod("s")), None, "it waits");
+    }
+}
