@@ -279,13 +279,7 @@ impl Task {
             Lane::Place => &mut self.place_limit,
             Lane::Tell => &mut self.tell_limit,
         };
-        match &error {
-            Some(CallError::Throttled { after, .. }) => limit.overloaded(now, *after),
-            Some(CallError::Unavailable(_)) => limit.overloaded(now, None),
-            Some(CallError::Fenced) => {}
-            // One object that the server fails at says nothing about the others.
-            _ => limit.answered(),
-        }
+        limit.learn(now, error.as_ref());
         self.metrics.count_write(&slot, &outcome, error.as_ref());
         match (&outcome, error) {
             (Outcome::Refused(message), _) => tracing::warn!(?slot, "was refused: {message}"),

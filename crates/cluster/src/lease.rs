@@ -283,13 +283,13 @@ impl Elector {
 }
 
 /// The election, in a task of its own: the lease is renewed however long a cycle takes.
-pub(crate) struct Election {
+pub struct Election {
     stop: oneshot::Sender<()>,
     task: JoinHandle<()>,
 }
 
 impl Election {
-    pub(crate) fn begin(mut elector: Elector) -> Self {
+    pub fn begin(mut elector: Elector) -> Self {
         let (stop, stopped) = oneshot::channel();
         let task = tokio::spawn(async move {
             tokio::select! {
@@ -301,7 +301,7 @@ impl Election {
     }
 
     /// Gives the lease back.
-    pub(crate) async fn end(self) {
+    pub async fn end(self) {
         let _ = self.stop.send(());
         let _ = self.task.await;
     }

@@ -5,6 +5,8 @@
 
 use std::time::{Duration, Instant};
 
+use crate::call::CallError;
+
 /// The limit never falls below this: something must be tried to see whether things are better.
 const CONCURRENT_MIN: u32 = 2;
 
@@ -42,8 +44,20 @@ impl Limit {
         self.paused_until.filter(|until| now < *until)
     }
 
+    /// Takes in what came of a request: only that the server has too much to do, or does not answer, says something
+    /// about other requests.
+    pub fn learn(&mut self, now: Instant, error: Option<&CallError>) {
+        match error {
+            Some(CallError::Throttled { after, .. }) => self.overloaded(now, *after),
+            Some(CallError::Unavailable(_)) => self.overloaded(now, None),
+            Some(CallError::Fenced) => {}
+            // One object that the server fails at says nothing about the others.
+            _ => self.answered(),
+        }
+    }
+
     /// The server answered, whatever it said, in good time.
-    pub fn answered(&mut self) {
+    fn answered(&mut self) {
         self.refusals = 0;
         self.good += 1;
         if self.good >= self.limit {
@@ -53,7 +67,7 @@ impl Limit {
     }
 
     /// The server has too much to do and asks for `after`, or did not answer at all.
-    pub fn overloaded(&mut self, now: Instant, after: Option<Duration>) {
+    fn overloaded(&mut self, now: Instant, after: Option<Duration>) {
         if self.halved_at.is_none_or(|at| now.duration_since(at) >= HALVE_EVERY) {
             self.halved_at = Some(now);
             self.limit = (self.limit / 2).max(CONCURRENT_MIN);
@@ -69,6 +83,21 @@ impl Limit {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::call::call_error;
+    use kube::core::Status;
+
+    #[test]
+    fn what_the_server_says_of_one_object_throttles_no_other() {
+        let now = Instant::now();
+        for (code, is_paused) in
+            [(404, false), (409, false), (422, false), (500, false), (429, true), (502, true), (503, true), (504, true)]
+        {
+            let mut limit = Limit::new(8, 10);
+            let error = call_error(kube::Error::Api(Status { code, ..Status::default() }.boxed()));
+            limit.learn(now, Some(&error));
+            assert_eq!(limit.allowed(now) == 0, is_paused, "{code}: {error:?}");
+        }
+    }
 
     #[test]
     fn it_grows_with_good_answers_and_is_halved_once_for_a_burst_of_refusals() {

@@ -2,7 +2,11 @@
 
 mod stage;
 
+use std::time::Duration;
+
 use quotient_api::Configuration;
+use quotient_cluster::lease::{Election, Elector};
+use quotient_cluster::{LeaseSettings, Metrics, connect};
 use serde_json::{Value, json};
 use stage::{pod, stage, text};
 
@@ -250,4 +254,23 @@ fn queues_and_quota_trees_have_their_say() {
     });
     let metrics = live.metrics.text();
     assert!(metrics.contains(r#"quota="Queue/q""#) && metrics.contains(r#"policy="tree""#), "{metrics}");
+}
+
+#[test]
+fn the_lease_is_renewed_while_a_cycle_takes_longer_than_it_lasts() {
+    let stage = stage();
+    let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build();
+    runtime.expect("a runtime").block_on(async {
+        let clients = connect(Some(&stage.kubeconfig())).await.expect("the API server answers");
+        let text = |text: &str| text.to_string();
+        let (namespace, name, identity) = (text("default"), text("quotient"), text("busy"));
+        let lease = LeaseSettings { namespace, name, identity, duration: Duration::from_secs(2) };
+        let (elector, fence, mut leads) = Elector::new(clients.lease, lease, Metrics::default());
+        let election = Election::begin(elector);
+        leads.wait_for(|leads| *leads).await.expect("it goes on");
+        // The task that decides is busy and waits for nothing.
+        std::thread::sleep(Duration::from_secs(6));
+        assert!(fence.holds() && *leads.borrow(), "the lease was lost");
+        election.end().await;
+    });
 }

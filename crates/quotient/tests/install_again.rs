@@ -39,9 +39,19 @@ impl Site {
         let manifest = String::from_utf8(output.stdout).expect("it is text");
         let apply = ["apply", "--server-side", "-f", "-"];
         let applied = self.plane.kubectl_with(&apply, &manifest).map_err(|error| error.to_string());
-        let wait = ["wait", "--for=condition=Established", "--timeout=60s", "crd", "--all"];
-        self.plane.kubectl(&wait).expect("kinds are served");
+        self.kinds_are_served();
         applied
+    }
+
+    fn kinds_are_served(&self) {
+        eventually(&self.plane, "all kinds are served", || {
+            let definitions = self.get(&["crd"])["items"].as_array()?.clone();
+            let is_served = |definition: &Value| {
+                let conditions = definition["status"]["conditions"].as_array().cloned().unwrap_or_default();
+                conditions.iter().any(|it| it["type"] == "Established" && it["status"] == "True")
+            };
+            definitions.iter().all(is_served).then_some(())
+        });
     }
 
     /// Starts it for these systems under the account that was installed, and waits until it is ready.
@@ -167,8 +177,7 @@ fn beside_a_volcano_and_a_koordinator_that_own_the_kinds() {
     let definitions = json!({"apiVersion": "v1", "kind": "List", "items": theirs()});
     let as_helm = ["apply", "--server-side", "--field-manager=helm", "-f", "-"];
     site.plane.kubectl_with(&as_helm, &definitions.to_string()).expect("they are made");
-    let wait = ["wait", "--for=condition=Established", "--timeout=60s", "crd", "--all"];
-    site.plane.kubectl(&wait).expect("they are served");
+    site.kinds_are_served();
     let mut theirs_too = queue("theirs");
     theirs_too["apiVersion"] = json!("scheduling.volcano.sh/v2");
     theirs_too["spec"]["theirs"] = json!("kept");

@@ -61,6 +61,12 @@ impl Drop for Stage {
 }
 
 impl Stage {
+    /// The way to the API server for one who may do everything.
+    #[allow(dead_code)] // Not every test program asks for it.
+    pub fn kubeconfig(&self) -> std::path::PathBuf {
+        self.plane.kubeconfig()
+    }
+
     pub fn plane(&mut self) -> &mut ControlPlane {
         &mut self.plane
     }
