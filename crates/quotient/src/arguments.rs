@@ -606,7 +606,7 @@ Examples:
   quotient install --config quotient.yaml --replicas 3
   quotient install --webhook-url https://127.0.0.1:9443   for a `quotient run` outside the cluster
   quotient install --systems queues,jobs                with the controller of Volcano Jobs
-  quotient install --no-crds                            beside Volcano or Koordinator, which own theirs
+  quotient install --no-crds                            where Volcano owns its CRDs
 
 A system that is left out has no CRDs, no rights and no webhooks.")]
 pub struct InstallArguments {
