@@ -296,7 +296,7 @@ mod tests {
             "status": {"reservedFor": [{"resource": "pods", "name": "p", "uid": "1"}]}});
         let names = json!({"resourceClaims": [{"name": "gpu", "resourceClaimTemplateName": "t"}]});
         let waits = pod(json!({"spec": names}));
-        assert_eq!(awaited_of(&[waits.clone()]), None, "a template that is not there makes no claim");
+        assert_eq!(awaited_of(std::slice::from_ref(&waits)), None, "a template that is not there makes no claim");
         let said = awaited_of(&[waits.clone(), template.clone()]);
         assert_eq!(said.as_deref(), Some("Pod/a/p has no claim gpu yet"));
         let made = json!({"resourceClaimStatuses": [{"name": "gpu", "resourceClaimName": "c"}]});
