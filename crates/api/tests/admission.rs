@@ -1,33 +1,13 @@
 //! What an API server adds to objects, and what it refuses.
 
-use std::collections::BTreeMap;
+mod view;
+
 use std::path::{Path, PathBuf};
 
-use quotient_api::{Admitted, ObjectKey, Operation, Rejection, Request, View, admit, key_of, read_path};
+use quotient_api::{Admitted, Operation, Rejection, Request, admit, key_of, read_path};
 use serde_json::{Value, json};
 
-/// The objects of a cluster.
-#[derive(Default)]
-struct Objects(BTreeMap<ObjectKey, Value>);
-
-impl Objects {
-    fn of(values: &[Value]) -> Self {
-        Objects(values.iter().map(|value| (key_of(value).expect("an object"), value.clone())).collect())
-    }
-}
-
-impl View for Objects {
-    fn get(&self, key: &ObjectKey) -> Option<&Value> {
-        self.0.get(key)
-    }
-
-    fn list(&self, group: &str, kind: &str, namespace: Option<&str>) -> Vec<&Value> {
-        let is_meant = |key: &ObjectKey| {
-            key.group == group && key.kind == kind && namespace.is_none_or(|n| key.namespace.as_deref() == Some(n))
-        };
-        self.0.iter().filter(|(key, _)| is_meant(key)).map(|(_, value)| value).collect()
-    }
-}
+use view::Objects;
 
 fn create(object: Value, view: &Objects) -> Result<Admitted, Rejection> {
     admit(Request { operation: Operation::Create, object, old: None }, view)

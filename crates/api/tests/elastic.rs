@@ -1,13 +1,19 @@
 //! Elastic quotas: what the engine is told of them whatever got past admission, and what admission says.
 
+mod told;
+mod view;
+
 use std::collections::{BTreeMap, BTreeSet};
 
 use proptest::prelude::*;
 use quotient_api::elastic::takeover::takeover;
-use quotient_api::{Admitted, ObjectKey, Operation, Request, Translator, TranslatorSettings, View, admit, key_of};
+use quotient_api::{Admitted, ObjectKey, Operation, Request, Translator, TranslatorSettings, admit, key_of};
 use quotient_engine::Fact;
 use quotient_engine::fact::{ElasticFact, QuotaFact, QuotaKey};
 use serde_json::{Value, json};
+
+use told::Told;
+use view::Objects;
 
 const NOS: &str = "nos.nebuly.com";
 const KEP: &str = "scheduling.x-k8s.io";
@@ -27,79 +33,36 @@ fn made(mut object: Value, second: u32) -> Value {
     object
 }
 
-/// What the engine knows, and what is wrong with which object.
-#[derive(Debug, Default)]
-struct Told {
-    translator: Translator,
-    quotas: BTreeMap<QuotaKey, ElasticFact>,
-    problems: BTreeMap<ObjectKey, Vec<String>>,
-}
-
-impl Told {
-    fn of(objects: &[Value]) -> Told {
-        let mut told = Told::default();
-        objects.iter().for_each(|object| told.seen(object));
-        told
-    }
-
-    fn seen(&mut self, object: &Value) {
-        let translation = self.translator.upsert(object);
-        self.take(key_of(object).expect("an object"), translation);
-    }
-
-    fn gone(&mut self, key: &ObjectKey) {
-        let translation = self.translator.remove(key);
-        self.take(key.clone(), translation);
-    }
-
-    fn take(&mut self, key: ObjectKey, translation: quotient_api::Translation) {
-        for fact in translation.facts {
-            match fact {
-                Fact::Quota(QuotaFact::Elastic(fact)) => {
-                    self.quotas.insert(fact.key.clone(), fact);
-                }
-                Fact::QuotaGone(key) => {
-                    assert!(self.quotas.remove(&key).is_some(), "{key} was not there");
-                }
-                other => panic!("{other:?}"),
-            }
-            self.check();
-        }
-        for (key, problems) in [(key, translation.problems)].into_iter().chain(translation.elsewhere) {
-            let lines: Vec<String> = problems.iter().map(ToString::to_string).collect();
-            if lines.is_empty() {
-                self.problems.remove(&key)
-            } else {
-                self.problems.insert(key, lines)
-            };
-        }
+impl Told for ElasticFact {
+    fn of(fact: QuotaFact) -> Option<Self> {
+        if let QuotaFact::Elastic(fact) = fact { Some(fact) } else { None }
     }
 
     /// At no moment is a namespace governed twice in one group.
-    fn check(&self) {
+    fn check(quotas: &BTreeMap<QuotaKey, Self>) {
         let mut seen = BTreeSet::new();
-        for (key, fact) in &self.quotas {
+        for (key, fact) in quotas {
             assert!(!fact.namespaces.is_empty(), "{key} governs nothing");
             for namespace in &fact.namespaces {
                 assert!(seen.insert((key.group.clone(), namespace.clone())), "{namespace} is governed twice");
             }
         }
     }
+}
 
+type Engine = told::Engine<ElasticFact>;
+
+impl Engine {
     /// `Kind/namespace/name: namespaces`, for each quota that counts.
     fn governed(&self) -> Vec<String> {
         self.quotas.iter().map(|(key, fact)| format!("{key}: {}", fact.namespaces.join(" "))).collect()
-    }
-
-    fn lines(&self) -> Vec<&str> {
-        self.problems.values().flatten().map(String::as_str).collect()
     }
 }
 
 #[test]
 fn a_quota_is_told_with_its_amounts() {
     let spec = json!({"min": {"cpu": "500m", "memory": "1Gi", "nvidia.com/gpu": 0}, "max": {"cpu": 2}});
-    let told = Told::of(&[plain(KEP, "a", "q", spec.clone()), plain(NOS, "a", "q", spec)]);
+    let told = Engine::told(&[plain(KEP, "a", "q", spec.clone()), plain(NOS, "a", "q", spec)]);
     let facts: Vec<&ElasticFact> = told.quotas.values().collect();
     let amounts = |fact: &ElasticFact| format!("{:?} {:?} {:?}", fact.min, fact.max, fact.namespaces);
     let expected =
@@ -114,7 +77,7 @@ fn what_cannot_be_read_is_said_and_the_rest_counts() {
         "min": {"cpu": "x", "memory": "9999999999Ei", "nvidia.com/gpu": -1, "pods": 4, "example.com/a": 3},
         "max": {"cpu": 2, "example.com/a": 1},
     });
-    let told = Told::of(&[plain(KEP, "a", "q", spec)]);
+    let told = Engine::told(&[plain(KEP, "a", "q", spec)]);
     let fact = told.quotas.values().next().expect("it counts");
     assert_eq!(format!("{:?}", fact.min), r#"Limits([("example.com/a", 1), ("pods", 4)])"#);
     insta::assert_debug_snapshot!(told.lines());
@@ -123,7 +86,7 @@ fn what_cannot_be_read_is_said_and_the_rest_counts() {
 #[test]
 fn a_composite_without_namespaces_does_not_count() {
     for namespaces in [json!(null), json!([]), json!([""]), json!([7])] {
-        let told = Told::of(&[composite("c", json!({"namespaces": namespaces, "min": {"cpu": 1}}))]);
+        let told = Engine::told(&[composite("c", json!({"namespaces": namespaces, "min": {"cpu": 1}}))]);
         assert_eq!(told.governed(), Vec::<String>::new());
         let lines = told.lines().join("\n");
         assert!(lines.contains("without a namespace the quota does not count"), "{lines}");
@@ -177,7 +140,7 @@ fn where_several_claim_a_namespace_one_counts() {
             if reversed {
                 objects.reverse();
             }
-            let told = Told::of(&objects);
+            let told = Engine::told(&objects);
             assert_eq!(
                 (told.governed(), told.lines().len()),
                 (expected.iter().map(ToString::to_string).collect(), *problems),
@@ -189,7 +152,7 @@ fn where_several_claim_a_namespace_one_counts() {
 
 #[test]
 fn problems_with_others_are_said_and_taken_back() {
-    let mut told = Told::of(&[made(plain(NOS, "a", "q", json!({})), 2)]);
+    let mut told = Engine::told(&[made(plain(NOS, "a", "q", json!({})), 2)]);
     assert_eq!(told.lines(), Vec::<&str>::new());
     let older = made(plain(NOS, "a", "older", json!({})), 1);
     told.seen(&older);
@@ -235,7 +198,7 @@ proptest! {
     fn what_is_told_depends_on_the_objects_alone(
         history in proptest::collection::vec((quota(), any::<bool>()), 1..20),
     ) {
-        let mut told = Told::default();
+        let mut told = Engine::told(&[]);
         let mut objects: BTreeMap<ObjectKey, Value> = BTreeMap::new();
         for (object, is_there) in history {
             let key = key_of(&object).expect("an object");
@@ -246,9 +209,9 @@ proptest! {
                 told.gone(&key);
                 objects.remove(&key);
             }
-            let anew = Told::of(&objects.values().cloned().collect::<Vec<_>>());
+            let anew = Engine::told(&objects.values().cloned().collect::<Vec<_>>());
             prop_assert_eq!(&told.quotas, &anew.quotas);
-            let known = |told: &Told| {
+            let known = |told: &Engine| {
                 let there = told.problems.iter().filter(|(key, _)| objects.contains_key(*key));
                 there.map(|(key, lines)| (key.clone(), lines.clone())).collect::<BTreeMap<_, _>>()
             };
@@ -305,29 +268,6 @@ fn gpu_memory_follows_from_what_a_pod_holds() {
         assert_eq!(derived(spec, 16), expected, "{name}");
     }
     assert_eq!(derived(json!({"containers": [container(json!({"nvidia.com/gpu": 2}))]}), 80)[0].1, 160);
-}
-
-/// The objects of a cluster.
-#[derive(Default)]
-struct Objects(BTreeMap<ObjectKey, Value>);
-
-impl Objects {
-    fn of(values: &[Value]) -> Self {
-        Objects(values.iter().map(|value| (key_of(value).expect("an object"), value.clone())).collect())
-    }
-}
-
-impl View for Objects {
-    fn get(&self, key: &ObjectKey) -> Option<&Value> {
-        self.0.get(key)
-    }
-
-    fn list(&self, group: &str, kind: &str, namespace: Option<&str>) -> Vec<&Value> {
-        let is_meant = |key: &ObjectKey| {
-            key.group == group && key.kind == kind && namespace.is_none_or(|n| key.namespace.as_deref() == Some(n))
-        };
-        self.0.iter().filter(|(key, _)| is_meant(key)).map(|(_, value)| value).collect()
-    }
 }
 
 fn said(object: &Value, view: &Objects) -> Result<Vec<String>, String> {

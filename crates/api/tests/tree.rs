@@ -1,5 +1,8 @@
 //! Quota trees: what the engine is told of them whatever got past admission, what profiles ask for, what lint finds.
 
+mod told;
+mod view;
+
 use std::collections::BTreeMap;
 
 use proptest::prelude::*;
@@ -10,6 +13,9 @@ use quotient_api::{ObjectKey, Operation, Request, Translator, View, admit, key_o
 use quotient_engine::fact::{EvictionClass, PodFact, QuotaFact, QuotaKey, TreeFact};
 use quotient_engine::{Fact, QuotaReport};
 use serde_json::{Value, json};
+
+use told::Told;
+use view::Objects;
 
 fn quota(namespace: &str, name: &str, labels: Value, annotations: Value, spec: Value) -> Value {
     json!({"apiVersion": "scheduling.sigs.k8s.io/v1alpha1", "kind": "ElasticQuota",
@@ -29,83 +35,25 @@ fn node(name: &str, pool: &str, allocatable: Value) -> Value {
         "status": {"allocatable": allocatable}})
 }
 
-/// Objects that admission may ask for.
-#[derive(Debug, Default)]
-struct Objects(BTreeMap<ObjectKey, Value>);
-
 impl Objects {
-    fn of(objects: impl IntoIterator<Item = Value>) -> Self {
-        Objects(objects.into_iter().map(|object| (key_of(&object).expect("an object"), object)).collect())
-    }
-
     fn put(&mut self, object: Value) {
         self.0.insert(key_of(&object).expect("an object"), object);
     }
 }
 
-impl View for Objects {
-    fn get(&self, key: &ObjectKey) -> Option<&Value> {
-        self.0.get(key)
+impl Told for TreeFact {
+    fn of(fact: QuotaFact) -> Option<Self> {
+        if let QuotaFact::Tree(fact) = fact { Some(fact) } else { None }
     }
 
-    fn list(&self, group: &str, kind: &str, namespace: Option<&str>) -> Vec<&Value> {
-        let is_meant = |key: &ObjectKey| {
-            key.group == group && key.kind == kind && namespace.is_none_or(|n| key.namespace.as_deref() == Some(n))
-        };
-        self.0.iter().filter(|(key, _)| is_meant(key)).map(|(_, object)| object).collect()
-    }
-}
-
-/// What the engine knows, and what is wrong with which object.
-#[derive(Debug, Default)]
-struct Told {
-    translator: Translator,
-    quotas: BTreeMap<QuotaKey, TreeFact>,
-    problems: BTreeMap<ObjectKey, Vec<String>>,
-}
-
-impl Told {
-    fn of(objects: &[Value]) -> Told {
-        let mut told = Told::default();
-        objects.iter().for_each(|object| told.seen(object));
-        told
-    }
-
-    fn seen(&mut self, object: &Value) {
-        let translation = self.translator.upsert(object);
-        self.take(key_of(object).expect("an object"), translation);
-    }
-
-    fn gone(&mut self, key: &ObjectKey) {
-        let translation = self.translator.remove(key);
-        self.take(key.clone(), translation);
-    }
-
-    fn take(&mut self, key: ObjectKey, translation: quotient_api::Translation) {
-        for fact in translation.facts {
-            match fact {
-                Fact::Quota(QuotaFact::Tree(fact)) => drop(self.quotas.insert(fact.key.clone(), fact)),
-                Fact::QuotaGone(key) => assert!(self.quotas.remove(&key).is_some(), "{key} was not there"),
-                other => panic!("{other:?}"),
-            }
-            let mut names: Vec<_> = self.quotas.keys().map(|key| key.name.clone()).collect();
-            names.sort();
-            assert!(names.windows(2).all(|pair| pair[0] != pair[1]), "one name counts twice: {names:?}");
-        }
-        for (key, problems) in [(key, translation.problems)].into_iter().chain(translation.elsewhere) {
-            let lines: Vec<String> = problems.iter().map(ToString::to_string).collect();
-            if lines.is_empty() {
-                self.problems.remove(&key)
-            } else {
-                self.problems.insert(key, lines)
-            };
-        }
-    }
-
-    fn lines(&self) -> Vec<&str> {
-        self.problems.values().flatten().map(String::as_str).collect()
+    fn check(quotas: &BTreeMap<QuotaKey, Self>) {
+        let mut names: Vec<_> = quotas.keys().map(|key| key.name.clone()).collect();
+        names.sort();
+        assert!(names.windows(2).all(|pair| pair[0] != pair[1]), "one name counts twice: {names:?}");
     }
 }
+
+type Engine = told::Engine<TreeFact>;
 
 #[test]
 fn all_labels_and_annotations_are_told() {
@@ -119,7 +67,7 @@ fn all_labels_and_annotations_are_told() {
     });
     let spec = json!({"min": {"cpu": 1}, "max": {"cpu": "10", "memory": "0"}});
     let child = quota("a", "child", json!({keys::PARENT: "top", keys::TREE_ID: "7"}), json!({}), json!({}));
-    let told = Told::of(&[quota("kube-system", "top", labels, annotations, spec), child]);
+    let told = Engine::told(&[quota("kube-system", "top", labels, annotations, spec), child]);
     assert_eq!(told.lines(), Vec::<&str>::new());
     insta::assert_debug_snapshot!(told.quotas);
 }
@@ -131,7 +79,7 @@ fn what_cannot_be_read_is_said_and_the_rest_counts() {
         keys::SHARED_WEIGHT: "4", keys::TOTAL_RESOURCE: r#"{"cpu":"x"}"#, keys::NAMESPACES: "x,y",
     });
     let spec = json!({"min": {"cpu": "8", "memory": "1Gi"}, "max": {"cpu": "4", "pods": "many"}});
-    let told = Told::of(&[
+    let told = Engine::told(&[
         quota("a", "broken", labels, annotations, spec),
         quota("b", "root", json!({keys::IS_ROOT: "true"}), json!({}), json!({"max": {"cpu": "4"}})),
         quota("b", "second", json!({}), json!({}), json!({"max": {"cpu": "4"}})),
@@ -164,7 +112,7 @@ proptest! {
     fn what_is_told_depends_on_the_objects_alone(
         history in proptest::collection::vec((any_quota(), any::<bool>()), 1..20),
     ) {
-        let mut told = Told::default();
+        let mut told = Engine::told(&[]);
         let mut objects: BTreeMap<ObjectKey, Value> = BTreeMap::new();
         for (object, is_there) in history {
             let key = key_of(&object).expect("an object");
@@ -175,9 +123,9 @@ proptest! {
                 told.gone(&key);
                 objects.remove(&key);
             }
-            let anew = Told::of(&objects.values().cloned().collect::<Vec<_>>());
+            let anew = Engine::told(&objects.values().cloned().collect::<Vec<_>>());
             prop_assert_eq!(&told.quotas, &anew.quotas);
-            let known = |told: &Told| {
+            let known = |told: &Engine| {
                 let there = told.problems.iter().filter(|(key, _)| objects.contains_key(*key));
                 there.map(|(key, lines)| (key.clone(), lines.clone())).collect::<BTreeMap<_, _>>()
             };
@@ -267,7 +215,7 @@ fn what_is_wrong_between_profiles() {
     let selector = |pool: &str| json!({"matchLabels": {"pool": pool}});
     let mut preset = profile("same-tree", 4, json!({"quotaName": "r4", "nodeSelector": selector("d")}));
     preset["metadata"]["labels"] = json!({keys::TREE_ID: "13778220790914240367"});
-    let mut objects = Objects::of([
+    let mut objects = Objects::of(&[
         profile("second", 2, json!({"quotaName": "r2", "nodeSelector": selector("a")})),
         profile("pool-a", 1, json!({"quotaName": "r1", "nodeSelector": selector("a")})),
         profile("same-root", 3, json!({"quotaName": "r1", "nodeSelector": selector("b")})),
@@ -296,7 +244,7 @@ fn what_is_wrong_between_profiles() {
 #[test]
 fn roots_that_nobody_asks_for() {
     let roots = |labels: Value| quota("kube-system", "root", labels, json!({keys::LABELS_OF_PROFILE: "[]"}), json!({}));
-    let mut objects = Objects::of([
+    let mut objects = Objects::of(&[
         roots(json!({keys::PROFILE: "gone", keys::IS_PARENT: "true"})),
         quota("a", "child", json!({keys::PARENT: "root"}), json!({}), json!({})),
         quota("a", "by-hand", json!({keys::PROFILE: "gone"}), json!({}), json!({})),
@@ -317,7 +265,7 @@ fn roots_that_nobody_asks_for() {
 
 #[test]
 fn admission_names_all_that_is_wrong() {
-    let objects = Objects::of([
+    let objects = Objects::of(&[
         quota("a", "top", json!({keys::IS_PARENT: "true"}), json!({}), json!({"min": {"cpu": 4}, "max": {"cpu": 9}})),
         quota("a", "sub", json!({keys::PARENT: "top"}), json!({}), json!({"min": {"cpu": 3}, "max": {"cpu": 9}})),
     ]);

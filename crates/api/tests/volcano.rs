@@ -1,6 +1,6 @@
 //! Queues, groups and cards: what the engine is told of them, and what admission says.
 
-use std::collections::BTreeMap;
+mod view;
 
 use quotient_api::volcano::gang::{gang, renew};
 use quotient_api::volcano::status::{Ended, group_status, queue_status};
@@ -10,6 +10,8 @@ use quotient_api::{ObjectKey, Operation, Request, Translator, View, admit, key_o
 use quotient_engine::fact::{EvictionClass, GroupFact, PodFact, QueueFact, QuotaFact};
 use quotient_engine::{Code, Fact, GroupReport, Numbers, PolicyKind, QuotaPath, QuotaReport, Reason};
 use serde_json::{Value, json};
+
+use view::Objects;
 
 fn object(api_version: &str, kind: &str, metadata: Value, rest: Value) -> Value {
     let mut object = json!({"apiVersion": api_version, "kind": kind, "metadata": metadata});
@@ -216,29 +218,6 @@ fn the_queue_of_a_namespace() {
     let key = ObjectKey { group: "", kind: "Namespace", namespace: None, name: "team".into() };
     let gone = Translator::default().remove(&key).facts;
     assert!(gone.contains(&Fact::QueueOfNamespace { namespace: "team".into(), queue: None }));
-}
-
-/// The objects of a cluster.
-#[derive(Default)]
-struct Objects(BTreeMap<ObjectKey, Value>);
-
-impl Objects {
-    fn of(values: &[Value]) -> Self {
-        Objects(values.iter().map(|value| (key_of(value).expect("an object"), value.clone())).collect())
-    }
-}
-
-impl View for Objects {
-    fn get(&self, key: &ObjectKey) -> Option<&Value> {
-        self.0.get(key)
-    }
-
-    fn list(&self, group: &str, kind: &str, namespace: Option<&str>) -> Vec<&Value> {
-        let is_meant = |key: &ObjectKey| {
-            key.group == group && key.kind == kind && namespace.is_none_or(|n| key.namespace.as_deref() == Some(n))
-        };
-        self.0.iter().filter(|(key, _)| is_meant(key)).map(|(_, value)| value).collect()
-    }
 }
 
 /// What admission says of an object that is applied.

@@ -4,9 +4,11 @@
 //! do what nothing works without: so it is said in one line, and not by a pod that is never bound. A test compares the
 //! table with the log of all requests of a whole run.
 
+use std::sync::LazyLock;
+
 use http::{Method, Request};
 use kube::Client;
-use quotient_api::{elastic, tree, volcano};
+use quotient_api::{elastic, is_quota, told_kinds, tree, volcano};
 use serde_json::{Value, json};
 
 use crate::call::{CallError, call_error};
@@ -73,8 +75,18 @@ const fn of(system: System, row: Permission) -> Permission {
 
 const REGISTRATION: &str = "admissionregistration.k8s.io";
 
-/// Everything that we do.
-pub static PERMISSIONS: &[Permission] = &[
+/// Everything that we do: the rows below, and the reading of quotas that they do not name.
+pub static PERMISSIONS: LazyLock<Vec<Permission>> = LazyLock::new(|| {
+    let mut all = ROWS.to_vec();
+    for kind in told_kinds().filter(|kind| is_quota(kind.group, kind.kind)) {
+        if !ROWS.iter().any(|row| (row.group, row.resource) == (kind.group, kind.plural)) {
+            all.push(Permission { system: System::of(kind), ..row(kind.group, kind.plural, READ, "quotas") });
+        }
+    }
+    all
+});
+
+static ROWS: &[Permission] = &[
     vital(row("", "pods", READ, "who waits, and who holds what")),
     vital(row("", "nodes", READ, "what there is to hold")),
     vital(row("", "namespaces", READ, "queues and quotas of namespaces, and selectors of pod affinity")),

@@ -1,11 +1,11 @@
 //! The systems whose objects are understood. Each can be left out of an installation.
 
-use quotient_api::{Kind, elastic, tree, volcano};
+use quotient_api::{Kind, elastic, is_quota, tree, volcano};
 
 /// A family of objects that belong together.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum System {
-    /// Elastic quotas by namespace, and composite ones.
+    /// Quotas of namespaces: elastic ones, composite ones, and every kind that has no system of its own.
     Elastic,
     /// Quota trees and their profiles.
     Tree,
@@ -36,7 +36,7 @@ impl System {
             group if elastic::GROUPS.contains(&group) => Some(System::Elastic),
             tree::GROUP | tree::PROFILE_GROUP => Some(System::Tree),
             volcano::SCHEDULING | volcano::BATCH => Some(System::Queues),
-            _ => None,
+            group => is_quota(group, kind.kind).then_some(System::Elastic),
         }
     }
 }

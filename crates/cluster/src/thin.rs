@@ -91,36 +91,31 @@ const CONTAINER: &[Dropped] = &[
     all("volumeMounts"),
 ];
 
+/// What is dropped of a container's status, and these.
+macro_rules! container_status {
+    ($($more:expr),*) => {
+        &[
+            all("allocatedResourcesStatus"),
+            all("containerID"),
+            all("image"),
+            all("imageID"),
+            all("lastState"),
+            all("ready"),
+            Dropped { key: "resources", inside: &[all("claims"), all("limits")] },
+            all("restartCount"),
+            all("started"),
+            all("user"),
+            all("volumeMounts"),
+            $($more),*
+        ]
+    };
+}
+
 /// What a container ended with is read, and what it has while it is resized.
-const CONTAINER_STATUS: &[Dropped] = &[
-    all("allocatedResourcesStatus"),
-    all("containerID"),
-    all("image"),
-    all("imageID"),
-    all("lastState"),
-    all("ready"),
-    Dropped { key: "resources", inside: &[all("claims"), all("limits")] },
-    all("restartCount"),
-    all("started"),
-    all("user"),
-    all("volumeMounts"),
-];
+const CONTAINER_STATUS: &[Dropped] = container_status!();
 
 /// Of those that start before the others only what they have is read.
-const INIT_STATUS: &[Dropped] = &[
-    all("allocatedResourcesStatus"),
-    all("containerID"),
-    all("image"),
-    all("imageID"),
-    all("lastState"),
-    all("ready"),
-    Dropped { key: "resources", inside: &[all("claims"), all("limits")] },
-    all("restartCount"),
-    all("started"),
-    all("state"),
-    all("user"),
-    all("volumeMounts"),
-];
+const INIT_STATUS: &[Dropped] = container_status!(all("state"));
 
 const DROPPED: &[Dropped] = &[
     Dropped {

@@ -14,7 +14,7 @@ use crate::filter::{Filter, pod_affinity};
 use crate::lookup::LookupMap;
 use crate::nodes::NodeId;
 use crate::place::{Answer, Question};
-use crate::scan::Taker;
+use crate::scan::{DeviceScores, Taker};
 use crate::score;
 use crate::shape::{Shape, ShapeId};
 use crate::topology::{NO_DOMAIN, TopoId};
@@ -280,12 +280,12 @@ impl World {
             closed[Filter::InterPodAffinity as usize] += objected;
             if let Some((points, node)) = top {
                 let (spread, affinity) = self.raw_by_counts(question, shape, &counts);
-                takers.push(Taker { node, points, class, spread, affinity, devices: 0 });
+                takers.push(Taker { node, points, class, spread, affinity });
             }
         }
         // Counts move on and leave empty buckets behind; when these are by far the most, all is sorted anew next time.
         kept.outgrown = kept.buckets.len() > 64 + 4 * inhabited;
-        match self.best(self.node_rules.get(question.rule), shape, &takers) {
+        match self.best(self.node_rules.get(question.rule), shape, &takers, &DeviceScores::new()) {
             Some(node) => Answer::Node(node),
             None => Answer::Nowhere(closed),
         }

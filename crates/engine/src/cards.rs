@@ -3,6 +3,8 @@
 //! A pod is looked at under one assumption at a time: that it takes this card, or any of these. Each *choice* has a
 //! shape of its own, so that what is kept of the nodes for one choice is not mixed up with another's.
 
+use std::collections::BTreeMap;
+
 use crate::fact::{Amount, Name, PodSpec};
 use crate::nodes::NodeId;
 use crate::pods::PodId;
@@ -11,12 +13,48 @@ use crate::resources::{Demand, ResourceId};
 use crate::shape::ShapeId;
 use crate::world::World;
 
-/// What a waiting pod is taken to be for the moment.
+/// The cards that a pending pod is taken to get.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct CardChoice {
     pub shape: ShapeId,
     /// What it will be charged for cards, where the choice decides it.
     pub cards: Vec<(ResourceId, Amount)>,
+}
+
+/// A pending pod with the cards that it is taken to get; without a choice it is the pod as it is.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Attempt<'a> {
+    pub pod: PodId,
+    pub choice: Option<&'a CardChoice>,
+}
+
+impl Attempt<'_> {
+    /// Whether the choice decides what it is charged for cards.
+    pub fn has_cards(&self) -> bool {
+        self.choice.is_some_and(|choice| !choice.cards.is_empty())
+    }
+}
+
+impl From<PodId> for Attempt<'_> {
+    fn from(pod: PodId) -> Self {
+        Attempt { pod, choice: None }
+    }
+}
+
+/// The choices of pods that are tried together.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct CardChoices(BTreeMap<PodId, CardChoice>);
+
+impl CardChoices {
+    pub fn choose(&mut self, pod: PodId, choice: Option<CardChoice>) {
+        if let Some(choice) = choice {
+            self.0.insert(pod, choice);
+        }
+    }
+
+    pub fn attempt(&self, pod: PodId) -> Attempt<'_> {
+        Attempt { pod, choice: self.0.get(&pod) }
+    }
 }
 
 /// The shape that another has when its pods may take some cards only.
@@ -170,10 +208,11 @@ impl World {
         shape
     }
 
-    /// What the claimant is charged if it is placed as it is looked at now.
-    pub fn asked_charge(&self, id: PodId) -> Vec<(ResourceId, Amount)> {
+    /// What a pod is charged if it is scheduled with the cards that it is taken to get.
+    pub fn asked_charge<'a>(&self, attempt: impl Into<Attempt<'a>>) -> Vec<(ResourceId, Amount)> {
+        let Attempt { pod: id, choice } = attempt.into();
         let pod = self.pods.get(id);
-        let cards = pod.card_choice.iter().flat_map(|card_choice| &card_choice.cards);
+        let cards = choice.into_iter().flat_map(|choice| &choice.cards);
         let devices = self.asked_devices(id);
         self.shapes.get(pod.shape).charge.iter().chain(cards).chain(&devices).copied().collect()
     }

@@ -167,7 +167,7 @@ pub struct QuotaReport {
     pub borrowed: Vec<(Name, i128)>,
     /// Of min, what others hold.
     pub lent: Vec<(Name, i128)>,
-    /// Of what it holds, what others who are owed it may claim back.
+    /// Of what it holds, what others that are entitled to it may reclaim.
     pub reclaimable: Vec<(Name, i128)>,
 }
 

@@ -194,8 +194,10 @@ impl World {
             let going = plan.going.iter().filter(|goes| goes.quotas.contains(&id));
             let gone: i128 = going.map(|goes| amount_of(&goes.charge, *resource).unwrap_or(0)).sum();
             let comes = if is_claimants { i128::from(*requested) } else { 0 };
+            let used_after = used_before - gone + comes;
+            let entitled_after = plan.entitled_after.get(&(id, *resource)).copied().unwrap_or(entitlement);
             let resource = self.names.name(*resource).clone();
-            Some(AmountUse { resource, used_before, used_after: used_before - gone + comes, entitlement })
+            Some(AmountUse { resource, used_before, used_after, entitled_before: entitlement, entitled_after })
         });
         QuotaUse { quota: self.quotas.quota_path(id), amounts: amounts.collect() }
     }

@@ -133,8 +133,8 @@ impl Gang {
         if tally.of_task(task) < self.min_of_task(task) {
             return true;
         }
-        let owed = self.minima().map(|(task, min)| u64::from(min.saturating_sub(tally.of_task(Some(task)))));
-        u64::from(tally.count) + owed.sum::<u64>() < u64::from(self.min_member())
+        let missing = self.minima().map(|(task, min)| u64::from(min.saturating_sub(tally.of_task(Some(task)))));
+        u64::from(tally.count) + missing.sum::<u64>() < u64::from(self.min_member())
     }
 
     /// Whether its minimum runs.
@@ -145,10 +145,10 @@ impl Gang {
     /// Whether its pods depend on each other. A group of which any one pod is enough is not a gang; where one pod of a
     /// certain task is, it is one as soon as pods of other tasks run beside it, which may not stay without that one.
     pub fn is_gang(&self) -> bool {
-        let owed: u64 = self.minima().map(|(_, min)| u64::from(*min)).sum();
+        let needed: u64 = self.minima().map(|(_, min)| u64::from(*min)).sum();
         let has_dependants =
             || self.minima().any(|(task, min)| *min > 0 && self.tally.of_task(Some(task)) < self.tally.count);
-        self.min_member() > 1 || owed > 1 || has_dependants()
+        self.min_member() > 1 || needed > 1 || has_dependants()
     }
 }
 

@@ -34,6 +34,34 @@ pub(crate) struct Ledger {
     pub gang_surplus: Sums,
 }
 
+/// The sums of a ledger by name, to be read or changed. A sum that is added is missing here until it is listed.
+macro_rules! sums {
+    ($ledger:expr) => {{
+        let Ledger {
+            used,
+            running,
+            leaving,
+            reserved,
+            non_preemptible,
+            requested,
+            non_preemptible_requested,
+            reserved_for_groups,
+            gang_surplus,
+        } = $ledger;
+        [
+            ("used", used),
+            ("running", running),
+            ("leaving", leaving),
+            ("reserved", reserved),
+            ("held by non-preemptible pods", non_preemptible),
+            ("requested", requested),
+            ("requested by non-preemptible pods", non_preemptible_requested),
+            ("reserved for groups", reserved_for_groups),
+            ("held by groups beyond their need", gang_surplus),
+        ]
+    }};
+}
+
 impl Ledger {
     /// What will be held when those who leave are gone and those who reserve have come.
     pub fn to_be_used(&self, resource: ResourceId) -> i128 {
@@ -58,58 +86,16 @@ impl Ledger {
 
     /// All its sums, by name.
     pub fn sums(&self) -> [(&'static str, &Sums); 9] {
-        let Ledger {
-            used,
-            running,
-            leaving,
-            reserved,
-            non_preemptible,
-            requested,
-            non_preemptible_requested,
-            reserved_for_groups,
-            gang_surplus,
-        } = self;
-        [
-            ("used", used),
-            ("running", running),
-            ("leaving", leaving),
-            ("reserved", reserved),
-            ("held by non-preemptible pods", non_preemptible),
-            ("requested", requested),
-            ("requested by non-preemptible pods", non_preemptible_requested),
-            ("reserved for groups", reserved_for_groups),
-            ("held by groups beyond their need", gang_surplus),
-        ]
+        sums!(self)
     }
 
-    fn sums_mut(&mut self) -> [&mut Sums; 9] {
-        let Ledger {
-            used,
-            running,
-            leaving,
-            reserved,
-            non_preemptible,
-            requested,
-            non_preemptible_requested,
-            reserved_for_groups,
-            gang_surplus,
-        } = self;
-        [
-            used,
-            running,
-            leaving,
-            reserved,
-            non_preemptible,
-            requested,
-            non_preemptible_requested,
-            reserved_for_groups,
-            gang_surplus,
-        ]
+    fn sums_mut(&mut self) -> [(&'static str, &mut Sums); 9] {
+        sums!(self)
     }
 
     /// Adds what another holds (or takes it off).
     pub fn count(&mut self, other: &Ledger, sign: Sign) {
-        for (to, (_, from)) in self.sums_mut().into_iter().zip(other.sums()) {
+        for ((_, to), (_, from)) in self.sums_mut().into_iter().zip(other.sums()) {
             for (resource, amount) in from.nonzero() {
                 to.add(resource, sign.of(amount));
             }

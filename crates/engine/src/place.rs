@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use crate::cards::Attempt;
 use crate::devices::world::DeviceAsk;
 use crate::fact::{Amount, Name};
 use crate::filter::{
@@ -90,10 +91,12 @@ impl Question {
 
 impl World {
     /// Makes ready what it takes to say where the pod can go.
-    pub fn question(&mut self, id: PodId) -> Question {
+    pub fn question<'a>(&mut self, attempt: impl Into<Attempt<'a>>) -> Question {
+        let Attempt { pod: id, choice } = attempt.into();
         let World { nodes, pods, shapes, topologies, node_rules, relations, names, .. } = self;
         let pod = pods.get(id);
-        let shape = shapes.get(pod.asked_shape());
+        let shape_id = choice.map_or(pod.shape, |choice| choice.shape);
+        let shape = shapes.get(shape_id);
         let generation = node_rules.generation;
         let rule = node_rules.intern(shape.spec());
         if node_rules.generation != generation {
@@ -101,7 +104,7 @@ impl World {
         }
         node_rules.refresh(rule, nodes, names);
         let mut question = Question {
-            shape: pod.asked_shape(),
+            shape: shape_id,
             rule,
             spread: Vec::new(),
             soft_spread: Vec::new(),

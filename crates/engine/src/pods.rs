@@ -3,7 +3,6 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use crate::cards::CardChoice;
 use crate::decision::Capacity;
 use crate::departure::Departure;
 use crate::device::PodClaim;
@@ -96,8 +95,6 @@ pub(crate) struct Pod {
     pub cards: Vec<(ResourceId, Amount)>,
     /// What it asks for is counted.
     pub counted: bool,
-    /// What it is taken to be while it is looked at.
-    pub card_choice: Option<CardChoice>,
     /// The gang that it belongs to.
     pub gang: Option<GangId>,
     /// Whether it runs, as its phase says.
@@ -121,11 +118,6 @@ impl Pod {
             Place::Assumed(node) | Place::Placed(node) => Some(node),
             Place::Waiting => None,
         }
-    }
-
-    /// The shape under which it is looked at.
-    pub fn asked_shape(&self) -> ShapeId {
-        self.card_choice.as_ref().map_or(self.shape, |card_choice| card_choice.shape)
     }
 
     /// Whether it is on its way out: its deletion was seen, or its eviction decided.

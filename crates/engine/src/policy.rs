@@ -323,6 +323,11 @@ impl Quotas {
         ask!(self, id, at => at.is_shared_out())
     }
 
+    /// Whether a quota's entitlement moves with what other quotas hold or ask for.
+    pub fn entitlement_moves(&self, id: QuotaId) -> bool {
+        ask!(self, id, at => at.entitlement_moves())
+    }
+
     /// Whether what a quota's pods request is counted while they are pending.
     pub fn counts_requests(&self, id: QuotaId) -> bool {
         ask!(self, id, at => at.counts_requests())

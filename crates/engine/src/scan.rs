@@ -27,9 +27,10 @@ pub(crate) struct Taker {
     /// `None` where the node lacks a key of the soft spread rules.
     pub spread: Option<i64>,
     pub affinity: i64,
-    /// What the alternatives of its claims score.
-    pub devices: i64,
 }
+
+/// What the alternatives of a pod's device claims score, by node; empty where it has none.
+pub(crate) type DeviceScores = BTreeMap<NodeId, i64>;
 
 impl World {
     /// The best node for the pod, by looking at every node.
@@ -79,15 +80,15 @@ impl World {
     }
 
     /// Leaves the nodes with devices for the pod, with what they score. What ends the attempt ends it on all nodes.
-    fn keep_equipped(&self, ask: &DeviceAsk, open: &mut Vec<NodeId>) -> BTreeMap<NodeId, i64> {
-        let mut scores = BTreeMap::new();
+    fn keep_equipped(&self, ask: &DeviceAsk, open: &mut Vec<NodeId>) -> DeviceScores {
+        let mut scores = DeviceScores::new();
         for node in open.iter() {
             match self.find_devices(ask, *node, true) {
                 Ok((Some(choice), _)) => drop(scores.insert(*node, choice.score)),
                 Ok((None, _)) => {}
                 Err(_) => {
                     open.clear();
-                    return BTreeMap::new();
+                    return DeviceScores::new();
                 }
             }
         }
@@ -170,7 +171,7 @@ impl World {
     }
 
     /// The best of the nodes that take the pod.
-    fn best_of(&self, question: &Question, open: &[NodeId], devices: &BTreeMap<NodeId, i64>) -> Option<NodeId> {
+    fn best_of(&self, question: &Question, open: &[NodeId], devices: &DeviceScores) -> Option<NodeId> {
         let shape = self.shapes.get(question.shape);
         let rule = self.node_rules.get(question.rule);
         let is_plain = rule.classes().len() <= 1
@@ -190,12 +191,11 @@ impl World {
             class: rule.class(*node),
             spread: Some(0),
             affinity: 0,
-            devices: devices.get(node).copied().unwrap_or(0),
         };
         let mut takers: Vec<Taker> = open.iter().map(taker).collect();
         self.add_raw_spread(question, shape, &mut takers);
         self.add_raw_affinity(question, shape, &mut takers);
-        self.best(rule, shape, &takers)
+        self.best(rule, shape, &takers, devices)
     }
 
     fn add_raw_spread(&self, question: &Question, shape: &Shape, takers: &mut [Taker]) {
@@ -235,16 +235,18 @@ impl World {
     }
 
     /// The taker with the highest total, the first by name among equals.
-    pub fn best(&self, rule: &NodeRule, shape: &Shape, takers: &[Taker]) -> Option<NodeId> {
+    pub fn best(&self, rule: &NodeRule, shape: &Shape, takers: &[Taker], devices: &DeviceScores) -> Option<NodeId> {
         let classes = rule.classes();
-        let class = |taker: &Taker| &classes[taker.class as usize];
-        let most_spared = takers.iter().map(|t| class(t).spared).max().unwrap_or(0);
-        let most_preferred = takers.iter().map(|t| class(t).preference).max().unwrap_or(0);
-        let spreads = || takers.iter().filter_map(|t| t.spread);
-        let (least_spread, most_spread) = (spreads().min().unwrap_or(0), spreads().max().unwrap_or(0));
-        let most_devices = takers.iter().map(|t| t.devices).max().unwrap_or(0);
-        let affinities = || takers.iter().map(|t| t.affinity);
-        let (least_affine, most_affine) = (affinities().min().unwrap_or(0), affinities().max().unwrap_or(0));
+        // Where all are of one class, or nothing is spread, no taker need be looked at.
+        let most_of = |of: fn(&RuleClass) -> i64| match classes {
+            [one] => of(one),
+            _ => takers.iter().map(|t| of(&classes[t.class as usize])).max().unwrap_or(0),
+        };
+        let (most_spared, most_preferred) = (most_of(|class| class.spared), most_of(|class| class.preference));
+        let spreads = takers.iter().filter(|_| !shape.soft_spread.is_empty()).filter_map(|t| t.spread);
+        let (least_spread, most_spread) = least_and_most(spreads);
+        let (least_affine, most_affine) = least_and_most(takers.iter().map(|t| t.affinity));
+        let most_devices = devices.values().copied().max().unwrap_or(0);
         let of_class = |class: &RuleClass| {
             self.card_weight * class.card * (score::FULL / 100)
                 + weight::TAINTS * score::normal::fewer_is_better(class.spared, most_spared)
@@ -256,10 +258,14 @@ impl World {
                 Some(raw) if !shape.soft_spread.is_empty() => score::normal::even(raw, least_spread, most_spread),
                 _ => 0,
             };
+            let equipped = match most_devices {
+                0 => 0,
+                most => score::normal::more_is_better(devices.get(&t.node).copied().unwrap_or(0), most),
+            };
             t.points
                 + of_class[t.class as usize]
                 + weight::SPREAD * even
-                + weight::DEVICES * score::normal::more_is_better(t.devices, most_devices)
+                + weight::DEVICES * equipped
                 + weight::POD_AFFINITY * score::normal::between(t.affinity, least_affine, most_affine)
         };
         self.highest(takers.iter().map(|taker| (total(taker), taker.node)))
@@ -278,4 +284,10 @@ impl World {
         }
         best.map(|(_, node)| node)
     }
+}
+
+/// The least and the most; 0 where there are none.
+fn least_and_most(mut values: impl Iterator<Item = i64>) -> (i64, i64) {
+    let Some(first) = values.next() else { return (0, 0) };
+    values.fold((first, first), |(least, most), value| (least.min(value), most.max(value)))
 }

@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use crate::budgets::Budgets;
 use crate::candidates::CandidateCache;
-use crate::cards::Variant;
+use crate::cards::{Attempt, Variant};
 use crate::default_spread::DefaultSpread;
 use crate::devices::Devices;
 use crate::devices::claims::Claims;
@@ -199,13 +199,19 @@ impl World {
         for held in &self.shapes.get(self.pods.get(id).shape).holds {
             self.relations.hold(held, self.topologies.domain(held.topology, node), sign);
         }
-        let around = CountingTables {
-            pods: &self.pods,
-            nodes: &self.nodes,
-            topologies: &self.topologies,
-            node_rules: &self.node_rules,
-        };
-        self.relations.count_pod(id, node, sign, &around, effects);
+        self.count_relations(effects, |relations, around, effects| {
+            relations.count_pod(id, node, sign, around, effects);
+        });
+    }
+
+    /// Counts in relations, and notes the nodes of which other pods may think differently now.
+    fn count_relations(
+        &mut self,
+        effects: &mut Effects,
+        count: impl FnOnce(&mut Relations, &CountingTables<'_>, &mut Effects),
+    ) {
+        let World { relations, pods, nodes, topologies, node_rules, .. } = self;
+        count(relations, &CountingTables { pods, nodes, topologies, node_rules }, effects);
         for touched in effects.touched.drain(..) {
             self.nodes.touch(touched);
         }
@@ -221,12 +227,12 @@ impl World {
     }
 
     /// Why the pod's quotas refuse it; the first is the one that counts.
-    pub fn refusals(&self, id: PodId) -> Vec<Refusal> {
-        let pod = self.pods.get(id);
-        if pod.quotas.is_empty() {
+    pub fn refusals<'a>(&self, attempt: impl Into<Attempt<'a>>) -> Vec<Refusal> {
+        let attempt = attempt.into();
+        if self.pods.get(attempt.pod).quotas.is_empty() {
             return Vec::new();
         }
-        self.refusals_of(id, &self.asked_charge(id))
+        self.refusals_of(attempt.pod, &self.asked_charge(attempt))
     }
 
     /// The same for a pod that comes to be on a node, with the cards that it has there.
@@ -316,16 +322,9 @@ impl World {
             self.nodes.count_leaving(node, &demand_of(&self.shapes, pod), sign);
         }
         let Some(node) = node.filter(|node| before != after && self.nodes.is_present(*node)) else { return };
-        let around = CountingTables {
-            pods: &self.pods,
-            nodes: &self.nodes,
-            topologies: &self.topologies,
-            node_rules: &self.node_rules,
-        };
-        self.relations.count_leaving(id, node, after, &around, effects);
-        for touched in effects.touched.drain(..) {
-            self.nodes.touch(touched);
-        }
+        self.count_relations(effects, |relations, around, effects| {
+            relations.count_leaving(id, node, after, around, effects);
+        });
         self.nodes.touch(node);
     }
 

@@ -6,7 +6,7 @@ use crate::fit::Claimant;
 use crate::quota::Policy;
 use crate::world::{Held, World};
 
-/// A share as a fraction; nothing owed and something held is more than any.
+/// A share as a fraction; something used of no entitlement is more than any.
 #[derive(Debug, Clone, Copy)]
 struct Share(i128, i128);
 

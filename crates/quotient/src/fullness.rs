@@ -9,7 +9,8 @@ use serde::Serialize;
 use crate::printer::{LINES_MAX, Printer, Tone};
 use crate::standing::{Units, amount_of, amounts_of, in_order, resources_of, usage, usage_bar};
 use crate::state::State;
-use crate::table::{Align, Cell, Table, grouped};
+use crate::table::{Align, Cell, Table};
+use quotient_replay::tell::grouped;
 
 /// All nodes and quotas in order. Field names are a contract with whoever reads the JSON.
 #[derive(Debug, Serialize)]

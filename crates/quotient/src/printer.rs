@@ -17,7 +17,8 @@ use crate::escape::{MARKERS, escaped};
 use crate::exit::Exit;
 use crate::pager::{self, Sink};
 use crate::standing::Units;
-use crate::table::{Table, grouped};
+use crate::table::Table;
+use quotient_replay::tell::grouped;
 
 /// The most items of one list that a table shows; `-o wide` shows all.
 pub const LINES_MAX: usize = 20;

@@ -9,7 +9,8 @@ use serde::Serialize;
 use crate::printer::{LINES_MAX, Printer, Tone};
 use crate::standing::{Units, amount_of, amounts_of, in_order, resources_of, usage_bar};
 use crate::state::State;
-use crate::table::{Align, Cell, Table, grouped};
+use crate::table::{Align, Cell, Table};
+use quotient_replay::tell::grouped;
 
 /// The most quotas that a table shows; `-o wide` shows all.
 const QUOTAS_MAX: usize = 100;

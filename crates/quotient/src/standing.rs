@@ -5,7 +5,8 @@ use std::collections::BTreeSet;
 use quotient_engine::quantity::{Format, Quantity, canonical};
 use quotient_sim::report::{NodeState, Quantities, QuotaReport};
 
-use crate::table::{Align, Table, bar, grouped};
+use crate::table::{Align, Table, bar};
+use quotient_replay::tell::grouped;
 
 /// Characters of a usage bar.
 pub const BAR_WIDTH: usize = 10;

@@ -10,7 +10,7 @@ use quotient_sim::report::{
 use crate::kin::{grouped_by, stem};
 use crate::printer::{LINES_MAX, Printer, Tone};
 use crate::standing::{Units, node_table, quota_table};
-use crate::table::grouped;
+use quotient_replay::tell::grouped;
 
 /// The most names that a line lists.
 const NAMES_MAX: usize = 3;

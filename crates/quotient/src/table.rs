@@ -126,19 +126,6 @@ impl Table {
     }
 }
 
-/// A number with its thousands apart: `1,234,567`.
-pub fn grouped(number: u64) -> String {
-    let digits = number.to_string();
-    let mut out = String::new();
-    for (i, digit) in digits.chars().enumerate() {
-        if i > 0 && (digits.len() - i).is_multiple_of(3) {
-            out.push(',');
-        }
-        out.push(digit);
-    }
-    out
-}
-
 /// How full something is, in `width` characters: `####....`. Full only when nothing is left, empty only when nothing
 /// is used.
 pub fn bar(used: u128, total: u128, width: usize) -> String {
@@ -180,13 +167,6 @@ mod tests {
         assert!(lines.iter().all(|line| line.chars().count() <= 40), "{lines:?}");
         let narrow = table.lines(Some(5), |_, text| text.to_owned());
         assert!(narrow[1].contains("1234567890"), "numbers are never cut: {narrow:?}");
-    }
-
-    #[test]
-    fn thousands_are_set_apart() {
-        for (number, shown) in [(0, "0"), (999, "999"), (1000, "1,000"), (1_234_567, "1,234,567")] {
-            assert_eq!(grouped(number), shown);
-        }
     }
 
     #[test]

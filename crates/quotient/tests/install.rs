@@ -539,7 +539,7 @@ const NOT_USED_HERE: &[(&str, &str, &str, &str)] = &[
 
 fn every_permission_is_used_and_no_other(plane: &ControlPlane) {
     let mut granted = Verbs::new();
-    for permission in PERMISSIONS {
+    for permission in PERMISSIONS.iter() {
         let key = (permission.group.to_string(), permission.resource.to_string(), permission.place);
         granted.entry(key).or_default().extend(permission.verbs.iter().map(ToString::to_string));
     }

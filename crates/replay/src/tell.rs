@@ -161,6 +161,13 @@ mod tests {
     use super::*;
 
     #[test]
+    fn thousands_are_set_apart() {
+        for (number, shown) in [(0, "0"), (999, "999"), (1000, "1,000"), (1_234_567, "1,234,567")] {
+            assert_eq!(grouped(number), shown);
+        }
+    }
+
+    #[test]
     fn durations_have_their_two_largest_units() {
         for (ms, shown) in
             [(0, "0s"), (850, "850ms"), (1000, "1s"), (725_000, "12m 5s"), (3_600_000, "1h"), (273_600_000, "3d 4h")]

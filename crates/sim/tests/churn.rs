@@ -2,6 +2,8 @@
 //! the same seed. What nodes say to a waiting pod agrees with why it waits. The engine's own invariants are checked at
 //! every step on the way.
 
+mod dice;
+
 use std::collections::BTreeMap;
 use std::time::Duration;
 
@@ -14,17 +16,7 @@ use quotient_sim::report::{NodeState, PodPhase};
 use quotient_sim::{Cluster, Setup};
 use serde_json::{Value, json};
 
-/// A small generator of numbers that is the same everywhere (xorshift).
-struct Dice(u64);
-
-impl Dice {
-    fn roll(&mut self, sides: u64) -> u64 {
-        self.0 ^= self.0 << 13;
-        self.0 ^= self.0 >> 7;
-        self.0 ^= self.0 << 17;
-        self.0 % sides
-    }
-}
+use dice::Dice;
 
 fn node(dice: &mut Dice) -> Value {
     let name = format!("n-{}", dice.roll(5));

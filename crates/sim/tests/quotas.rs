@@ -1,6 +1,8 @@
 //! Random histories with elastic quotas that come, change, move and go: what a quota uses is always what a recount of
 //! the objects gives, its status and the labels of its pods say the same, and nothing is bound past a ceiling.
 
+mod dice;
+
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
@@ -10,20 +12,12 @@ use quotient_sim::cluster::{Happened, Outcome};
 use quotient_sim::{Cluster, Setup};
 use serde_json::{Value, json};
 
+use dice::Dice;
+
 const GROUPS: [&str; 3] = ["scheduling.x-k8s.io", "nos.nebuly.com", "n8s.nebuly.ai"];
 const NAMESPACES: u64 = 4;
 
-/// A small generator of numbers that is the same everywhere (xorshift).
-struct Dice(u64);
-
 impl Dice {
-    fn roll(&mut self, sides: u64) -> u64 {
-        self.0 ^= self.0 << 13;
-        self.0 ^= self.0 >> 7;
-        self.0 ^= self.0 << 17;
-        self.0 % sides
-    }
-
     fn namespace(&mut self) -> String {
         format!("ns-{}", self.roll(NAMESPACES))
     }

@@ -32,13 +32,22 @@ fn named(text: &str) -> BTreeSet<String> {
     quoted.filter(is_name).collect()
 }
 
-/// All that the pages may name: decisions, elastic quotas and trees by the names of their files, cards with a word
-/// before, and groups and what peers test by their own names.
+/// Folders whose scenarios other pages explain.
+const ELSEWHERE: [&str; 5] = ["controllers", "dra", "kubernetes", "nodecap", "tenancy"];
+
+/// All that the pages may name: scenarios by the names of their files, those of cards with a word before, and those of
+/// groups and of what peers test by their own names.
 fn there() -> BTreeSet<String> {
-    let cards = scenarios("cards").into_iter().map(|name| format!("cards-{name}"));
-    let plain = ["decisions", "elastic", "tree"].into_iter().flat_map(scenarios);
-    let named = ["peers", "podgroups"].into_iter().flat_map(scenarios_by_name);
-    plain.chain(cards).chain(named).collect()
+    let folders = std::fs::read_dir(root().join("scenarios")).expect("the repository has scenarios");
+    let folders = folders.map(|entry| entry.expect("a directory entry").path()).filter(|path| path.is_dir());
+    let names = folders.filter_map(|path| Some(path.file_name()?.to_string_lossy().into_owned()));
+    let explained = names.filter(|name| !ELSEWHERE.contains(&name.as_str()));
+    let there = explained.flat_map(|folder| match folder.as_str() {
+        "cards" => scenarios("cards").into_iter().map(|name| format!("cards-{name}")).collect(),
+        "peers" | "podgroups" => scenarios_by_name(&folder),
+        _ => scenarios(&folder),
+    });
+    there.collect()
 }
 
 fn page(name: &str) -> String {

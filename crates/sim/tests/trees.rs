@@ -2,6 +2,8 @@
 //! always what a recount of the objects gives, what children may hold is within what their parent may, roots say what
 //! their nodes hold, the figures on the objects are the engine's, and a scheduler that starts anew comes to the same.
 
+mod dice;
+
 use std::collections::BTreeMap;
 use std::time::Duration;
 
@@ -12,20 +14,12 @@ use quotient_sim::report::QuotaReport;
 use quotient_sim::{Cluster, Setup};
 use serde_json::{Value, json};
 
+use dice::Dice;
+
 const LABELS: &str = "quota.scheduling.koordinator.sh";
 const TEAMS: u64 = 4;
 
-/// A small generator of numbers that is the same everywhere (xorshift).
-struct Dice(u64);
-
 impl Dice {
-    fn roll(&mut self, sides: u64) -> u64 {
-        self.0 ^= self.0 << 13;
-        self.0 ^= self.0 >> 7;
-        self.0 ^= self.0 << 17;
-        self.0 % sides
-    }
-
     fn of<'a>(&mut self, choices: &[&'a str]) -> &'a str {
         choices[self.roll(choices.len() as u64) as usize]
     }

@@ -41,18 +41,21 @@ pub(super) fn check_composite(root: &Cursor<'_, '_>, context: &Context<'_>) {
     warn_beyond_nodes(root, context);
 }
 
+/// Resources have names, and their amounts can be counted and are not below 0.
+pub(super) fn check_countable(amounts: [&Cursor<'_, '_>; 2]) {
+    for (resource, value) in amounts.into_iter().flat_map(|at| at.entries()) {
+        if !is_label_key(resource) {
+            value.note(format!("{resource:?} is no name of a resource: expected name or domain/name"));
+        }
+        value.amount(resource);
+    }
+}
+
 /// Amounts can be counted, are not below 0, and no max is below its min.
 fn check_amounts(root: &Cursor<'_, '_>) {
     let spec = root.field("spec");
     let (min, max) = (spec.field("min"), spec.field("max"));
-    for at in [&min, &max] {
-        for (resource, value) in at.entries() {
-            if !is_label_key(resource) {
-                value.note(format!("{resource:?} is no name of a resource: expected name or domain/name"));
-            }
-            value.amount(resource);
-        }
-    }
+    check_countable([&min, &max]);
     for (resource, value) in max.entries() {
         let min_at = min.field(resource);
         let (Some(max), Some(min)) = (readable(&value), readable(&min_at)) else { continue };

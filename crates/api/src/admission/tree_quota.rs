@@ -9,7 +9,8 @@ use quotient_engine::fact::Amount;
 use quotient_engine::quantity::canonical;
 use serde_json::Value;
 
-use super::metadata::{is_label_key, is_subdomain};
+use super::elastic::check_countable;
+use super::metadata::is_subdomain;
 use super::{Context, Operation, Rejection, object_in};
 use crate::cursor::{Cursor, Notes};
 use crate::object::key_of;
@@ -129,14 +130,7 @@ pub(super) fn check(root: &Cursor<'_, '_>, context: &Context<'_>) {
 fn check_amounts(root: &Cursor<'_, '_>) {
     let spec = root.field("spec");
     let (min, max) = (spec.field("min"), spec.field("max"));
-    for at in [&min, &max] {
-        for (resource, value) in at.entries() {
-            if !is_label_key(resource) {
-                value.note(format!("{resource:?} is no name of a resource: expected name or domain/name"));
-            }
-            value.amount(resource);
-        }
-    }
+    check_countable([&min, &max]);
     let limits = amounts(max.value());
     for (resource, value) in min.entries() {
         match (limits.get(resource), value.amount(resource)) {

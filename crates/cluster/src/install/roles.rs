@@ -34,7 +34,7 @@ pub fn objects(namespace: &str, systems: &[System]) -> Vec<Value> {
 fn rules(wanted: Place, systems: &[System]) -> Vec<Value> {
     let mut rules: Vec<Permission> = Vec::new();
     let mut verbs: Vec<Vec<&str>> = Vec::new();
-    for permission in PERMISSIONS {
+    for permission in PERMISSIONS.iter() {
         let is_wanted = permission.system.is_none_or(|system| systems.contains(&system));
         if permission.place != wanted || !is_wanted {
             continue;

@@ -15,7 +15,7 @@ pub struct Quotas<'a> {
     pub loans: Vec<Loan>,
 }
 
-/// What one quota holds of what another is owed.
+/// What one quota uses of what another is entitled to.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Loan {
     pub resource: Name,

@@ -282,10 +282,10 @@ fn cheated(core: &Core) -> (bool, String) {
     (of_vision == 0 && code == "CardQuotaExceeded", text)
 }
 
-/// GPUs that the elastic quota of a team uses, and borrows.
+/// GPUs that the quota of a team's namespace uses, and borrows.
 fn gpus_of(core: &Core, team: &str) -> (i64, i64) {
     let view = core.view();
-    let quota = view.quotas.iter().find(|quota| &*quota.name == team && quota.policy == "elastic");
+    let quota = view.quotas.iter().find(|quota| quota.namespace.as_deref() == Some(team));
     let amounts = quota.and_then(|quota| quota.resources.get("nvidia.com/gpu")).copied().unwrap_or_default();
     (amounts.used, amounts.borrowed)
 }

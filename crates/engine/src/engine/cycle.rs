@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use crate::cards::CardChoice;
+use crate::cards::{Attempt, CardChoice};
 use crate::decision::{Budget, Decision, Decisions};
 use crate::engine::Engine;
 use crate::engine::wake::Change;
@@ -24,7 +24,7 @@ use crate::sign::Sign;
 
 /// A way to place a pod that was tried, and what was in the way: quotas that refuse it, or else nodes that are closed.
 struct Tried {
-    card_choice: Option<CardChoice>,
+    choice: Option<CardChoice>,
     question: Question,
     refusals: Vec<Refusal>,
     closed: Option<ClosedCounts>,
@@ -258,10 +258,10 @@ impl Engine {
             return Turn::Rests(explain::membership_error(code, message), Vec::new());
         }
         let mut tried: Vec<Tried> = Vec::new();
-        for card_choice in self.world.card_choices(id) {
-            self.choose_cards(id, &card_choice);
-            let question = self.world.question(id);
-            let refusals = self.world.refusals(id);
+        for choice in self.world.card_choices(id) {
+            let attempt = Attempt { pod: id, choice: choice.as_ref() };
+            let question = self.world.question(attempt);
+            let refusals = self.world.refusals(attempt);
             let mut closed = None;
             if refusals.is_empty() {
                 if let Some(reservation) = reservation
@@ -274,16 +274,9 @@ impl Engine {
                     Answer::Nowhere(counts) => closed = Some(counts),
                 }
             }
-            tried.push(Tried { card_choice, question, refusals, closed });
+            tried.push(Tried { choice, question, refusals, closed });
         }
-        self.choose_cards(id, &None);
-        let turn = self.take_turn_without_room(id, reservation, &tried, decisions);
-        self.choose_cards(id, &None);
-        turn
-    }
-
-    fn choose_cards(&mut self, id: PodId, card_choice: &Option<CardChoice>) {
-        self.world.pods.get_mut(id).card_choice = card_choice.clone();
+        self.take_turn_without_room(id, reservation, &tried, decisions)
     }
 
     /// The turn of a pod for which there is no room as things are.
@@ -306,11 +299,8 @@ impl Engine {
                 let reason = explain::awaiting(&victims, &self.world.nodes.get(reservation.node).name);
                 return Turn::AwaitsVictims(reason, self.moving_levels(id));
             }
-            let takes = |engine: &mut Engine, card_choice: &Option<CardChoice>| {
-                engine.choose_cards(id, card_choice);
-                engine.world.takes_once_left(id, reservation.node)
-            };
-            if tried.iter().any(|tried| takes(self, &tried.card_choice)) {
+            let mut attempts = tried.iter().map(|tried| Attempt { pod: id, choice: tried.choice.as_ref() });
+            if attempts.any(|attempt| self.world.takes_once_left(attempt, reservation.node)) {
                 self.counts_on_leaving = true;
                 let others = self.leaving_near(reservation.node);
                 let reason = explain::awaiting(&others, &self.world.nodes.get(reservation.node).name);
@@ -360,9 +350,8 @@ impl Engine {
         // Who may be evicted depends on what all others may hold.
         self.take_in_all_quotas();
         let mut best: Option<Box<Plan>> = None;
-        for card_choice in self.world.card_choices_for_reservations(id) {
-            self.choose_cards(id, &card_choice);
-            let question = self.world.question(id);
+        for choice in self.world.card_choices_for_reservations(id) {
+            let question = self.world.question(Attempt { pod: id, choice: choice.as_ref() });
             let pod = self.world.pods.get(id);
             let known = (question.shape, pod.priority, pod.is_non_preemptible(), pod.quotas.clone());
             // Who holds a reservation has more room than others of its kind, for whom all may be hopeless.
@@ -370,7 +359,7 @@ impl Engine {
             if is_known && self.hopeless.get(&known) == Some(&self.changes) {
                 continue;
             }
-            match self.world.find_victims(id, &question) {
+            match self.world.find_victims(id, choice, &question) {
                 Outcome::Plan(plan) if best.as_ref().is_none_or(|best| plan.cost < best.cost) => best = Some(plan),
                 Outcome::Plan(_) => {}
                 Outcome::Wait(places) => return Some(Outcome::Wait(places)),
@@ -382,7 +371,6 @@ impl Engine {
                 }
             }
         }
-        self.choose_cards(id, &None);
         best.map(Outcome::Plan)
     }
 
@@ -486,7 +474,6 @@ impl Engine {
         }
         let reservation = self.world.take_reservation_for_bind(id);
         let pod = self.world.pods.get_mut(id);
-        pod.card_choice = None;
         pod.granted.clear();
         pod.reservation_if_bind_fails = reservation;
         pod.reason = None;

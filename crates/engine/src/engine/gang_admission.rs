@@ -65,7 +65,7 @@ impl Engine {
 
     fn settle_gang(&mut self, id: GangId) {
         self.recall_cards(id);
-        let (queue, reserved, elastic) = self.owed_to_gang(id);
+        let (queue, reserved, elastic) = self.reserved_for_gang(id);
         let gang = self.world.gangs.get(id);
         if (gang.queue, &gang.reserved, &gang.elastic) == (queue, &reserved, &elastic) {
             return;
@@ -101,7 +101,10 @@ impl Engine {
 
     /// A gang's queue, what is held for it there, and what its pods hold beyond what it takes to start.
     #[allow(clippy::type_complexity, reason = "two lists of amounts")]
-    fn owed_to_gang(&mut self, id: GangId) -> (Option<QuotaId>, Vec<(ResourceId, Amount)>, Vec<(ResourceId, Amount)>) {
+    fn reserved_for_gang(
+        &mut self,
+        id: GangId,
+    ) -> (Option<QuotaId>, Vec<(ResourceId, Amount)>, Vec<(ResourceId, Amount)>) {
         let queue = self.queue_of_gang(id);
         let least = self.min_resources(id);
         let world = &self.world;

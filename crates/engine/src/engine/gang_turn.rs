@@ -3,7 +3,7 @@
 
 use std::sync::Arc;
 
-use crate::cards::CardChoice;
+use crate::cards::{Attempt, CardChoice, CardChoices};
 use crate::decision::Decisions;
 use crate::engine::Engine;
 use crate::engine::cycle::Turn;
@@ -247,13 +247,14 @@ impl Engine {
         let places: Vec<(PodId, NodeId)> =
             reservations.iter().map(|(member, reservation)| (*member, reservation.node)).collect();
         // Its pods find their places one by one, and may take each other's; as they were planned all have one.
-        if self.is_enough_with(id, &places) && self.world.takes_all(&places) {
+        if self.is_enough_with(id, &places) && self.world.takes_all(&places, &CardChoices::default()) {
             return Some(self.bind_gang(members, places, decisions));
         }
         let leaving = self.world.leaving_pods();
         if !leaving.is_empty() {
             let lifted = self.world.lift(&leaving);
-            let fits = self.world.takes_all(&places) || self.try_gang(id, members, None, false).is_ok();
+            let fits = self.world.takes_all(&places, &CardChoices::default())
+                || self.try_gang(id, members, None, false).is_ok();
             self.world.put_back(lifted);
             if fits {
                 self.counts_on_leaving = true;
@@ -341,10 +342,10 @@ impl Engine {
     /// The node that takes a pod as things stand, its own reservation first.
     pub(super) fn find_place(&mut self, id: PodId, card: Option<ResourceId>) -> Result<NodeId, Box<Unplaced>> {
         let mut unplaced = Unplaced::default();
-        for card_choice in self.card_choices_with(id, card) {
-            self.world.pods.get_mut(id).card_choice = card_choice;
-            let question = self.world.question(id);
-            let mut refusals = self.world.refusals(id);
+        for choice in self.card_choices_with(id, card) {
+            let attempt = Attempt { pod: id, choice: choice.as_ref() };
+            let question = self.world.question(attempt);
+            let mut refusals = self.world.refusals(attempt);
             if refusals.is_empty() {
                 let reservation = self.world.pods.get(id).reservation;
                 let node = match reservation.filter(|_| self.world.takes_claimant(id, &question)) {
@@ -352,10 +353,7 @@ impl Engine {
                     None => self.world.answer(&question),
                 };
                 match node {
-                    Answer::Node(node) => {
-                        self.world.pods.get_mut(id).card_choice = None;
-                        return Ok(node);
-                    }
+                    Answer::Node(node) => return Ok(node),
                     // The last choice of those that quotas allow is what there is to say.
                     Answer::Nowhere(closed) => unplaced.nowhere = Some((question, closed)),
                 }
@@ -363,7 +361,6 @@ impl Engine {
                 unplaced.refused = Some(refusals.swap_remove(0));
             }
         }
-        self.world.pods.get_mut(id).card_choice = None;
         Err(Box::new(unplaced))
     }
 
@@ -418,6 +415,7 @@ impl Engine {
     fn plan_gang(&mut self, id: GangId, members: &[PodId], card: Option<ResourceId>) -> Outcome {
         let mut tally = self.world.gangs.get(id).tally.clone();
         let mut needed: Vec<PodId> = Vec::new();
+        let mut choices = CardChoices::default();
         for member in members {
             if self.world.gangs.get(id).is_enough_of(&tally) {
                 break;
@@ -425,23 +423,19 @@ impl Engine {
             if !self.is_needed(id, *member, &tally) {
                 continue;
             }
-            let card_choice = with_card(self.world.card_choices_for_reservations(*member), card).into_iter().next();
-            let Some(card_choice) = card_choice else { continue };
-            self.world.pods.get_mut(*member).card_choice = card_choice;
-            let question = self.world.question(*member);
+            let choice = with_card(self.world.card_choices_for_reservations(*member), card).into_iter().next();
+            let Some(choice) = choice else { continue };
+            choices.choose(*member, choice);
+            let question = self.world.question(choices.attempt(*member));
             if self.world.nodes.by_name().any(|node| self.world.could_serve(&question, node)) {
                 tally.count(self.world.pods.get(*member), &[], Sign::Add);
                 needed.push(*member);
             }
         }
-        let outcome = match self.world.gangs.get(id).is_enough_of(&tally) {
-            true => self.world.find_victims_for_gang(&needed),
+        match self.world.gangs.get(id).is_enough_of(&tally) {
+            true => self.world.find_victims_for_gang(&needed, choices),
             false => Outcome::Hopeless,
-        };
-        for member in members {
-            self.world.pods.get_mut(*member).card_choice = None;
         }
-        outcome
     }
 
     /// Members that have no part in a plan give up what is kept for them.
@@ -464,7 +458,7 @@ impl Engine {
         decisions: &mut Decisions,
     ) -> Turn {
         if self.world.leaving_pods().is_empty() {
-            if !self.world.takes_all(places) {
+            if !self.world.takes_all(places, &CardChoices::default()) {
                 return Turn::Rests(incomplete, Vec::new());
             }
             return self.bind_gang(members, places.to_vec(), decisions);

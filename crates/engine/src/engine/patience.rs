@@ -1,5 +1,6 @@
 //! Patience: a pod that has waited for long holds a node for itself.
 
+use crate::cards::Attempt;
 use crate::decision::{Decision, Decisions};
 use crate::engine::Engine;
 use crate::engine::wake::Change;
@@ -55,13 +56,9 @@ impl Engine {
         if self.world.membership_error(id).is_some() {
             return true;
         }
-        let card_choices = self.world.card_choices(id);
-        let is_admitted = card_choices.iter().any(|card_choice| {
-            self.world.pods.get_mut(id).card_choice = card_choice.clone();
-            self.world.refusals(id).is_empty()
-        });
-        self.world.pods.get_mut(id).card_choice = None;
-        !is_admitted
+        let choices = self.world.card_choices(id);
+        let mut attempts = choices.iter().map(|choice| Attempt { pod: id, choice: choice.as_ref() });
+        !attempts.any(|attempt| self.world.refusals(attempt).is_empty())
     }
 
     pub(super) fn is_patience_used(&self) -> bool {

@@ -2,25 +2,25 @@
 
 use std::cmp::Ordering;
 
-/// A share. Nothing held of nothing owed is just what it should be; something held of nothing owed is more than any
+/// A share. Nothing used of no entitlement is just what it should be; something used of no entitlement is more than any
 /// other.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Share {
     /// How important the quota is; the more important is served first, whatever it has.
     priority: i32,
-    held: i128,
-    owed: i128,
+    used: i128,
+    entitled: i128,
 }
 
 impl Share {
-    /// What pods without a quota have, and quotas that are owed nothing and hold nothing.
-    pub const EVEN: Share = Share { priority: 0, held: 1, owed: 1 };
+    /// What pods without a quota have, and quotas that are entitled to nothing and use nothing.
+    pub const EVEN: Share = Share { priority: 0, used: 1, entitled: 1 };
 
-    pub fn of(held: i128, owed: i128) -> Share {
-        match (held, owed) {
+    pub fn of(used: i128, entitled: i128) -> Share {
+        match (used, entitled) {
             (..=0, ..=0) => Share::EVEN,
-            (_, ..=0) => Share { priority: 0, held: 1, owed: 0 },
-            (held, owed) => Share { priority: 0, held: held.max(0), owed },
+            (_, ..=0) => Share { priority: 0, used: 1, entitled: 0 },
+            (used, entitled) => Share { priority: 0, used: used.max(0), entitled },
         }
     }
 
@@ -41,7 +41,7 @@ impl Ord for Share {
 
 impl Share {
     fn compare(&self, other: &Self) -> Ordering {
-        compare((self.held, self.owed), (other.held, other.owed))
+        compare((self.used, self.entitled), (other.used, other.entitled))
     }
 }
 
@@ -85,7 +85,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_owed() {
+    fn no_entitlement() {
         let nothing = Share::of(0, 0);
         assert!(Share::of(1, 2) < nothing && nothing < Share::of(3, 2) && Share::of(i128::MAX, 1) < Share::of(1, 0));
     }

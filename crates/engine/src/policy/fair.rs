@@ -85,6 +85,11 @@ impl<'a> Rules<'a> for At<'a, Fair> {
         true
     }
 
+    /// With what the pool leaves unused.
+    fn entitlement_moves(&self) -> bool {
+        true
+    }
+
     fn counts_requests(&self) -> bool {
         false
     }

@@ -218,6 +218,11 @@ pub(super) trait Rules<'a> {
         false
     }
 
+    /// Whether its entitlement moves with what other quotas hold or ask for.
+    fn entitlement_moves(&self) -> bool {
+        self.is_shared_out()
+    }
+
     /// Whether what its pods request is counted while they are pending.
     fn counts_requests(&self) -> bool {
         true

@@ -191,12 +191,12 @@ impl<'a> Rules<'a> for At<'a, Tree> {
         let (tree, pool, ledger) = (self.policy, self.pool(), &self.quota.ledger);
         let limited = charge.iter().filter(|(resource, _)| tree.runtime(*resource).is_some());
         let compared: Vec<ResourceId> = limited.map(|(resource, _)| *resource).collect();
-        // Of a resource without a min nothing is owed, least of all if others of the tree have one.
-        let is_owed = |(r, amount): &(ResourceId, Amount)| {
+        // Of a resource without a min nothing is guaranteed, least of all if others of the tree have one.
+        let is_guaranteed = |(r, amount): &(ResourceId, Amount)| {
             let counts = tree.runtime(*r).is_some() || pool.governs(*r);
             !counts || ledger.to_be_used(*r) + i128::from(*amount) <= tree.min(*r)
         };
-        let is_entitled = !compared.is_empty() && charge.iter().all(is_owed);
+        let is_entitled = !compared.is_empty() && charge.iter().all(is_guaranteed);
         let draw = is_entitled.then_some(Draw { rule: Rule::TreeReclaim, depth: DrawDepth::Min });
         Standing { draw, compared }
     }

@@ -9,6 +9,7 @@
 
 use std::collections::BTreeMap;
 
+use crate::cards::CardChoices;
 use crate::nodes::NodeId;
 use crate::place::Question;
 use crate::pods::PodId;
@@ -54,30 +55,20 @@ impl Ways<'_, '_> {
 
 impl World {
     /// Looks for the cheapest victims for pods that are to run together.
-    pub fn find_victims_for_gang(&mut self, pods: &[PodId]) -> Outcome {
+    pub fn find_victims_for_gang(&mut self, pods: &[PodId], choices: CardChoices) -> Outcome {
         let Some(first) = pods.first().copied() else { return Outcome::Hopeless };
         let leaving = self.leaving_pods();
         let lifted = self.lift(&leaving);
-        let questions: Vec<Question> = pods.iter().map(|pod| self.question(*pod)).collect();
-        let charges: Vec<_> = pods.iter().flat_map(|pod| self.asked_charge(*pod)).collect();
+        let questions: Vec<Question> = pods.iter().map(|pod| self.question(choices.attempt(*pod))).collect();
+        let charges: Vec<_> = pods.iter().flat_map(|pod| self.asked_charge(choices.attempt(*pod))).collect();
         let priority = pods.iter().map(|pod| self.pods.get(*pod).priority).min().unwrap_or(i32::MIN);
         let mut rights = self.rights(first, priority, add_charges(charges.iter()));
         self.find_drawable(&mut rights);
         let takeable = self.takeable(&rights);
         let is_related = questions.iter().any(|question| self.is_related(question));
         let question = std::borrow::Cow::Owned(questions[0].clone());
-        let shortages = self.shortages_of_gang(pods);
-        let mut hunt = Hunt {
-            rights,
-            question,
-            shortages,
-            helpers: None,
-            is_related,
-            takeable,
-            reservations_only: false,
-            is_admitted: false,
-            is_without_cards: false,
-        };
+        let shortages = self.shortages_of_gang(pods, &choices);
+        let mut hunt = Hunt::new(rights, choices, question, shortages, takeable, is_related);
         let best = self.best_way(&mut hunt, pods, questions);
         self.put_back(lifted);
         match best {
@@ -88,7 +79,7 @@ impl World {
     }
 
     /// What ledgers are short of for all of them.
-    fn shortages_of_gang(&self, pods: &[PodId]) -> Missing {
+    fn shortages_of_gang(&self, pods: &[PodId], choices: &CardChoices) -> Missing {
         let mut by_quotas: BTreeMap<_, Vec<PodId>> = BTreeMap::new();
         for pod in pods {
             let known = self.pods.get(*pod);
@@ -96,7 +87,7 @@ impl World {
         }
         let mut missing = Missing::new();
         for ((quotas, non_preemptible), pods) in by_quotas {
-            let charges: Vec<_> = pods.iter().flat_map(|pod| self.asked_charge(*pod)).collect();
+            let charges: Vec<_> = pods.iter().flat_map(|pod| self.asked_charge(choices.attempt(*pod))).collect();
             let charge = add_charges(charges.iter());
             let shortages =
                 self.quotas.shortages(&quotas, &Ask { charge: &charge, non_preemptible, has_victims: false });
@@ -107,7 +98,7 @@ impl World {
 
     /// Whether ceilings refuse these pods if all of them come.
     pub fn is_refused_together(&self, pods: &[PodId]) -> bool {
-        !self.shortages_of_gang(pods).is_empty()
+        !self.shortages_of_gang(pods, &CardChoices::default()).is_empty()
     }
 
     fn best_way(
@@ -289,7 +280,7 @@ impl World {
         going.dedup_by_key(|goes| (goes.pods[0], goes.is_whole_gang));
         let nobody = Best { cost: Cost::NOTHING, node: None, going: Vec::new(), at_least: None };
         if missing.is_empty() {
-            if !ways.hunt.is_related || self.takes_all(&places) {
+            if !ways.hunt.is_related || self.takes_all(&places, &ways.hunt.choices) {
                 ways.best = Some((nobody, places));
             }
             return;

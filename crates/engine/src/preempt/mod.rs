@@ -8,8 +8,10 @@
 //! sets.rs      what is asked of a set beside amounts
 //! gang.rs      the same for all pods of a gang together
 //! loops.rs     why evictions end
+//! afterwards.rs  what quotas are entitled to once a plan is carried out
 //! ```
 
+mod afterwards;
 pub(crate) mod cost;
 mod gang;
 pub(crate) mod loops;
@@ -24,6 +26,7 @@ use std::borrow::Cow;
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet, BinaryHeap};
 
+use crate::cards::{Attempt, CardChoice, CardChoices};
 use crate::fact::Created;
 use crate::filter::Filter;
 use crate::gangs::GangId;
@@ -31,6 +34,7 @@ use crate::nodes::NodeId;
 use crate::place::{Answer, Question};
 use crate::pods::{Place, PodId, QuotaOf, Resident};
 use crate::policy::{Ask, QuotaId};
+use crate::preempt::afterwards::EntitledAfter;
 use crate::preempt::cost::{Cost, Counts};
 use crate::preempt::missing::{Missing, Short};
 use crate::preempt::rights::{Going, Rights};
@@ -57,6 +61,8 @@ pub(crate) struct Plan {
     /// The pods that pass over a disruption budget.
     pub violating: BTreeSet<PodId>,
     pub rights: Rights,
+    /// What quotas are entitled to once it is carried out.
+    pub entitled_after: EntitledAfter,
     pub cost: Cost,
     /// Where the search was cut short: what the cheapest set costs at least.
     pub at_least: Option<Counts>,
@@ -73,6 +79,8 @@ pub(crate) struct Best {
 /// A claimant's search, with what is found out on the way.
 pub(crate) struct Hunt<'a> {
     pub rights: Rights,
+    /// The cards that the claimant's pods are taken to get.
+    choices: CardChoices,
     question: Cow<'a, Question>,
     /// What ledgers are short of.
     shortages: Missing,
@@ -90,11 +98,38 @@ pub(crate) struct Hunt<'a> {
     is_without_cards: bool,
 }
 
+impl<'a> Hunt<'a> {
+    fn new(
+        rights: Rights,
+        choices: CardChoices,
+        question: Cow<'a, Question>,
+        shortages: Missing,
+        takeable: Vec<PodId>,
+        is_related: bool,
+    ) -> Self {
+        Hunt {
+            rights,
+            choices,
+            question,
+            shortages,
+            helpers: None,
+            is_related,
+            takeable,
+            reservations_only: false,
+            is_admitted: false,
+            is_without_cards: false,
+        }
+    }
+}
+
 impl World {
     /// Looks for the cheapest victims for a claimant that no node takes, or that its quotas refuse.
-    pub fn find_victims(&mut self, claimant: PodId, question: &Question) -> Outcome {
+    pub fn find_victims(&mut self, claimant: PodId, choice: Option<CardChoice>, question: &Question) -> Outcome {
+        let mut choices = CardChoices::default();
+        choices.choose(claimant, choice);
+        let attempt = choices.attempt(claimant);
         let pod = self.pods.get(claimant);
-        let (priority, charge) = (pod.priority, self.asked_charge(claimant));
+        let (priority, charge) = (pod.priority, self.asked_charge(attempt));
         let ask = Ask { charge: &charge, non_preemptible: pod.is_non_preemptible(), has_victims: false };
         let shortages = self.quotas.shortages(&pod.quotas, &ask);
         let shortages = shortages.into_iter().map(|short| (Short::Ledger(short), short.amount)).collect();
@@ -108,21 +143,13 @@ impl World {
         let leaving = if is_related { self.leaving_pods() } else { Vec::new() };
         let lifted = self.lift(&leaving);
         // Without those who leave, others object.
-        let question = if is_related { Cow::Owned(self.question(claimant)) } else { Cow::Borrowed(question) };
-        let is_admitted = self.refusals(claimant).is_empty();
-        let pod = self.pods.get(claimant);
-        let has_look = pod.card_choice.as_ref().is_some_and(|card_choice| !card_choice.cards.is_empty());
-        let is_without_cards = !pod.quotas.is_empty() && !has_look;
+        let question = if is_related { Cow::Owned(self.question(attempt)) } else { Cow::Borrowed(question) };
+        let is_admitted = self.refusals(attempt).is_empty();
+        let is_without_cards = !self.pods.get(claimant).quotas.is_empty() && !attempt.has_cards();
         let hunt = Hunt {
-            rights,
-            question,
-            shortages,
-            helpers: None,
-            is_related,
-            takeable,
-            reservations_only: false,
             is_admitted,
             is_without_cards,
+            ..Hunt::new(rights, choices, question, shortages, takeable, is_related)
         };
         let outcome = self.hunt(hunt);
         self.put_back(lifted);
@@ -169,7 +196,7 @@ impl World {
         let claimant = hunt.rights.claimant;
         let has_room = self.has_room_once_left(&hunt);
         if has_room && hunt.shortages.is_empty() {
-            let node = self.best_node_without(claimant, &[]);
+            let node = self.best_node_without(hunt.choices.attempt(claimant), &[]);
             return node.map_or(Outcome::Hopeless, |node| Outcome::Wait(vec![(claimant, node)]));
         }
         let mut best = None;
@@ -192,7 +219,7 @@ impl World {
         let Some(best) = best else { return Outcome::Hopeless };
         // Where others are in the way, their going may open several nodes.
         let node = best.node.filter(|_| !hunt.is_related);
-        let node = node.or_else(|| self.best_node_without(claimant, &best.going));
+        let node = node.or_else(|| self.best_node_without(hunt.choices.attempt(claimant), &best.going));
         let Some(node) = node else { return Outcome::Hopeless };
         Outcome::Plan(Box::new(self.plan(vec![(claimant, node)], hunt.rights, best)))
     }
@@ -210,7 +237,8 @@ impl World {
         taken.retain(|key, count| *count > self.budgets.allows(key, &self.pods));
         let violates = |pod: &&PodId| self.budgets.of(self.pods.get(**pod)).any(|key| taken.contains_key(key));
         let violating = if taken.is_empty() { BTreeSet::new() } else { pods().filter(violates).copied().collect() };
-        Plan { places, going, violating, rights, cost, at_least }
+        let entitled_after = self.entitled_after(&places, &rights, &going);
+        Plan { places, going, violating, rights, entitled_after, cost, at_least }
     }
 
     /// Whether a node could take the claimant, as it is looked at, if it were empty.
@@ -508,10 +536,10 @@ impl World {
     }
 
     /// The best node for the claimant once these and all who leave are gone.
-    pub(crate) fn best_node_without(&mut self, claimant: PodId, going: &[Going]) -> Option<NodeId> {
+    pub(crate) fn best_node_without(&mut self, claimant: Attempt<'_>, going: &[Going]) -> Option<NodeId> {
         let leaving = self.leaving_pods();
         let lifted = self.lift(&leaving);
-        let gone = self.lift_going(claimant, going);
+        let gone = self.lift_going(claimant.pod, going);
         let node = self.open_node(claimant);
         self.put_back_going(gone);
         self.put_back(lifted);
@@ -523,25 +551,26 @@ impl World {
         self.pods.leaving().filter(on_known_node).collect()
     }
 
-    pub(crate) fn is_open(&mut self, claimant: PodId, node: NodeId) -> bool {
-        let question = self.question(claimant);
-        self.closed_by(&question, node).is_none() && self.refusals_on(claimant, node).is_empty()
+    pub(crate) fn is_open<'a>(&mut self, attempt: impl Into<Attempt<'a>>, node: NodeId) -> bool {
+        let attempt = attempt.into();
+        let question = self.question(attempt);
+        self.closed_by(&question, node).is_none() && self.refusals_on(attempt.pod, node).is_empty()
     }
 
     /// Whether the node takes the pod once all who leave are gone.
-    pub fn takes_once_left(&mut self, id: PodId, node: NodeId) -> bool {
+    pub fn takes_once_left(&mut self, attempt: Attempt<'_>, node: NodeId) -> bool {
         let leaving = self.leaving_pods();
         if leaving.is_empty() {
             return false;
         }
         let lifted = self.lift(&leaving);
-        let open = self.is_open(id, node);
+        let open = self.is_open(attempt, node);
         self.put_back(lifted);
         open
     }
 
     /// The best node that takes the claimant as things stand.
-    fn open_node(&mut self, claimant: PodId) -> Option<NodeId> {
+    fn open_node(&mut self, claimant: Attempt<'_>) -> Option<NodeId> {
         if !self.refusals(claimant).is_empty() {
             return None;
         }

@@ -3,6 +3,7 @@
 
 use std::collections::BTreeSet;
 
+use crate::cards::CardChoices;
 use crate::nodes::NodeId;
 use crate::pods::{Place, PodId};
 use crate::policy::Quotas;
@@ -42,6 +43,7 @@ pub(crate) struct Lifted {
 struct SetRules<'a> {
     world: &'a mut World,
     rights: &'a Rights,
+    choices: &'a CardChoices,
     going: &'a [Going],
     node: Option<NodeId>,
     placing: &'a Placing,
@@ -60,20 +62,20 @@ impl Rules for SetRules<'_> {
     }
 
     fn fits(&mut self, set: &[usize]) -> bool {
-        let claimant = self.rights.claimant;
+        let (claimant, attempt) = (self.rights.claimant, self.choices.attempt(self.rights.claimant));
         match self.placing {
             Placing::Untried | Placing::Open => true,
             Placing::Node(node) => {
                 let (node, chosen) = (*node, self.chosen(set));
                 let lifted = self.world.lift_going(claimant, &chosen);
-                let open = self.world.is_open(claimant, node);
+                let open = self.world.is_open(attempt, node);
                 self.world.put_back_going(lifted);
                 open
             }
-            Placing::Anywhere => self.world.best_node_without(claimant, &self.chosen(set)).is_some(),
+            Placing::Anywhere => self.world.best_node_without(attempt, &self.chosen(set)).is_some(),
             Placing::Gang(places) => {
                 let lifted = self.world.lift_going(claimant, &self.chosen(set));
-                let open = self.world.takes_all(places);
+                let open = self.world.takes_all(places, self.choices);
                 self.world.put_back_going(lifted);
                 open
             }
@@ -91,7 +93,8 @@ impl Rules for SetRules<'_> {
             true => vec![self.rights.claimant],
             false => places.iter().map(|(pod, _)| *pod).collect(),
         };
-        self.world.closes_circle(&claimants, &chosen) || self.world.evicts_back(&claimants, places, &chosen)
+        self.world.closes_circle(&claimants, &chosen)
+            || self.world.evicts_back(&claimants, self.choices, places, &chosen)
     }
 }
 
@@ -115,7 +118,7 @@ impl World {
             _ => self.bears_on(&hunt.question, pod),
         };
         let problem = self.problem(&hunt.rights, going, missing, &alone);
-        let mut rules = SetRules { world: self, rights: &hunt.rights, going, node, placing };
+        let mut rules = SetRules { world: self, rights: &hunt.rights, choices: &hunt.choices, going, node, placing };
         let found = cheapest(&problem, &mut rules, below)?;
         let chosen = rules.chosen(&found.set);
         Some((found, chosen))
@@ -129,7 +132,8 @@ impl World {
             return false;
         }
         let set: Vec<usize> = (0..found.going.len()).collect();
-        let mut rules = SetRules { world: self, rights: &hunt.rights, going: &found.going, node: Some(node), placing };
+        let Hunt { rights, choices, .. } = hunt;
+        let mut rules = SetRules { world: self, rights, choices, going: &found.going, node: Some(node), placing };
         rules.fits(&set) && !rules.is_vetoed(&set)
     }
 
@@ -150,7 +154,13 @@ impl World {
     }
 
     /// Whether a victim, if it came back as it is once all is done, could evict the claimant that it went for.
-    fn evicts_back(&mut self, claimants: &[PodId], mut places: Vec<(PodId, NodeId)>, going: &[Going]) -> bool {
+    fn evicts_back(
+        &mut self,
+        claimants: &[PodId],
+        choices: &CardChoices,
+        mut places: Vec<(PodId, NodeId)>,
+        going: &[Going],
+    ) -> bool {
         // Who is less important under the same quota, or without one, cannot, unless another quota entitles it to.
         let could_return = |goes: &&Going| goes.right.from.is_some() || goes.quotas.len() > 1;
         let reclaimed: Vec<&Going> = going.iter().filter(could_return).collect();
@@ -158,7 +168,7 @@ impl World {
             return false;
         }
         if places.is_empty() {
-            let node = self.best_node_without(claimants[0], going);
+            let node = self.best_node_without(choices.attempt(claimants[0]), going);
             places.extend(node.map(|node| (claimants[0], node)));
         }
         // Those who leave stay where they are: who may evict whom goes by what will be held when they are gone.
@@ -219,11 +229,11 @@ impl World {
     }
 
     /// Whether pods can be placed one after the other, each on its node.
-    pub fn takes_all(&mut self, places: &[(PodId, NodeId)]) -> bool {
+    pub fn takes_all(&mut self, places: &[(PodId, NodeId)], choices: &CardChoices) -> bool {
         let mut effects = Effects::tentative();
         let mut placed = 0;
         for (pod, node) in places {
-            if !self.is_open(*pod, *node) {
+            if !self.is_open(choices.attempt(*pod), *node) {
                 break;
             }
             self.enter(*pod, Place::Assumed(*node), &mut effects);

@@ -48,13 +48,14 @@ pub struct QuotaUse {
     pub amounts: Vec<AmountUse>,
 }
 
-/// How much of a resource a quota uses before and after, once all have come and gone, and is entitled to.
+/// How much of a resource a quota uses and is entitled to, before and after: once all have come and gone.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct AmountUse {
     pub resource: Name,
     pub used_before: i128,
     pub used_after: i128,
-    pub entitlement: i128,
+    pub entitled_before: i128,
+    pub entitled_after: i128,
 }
 
 /// A quota that used too much for too long.
@@ -128,11 +129,16 @@ impl Display for Uses<'_> {
     fn fmt(&self, f: &mut Formatter<'_>) -> std::fmt::Result {
         for (i, QuotaUse { quota, amounts }) in self.0.iter().enumerate() {
             write!(f, "{}{quota}: ", if i == 0 { "" } else { "; " })?;
-            for (i, AmountUse { resource, used_before, used_after, entitlement }) in amounts.iter().enumerate() {
-                let amounts = [*used_before, *used_after, *entitlement].map(|amount| canonical(resource, amount));
-                let [before, after, owed] = amounts;
+            for (i, AmountUse { resource, used_before, used_after, entitled_before, entitled_after }) in
+                amounts.iter().enumerate()
+            {
+                let amounts = [*used_before, *used_after, *entitled_before, *entitled_after];
+                let [before, after, entitled, then] = amounts.map(|amount| canonical(resource, amount));
                 let comma = if i == 0 { "" } else { ", " };
-                write!(f, "{comma}{resource} from {before} to {after}, owed {owed}")?;
+                write!(f, "{comma}{resource} from {before} to {after}, entitled to {entitled}")?;
+                if entitled_before != entitled_after {
+                    write!(f, " and then to {then}")?;
+                }
             }
         }
         Ok(())

@@ -148,7 +148,8 @@ impl Relations {
                 if self.counters_live >= COUNTERS_MAX {
                     self.drop_oldest_counter();
                 }
-                let id = match self.counters.iter().position(Option::is_none) {
+                let has_free = self.counters_live < self.counters.len();
+                let id = match self.counters.iter().position(Option::is_none).filter(|_| has_free) {
                     Some(free) => CounterId(free as u32),
                     None => {
                         self.counters.push(None);

@@ -4,7 +4,7 @@ use serde::Serialize;
 
 use super::case::{Case, Figures};
 use super::workload::System;
-use crate::table::grouped;
+use quotient_replay::tell::grouped;
 
 /// A figure beside its goal.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]

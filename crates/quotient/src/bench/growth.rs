@@ -4,7 +4,7 @@ use std::fmt::Write;
 
 use super::case::{Case, Figures};
 use super::workload::System;
-use crate::table::grouped;
+use quotient_replay::tell::grouped;
 
 /// One thing that grows.
 pub struct Family {

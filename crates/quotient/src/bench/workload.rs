@@ -127,7 +127,7 @@ impl Words {
         }
     }
 
-    /// A quota of a tree below another. All ask for more than they are owed.
+    /// A quota of a tree below another. All request more than they are entitled to.
     pub fn tree_quota(&self, name: Name, parent: Option<Name>, is_parent: bool, min: i64) -> TreeFact {
         let amount = |amount: i64| Limits::from_iter([(self.cpu.clone(), amount)]);
         let (kind, group) = ("ElasticQuota".into(), "scheduling.sigs.k8s.io".into());

@@ -13,7 +13,8 @@ use crate::bench::growth::{self, Curve};
 use crate::bench::workload::{NODE_GPUS, System};
 use crate::exit::Exit;
 use crate::printer::{Printer, Tone};
-use crate::table::{Align, Table, grouped};
+use crate::table::{Align, Table};
+use quotient_replay::tell::grouped;
 
 /// The numbers of nodes at which growth is measured.
 const NODES: [u32; 4] = [500, 1000, 5000, 15_000];

@@ -177,8 +177,7 @@ mod tests {
             (evicted.claimant, evicted.rule, evicted.node, evicted.message)
         };
         let text = |text: &str| text.to_owned();
-        let why =
-            "evicted to make room on n-1 for a/p, which stays within its quota's min (q: cpu from 0 to 1, owed 2)";
+        let why = "evicted to make room on n-1 for a/p, which stays within its quota's min (q: cpu from 0 to 1, entitled to 2)";
         assert_eq!(
             event(&format!("Preempted by a/p (elastic.reclaim): {why}")),
             (Some(text("a/p")), text("elastic.reclaim"), text("n-1"), text(why))

@@ -9,8 +9,9 @@ use crate::explanation::{ClosedNode, Eviction, Explanation, NodesExplained, Reas
 use crate::printer::{Printer, Tone};
 use crate::standing::{amount, in_order, quota_table};
 use crate::story::tell_evicted;
-use crate::table::{Align, Cell, Table, grouped};
+use crate::table::{Align, Cell, Table};
 use crate::when::When;
+use quotient_replay::tell::grouped;
 
 /// The most nodes of one kind that a table tells of in detail.
 const NODES_MAX: usize = 5;
@@ -249,7 +250,7 @@ fn to_the_second(moment: &str) -> String {
     moment.split_once('.').map_or_else(|| moment.to_owned(), |(seconds, _)| format!("{seconds}Z"))
 }
 
-/// What the pod's quotas hold beyond their min of what it asks for: it may have to go for those who are owed it.
+/// What the pod's quotas hold beyond their min of what it asks for: it may be evicted for those that are entitled to it.
 fn borrowed(pod: &Explanation) -> Option<String> {
     let of_quota = |quota: &QuotaReport| {
         let asked = quota.borrowed.iter().filter(|(resource, _)| pod.requests.contains_key(*resource));

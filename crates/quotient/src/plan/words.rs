@@ -9,7 +9,8 @@ use crate::object_diff::{FieldDiff, ObjectDiff};
 use crate::printer::{LINES_MAX, Printer, Tone};
 use crate::standing::{Units, in_order, resources_of};
 use crate::story::{self, tell_bound, tell_evicted, tell_refused};
-use crate::table::{Align, Table, grouped};
+use crate::table::{Align, Table};
+use quotient_replay::tell::grouped;
 
 impl Verdict {
     /// `12 starts, 2 evictions, …` of what is not 0.

@@ -81,7 +81,6 @@ impl Engine {
             eviction_class: fact.eviction_class,
             cards: Vec::new(),
             counted: false,
-            card_choice: None,
             gang: None,
             running: fact.phase == Phase::Running,
             marks: fact.marks,

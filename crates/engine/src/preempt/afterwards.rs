@@ -1,0 +1,49 @@
+//! What quotas are entitled to once a plan is carried out, where that depends on what others hold or request.
+
+use std::collections::BTreeMap;
+
+use crate::nodes::NodeId;
+use crate::pods::PodId;
+use crate::policy::QuotaId;
+use crate::preempt::rights::{Going, Rights};
+use crate::resources::ResourceId;
+use crate::sign::Sign;
+use crate::world::World;
+
+/// By quota and resource; a quota whose entitlement never moves is left out.
+pub(crate) type EntitledAfter = BTreeMap<(QuotaId, ResourceId), i128>;
+
+impl World {
+    /// The entitlement of the claimant's and the victims' quotas once the victims and all others that leave are gone
+    /// and the claimant's pods run, for what the claimant requests.
+    pub(super) fn entitled_after(&self, places: &[(PodId, NodeId)], rights: &Rights, going: &[Going]) -> EntitledAfter {
+        let of_claimant = places.iter().flat_map(|(pod, _)| &self.pods.get(*pod).quotas);
+        let concerned = of_claimant.chain(going.iter().flat_map(|goes| &goes.quotas));
+        let moving: Vec<QuotaId> = concerned.copied().filter(|quota| self.quotas.entitlement_moves(*quota)).collect();
+        if moving.is_empty() {
+            return EntitledAfter::new();
+        }
+        let mut quotas = self.quotas.clone();
+        let victims = going.iter().filter(|goes| !goes.is_reservation).flat_map(|goes| goes.pods.iter().copied());
+        for id in victims.chain(self.leaving_pods()) {
+            let (pod, requested) = (self.pods.get(id), self.shapes.get(self.pods.get(id).shape).requested());
+            quotas.charge(id, pod, &self.charge_of(id), Sign::Take, &self.names);
+            if pod.counted {
+                quotas.count_request(pod, &requested, Sign::Take);
+            }
+        }
+        for (id, node) in places {
+            let shape = self.shapes.get(self.pods.get(*id).shape);
+            let cards = self.nodes.cards_for(*node, &shape.demand);
+            let charge: Vec<_> = shape.charge.iter().chain(&cards).copied().collect();
+            quotas.charge(*id, self.pods.get(*id), &charge, Sign::Add, &self.names);
+        }
+        quotas.refresh();
+        let of_quota = |quota: QuotaId| {
+            let requested = rights.charge.iter().map(|(resource, _)| *resource);
+            let known = requested.filter_map(|resource| Some((resource, quotas.entitlement(quota, resource)?)));
+            known.map(|(resource, amount)| ((quota, resource), amount)).collect::<Vec<_>>()
+        };
+        moving.into_iter().flat_map(of_quota).collect()
+    }
+}
