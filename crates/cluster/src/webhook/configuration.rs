@@ -196,13 +196,17 @@ mod tests {
             [
                 "pods.quotient.dev",
                 "namespaced-pods.quotient.dev",
+                "compositeelasticquotas.nos.nebuly.com.quotient.dev",
+                "compositeelasticquotas.n8s.nebuly.ai.quotient.dev",
                 "elasticquotas.scheduling.sigs.k8s.io.quotient.dev",
                 "podgroups.scheduling.volcano.sh.quotient.dev",
                 "jobs.batch.volcano.sh.quotient.dev"
             ]
         );
         let elastic = configurations(&target, "n", &[System::Elastic]);
-        let [validating] = &elastic[..] else { panic!("{elastic:?}") };
+        let [mutating, validating] = &elastic[..] else { panic!("{elastic:?}") };
+        // Who agrees to a composite quota is written down.
+        assert!(names(mutating).iter().all(|name| name.starts_with("compositeelasticquotas.")), "{mutating}");
         assert!(names(validating).iter().all(|name| name.contains("elasticquotas")), "{validating}");
     }
 
