@@ -196,13 +196,17 @@ mod tests {
             [
                 "pods.quotient.dev",
                 "namespaced-pods.quotient.dev",
+                "compositeelasticquotas.nos.nebuly.com.quotient.dev",
+                "compositeelasticquotas.n8s.nebuly.ai.quotient.dev",
                 "elasticquotas.scheduling.sigs.k8s.io.quotient.dev",
                 "podgroups.scheduling.volcano.sh.quotient.dev",
                 "jobs.batch.volcano.sh.quotient.dev"
             ]
         );
         let elastic = configurations(&target, "n", &[System::Elastic]);
-        let [validating] = &elastic[..] else { panic!("{elastic:?}") };
+        let [mutating, validating] = &elastic[..] else { panic!("{elastic:?}") };
+        // Who agrees to a composite quota is written down.
+        assert!(names(mutating).iter().all(|name| name.starts_with("compositeelasticquotas.")), "{mutating}");
         let of_others = ["pods.quotient.dev", "scheduling.sigs.k8s.io", "koordinator.sh", "volcano.sh"];
         let is_left_out = |name: &&str| !of_others.iter().any(|other| name.contains(other));
         assert!(names(validating).len() >= 5 && names(validating).iter().all(is_left_out), "{validating}");
