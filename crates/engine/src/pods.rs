@@ -208,6 +208,7 @@ impl Pods {
         self.list[id.0 as usize].as_ref().expect("a pod's number is used only while it is listed")
     }
 
+    #[inline]
     pub fn get_mut(&mut self, id: PodId) -> &mut Pod {
         let pod = self.list[id.0 as usize].as_mut().expect("a pod's number is used only while it is listed");
         Arc::make_mut(pod)
