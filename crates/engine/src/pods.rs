@@ -230,7 +230,10 @@ impl Pods {
                 PodId(self.list.len() as u32 - 1)
             }
         };
-        self.by_namespace.entry(key.namespace.clone()).or_default().insert(id);
+        match self.by_namespace.get_mut(&key.namespace) {
+            Some(pods) => pods.insert(id),
+            None => self.by_namespace.entry(key.namespace.clone()).or_default().insert(id),
+        };
         self.ids.insert(key, id);
         self.list_tree_quota(id, Sign::Add);
         id
