@@ -208,6 +208,7 @@ impl Pods {
         self.list[id.0 as usize].as_ref().expect("a pod's number is used only while it is listed")
     }
 
+    #[inline]
     pub fn get_mut(&mut self, id: PodId) -> &mut Pod {
         let pod = self.list[id.0 as usize].as_mut().expect("a pod's number is used only while it is listed");
         Arc::make_mut(pod)
@@ -229,7 +230,10 @@ impl Pods {
                 PodId(self.list.len() as u32 - 1)
             }
         };
-        self.by_namespace.entry(key.namespace.clone()).or_default().insert(id);
+        match self.by_namespace.get_mut(&key.namespace) {
+            Some(pods) => pods.insert(id),
+            None => self.by_namespace.entry(key.namespace.clone()).or_default().insert(id),
+        };
         self.ids.insert(key, id);
         self.list_tree_quota(id, Sign::Add);
         id

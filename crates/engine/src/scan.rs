@@ -273,16 +273,18 @@ impl World {
 
     /// The node with the highest total, the first by name among equals.
     fn highest(&self, totals: impl Iterator<Item = (i64, NodeId)>) -> Option<NodeId> {
-        let mut best: Option<(i64, NodeId)> = None;
+        let (mut best, mut most, mut first) = (None, i64::MIN, u64::MAX);
         for (total, node) in totals {
-            let better = best.is_none_or(|(most, first)| {
-                total > most || (total == most && self.nodes.rank(node) < self.nodes.rank(first))
-            });
-            if better {
-                best = Some((total, node));
+            // Nearly every node is behind the best so far, which one comparison tells.
+            if total < most {
+                continue;
+            }
+            let rank = self.nodes.rank(node);
+            if total > most || rank < first {
+                (best, most, first) = (Some(node), total, rank);
             }
         }
-        best.map(|(_, node)| node)
+        best
     }
 }
 

@@ -60,6 +60,7 @@ pub(crate) struct World {
 }
 
 /// What a pod is charged where it is.
+#[inline]
 pub(crate) fn charge_of<'a>(shapes: &'a Shapes, pod: &Pod) -> Cow<'a, [(ResourceId, Amount)]> {
     let charge = &shapes.get(pod.shape).charge;
     if pod.cards.is_empty() {
@@ -77,6 +78,7 @@ pub(crate) fn charge_of<'a>(shapes: &'a Shapes, pod: &Pod) -> Cow<'a, [(Resource
 }
 
 /// What a pod takes on its node: its shape's demand, and what a device plugin there serves.
+#[inline]
 pub(crate) fn demand_of<'a>(shapes: &'a Shapes, pod: &Pod) -> Cow<'a, crate::resources::Demand> {
     let demand = &shapes.get(pod.shape).demand;
     if pod.plugin.is_empty() {
@@ -97,26 +99,17 @@ impl World {
         owner: Option<&Name>,
     ) -> ShapeId {
         let implied = self.default_spread.selector(namespace, labels, owner);
-        let mut tables = Compiling {
-            names: &mut self.names,
-            nodes: &self.nodes,
-            pods: &self.pods,
-            topologies: &mut self.topologies,
-            relations: &mut self.relations,
-        };
-        self.shapes.intern(spec, namespace, labels, implied, &mut tables)
+        self.compile(|shapes, tables| shapes.intern(spec, namespace, labels, implied, tables))
+    }
+
+    fn compile(&mut self, intern: impl FnOnce(&mut Shapes, &mut Compiling<'_>) -> ShapeId) -> ShapeId {
+        let World { shapes, names, nodes, pods, topologies, relations, .. } = self;
+        intern(shapes, &mut Compiling { names, nodes, pods, topologies, relations })
     }
 
     /// A shape that differs from another in its spec alone, for one more user.
     pub fn shape_like(&mut self, base: ShapeId, spec: crate::fact::PodSpec, namespace: &Name) -> ShapeId {
-        let mut tables = Compiling {
-            names: &mut self.names,
-            nodes: &self.nodes,
-            pods: &self.pods,
-            topologies: &mut self.topologies,
-            relations: &mut self.relations,
-        };
-        self.shapes.intern_like(base, spec, namespace, &mut tables)
+        self.compile(|shapes, tables| shapes.intern_like(base, spec, namespace, tables))
     }
 
     /// One user of a shape less. Returns whether a shape is forgotten with it.
@@ -137,9 +130,12 @@ impl World {
         self.pods.enter(id, place);
         let pod = self.pods.get(id);
         let node = pod.node().expect("a pod enters a node");
-        let plugin = self.plugin_demand(self.shapes.get(pod.shape).spec(), node);
-        if plugin != pod.plugin {
-            self.pods.get_mut(id).plugin = plugin;
+        let may_use_devices = self.may_use_devices(pod);
+        if may_use_devices || !pod.plugin.is_empty() {
+            let plugin = self.plugin_demand(self.shapes.get(pod.shape).spec(), node);
+            if plugin != pod.plugin {
+                self.pods.get_mut(id).plugin = plugin;
+            }
         }
         let pod = self.pods.get(id);
         let demand = demand_of(&self.shapes, pod);
@@ -148,8 +144,10 @@ impl World {
             self.nodes.count_leaving(node, &demand, Sign::Add);
         }
         let mut cards = self.nodes.cards_for(node, &demand);
-        self.use_devices(id, node, matches!(place, Place::Assumed(_)), Sign::Add);
-        cards.extend(self.held_devices(id));
+        if may_use_devices {
+            self.use_devices(id, node, matches!(place, Place::Assumed(_)), Sign::Add);
+            cards.extend(self.held_devices(id));
+        }
         if cards != self.pods.get(id).cards {
             self.pods.get_mut(id).cards = cards;
         }

@@ -4,6 +4,7 @@
 //! The rules are written here once more, naively, over plain maps.
 
 mod cases;
+mod samples;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -14,6 +15,7 @@ use quotient_engine::fact::{
     Amounts, Created, ElasticFact, Limits, Name, NodeFact, Phase, PodFact, PodKey, PodSpec, QuotaKey,
 };
 use quotient_engine::{Budget, Decision, Engine, Fact, Rule, Settings, Tick};
+use samples::samples;
 
 const RESOURCES: [&str; 2] = ["cpu", "example.com/gpu"];
 const NAMESPACES: [&str; 4] = ["a", "b", "c", "free"];
@@ -613,12 +615,8 @@ fn a_node_in_the_place_of_another_is_found() {
 /// Histories bring about what they are for: a generator that never evicts anybody proves nothing.
 #[test]
 fn histories_are_eventful() {
-    use proptest::strategy::ValueTree;
-    use proptest::test_runner::TestRunner;
     let mut seen = Seen::default();
-    let mut runner = TestRunner::deterministic();
-    for _ in 0..2_000 {
-        let (fair, steps) = history().new_tree(&mut runner).expect("nothing is filtered").current();
+    for (fair, steps) in samples(2_000, history()) {
         run(fair, &steps, &mut seen).expect("the promises hold");
     }
     assert!(seen.binds > 2_000 && seen.compared > 400, "{seen:?}");

@@ -8,6 +8,7 @@ mod cases;
 mod generate;
 mod history;
 mod naive;
+mod samples;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -17,6 +18,7 @@ use history::{History, Step};
 use proptest::prelude::*;
 use quotient_engine::fact::{CapStrategy, Limits, Name, NodeFact, PodFact, PodSpec};
 use quotient_engine::{Decision, Engine};
+use samples::samples;
 
 /// Numbers that follow from a seed and from what they are for, so that a history with less in it keeps the others.
 fn draw(seed: u64, what: &impl std::fmt::Debug) -> u64 {
@@ -87,13 +89,8 @@ proptest! {
 /// Histories bring about what they are for.
 #[test]
 fn histories_are_eventful() {
-    use proptest::strategy::ValueTree;
-    use proptest::test_runner::TestRunner;
     let mut seen = BTreeMap::<&str, usize>::new();
-    let mut runner = TestRunner::deterministic();
-    for _ in 0..300 {
-        let history =
-            capped(generate::history(1_000, 1_000)).new_tree(&mut runner).expect("nothing is filtered").current();
+    for history in samples(300, capped(generate::history(1_000, 1_000))) {
         for decisions in history::run::<history::Reference>(&history).expect("the reference agrees with itself") {
             for decision in decisions.list {
                 let kind = match &decision {

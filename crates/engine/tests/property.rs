@@ -7,10 +7,12 @@ mod found;
 mod generate;
 mod history;
 mod naive;
+mod samples;
 
 use cases::cases;
 use proptest::prelude::*;
 use quotient_engine::Engine;
+use samples::samples;
 
 proptest! {
     #![proptest_config(cases(2_000))]
@@ -64,12 +66,8 @@ proptest! {
 /// Histories bring about what they are for: a generator that never evicts anybody proves nothing.
 #[test]
 fn histories_are_eventful() {
-    use proptest::strategy::ValueTree;
-    use proptest::test_runner::TestRunner;
     let mut seen = std::collections::BTreeMap::<&str, usize>::new();
-    let mut runner = TestRunner::deterministic();
-    for _ in 0..400 {
-        let history = generate::history(1_000, 1_000).new_tree(&mut runner).expect("nothing is filtered").current();
+    for history in samples(400, generate::history(1_000, 1_000)) {
         for decisions in history::run::<history::Reference>(&history).expect("the reference agrees with itself") {
             for decision in decisions.list {
                 *seen.entry(history::kind(&decision)).or_default() += 1;

@@ -4,6 +4,7 @@
 //! more, naively, over the objects themselves.
 
 mod cases;
+mod samples;
 mod server;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -13,6 +14,7 @@ use cases::cases;
 use proptest::prelude::*;
 use quotient_engine::fact::*;
 use quotient_engine::{Budget, CardSettings, Decision, Engine, Fact, Rule, Settings};
+use samples::samples;
 use server::{Common, Server, WELL, acts, class_of};
 
 const GPU: &str = "nvidia.com/gpu";
@@ -927,12 +929,8 @@ proptest! {
 /// Histories bring about what they are for: a generator that never starts a gang proves nothing.
 #[test]
 fn histories_are_eventful() {
-    use proptest::strategy::ValueTree;
-    use proptest::test_runner::TestRunner;
     let mut seen = Seen::default();
-    let mut runner = TestRunner::deterministic();
-    for _ in 0..600 {
-        let history = history().new_tree(&mut runner).expect("nothing is filtered").current();
+    for history in samples(600, history()) {
         run(&history, &mut seen).expect("the promises hold");
     }
     let Seen { binds, gangs, admitted, kept_out, broken_whole, gang_claims, .. } = seen;

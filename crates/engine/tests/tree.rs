@@ -4,6 +4,7 @@
 //! The rules are written here once more, naively, over the objects themselves.
 
 mod cases;
+mod samples;
 mod server;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -13,6 +14,7 @@ use cases::cases;
 use proptest::prelude::*;
 use quotient_engine::fact::*;
 use quotient_engine::{Budget, Decision, Engine, Fact, QuotaReport, Rule, Settings, TreeSettings};
+use samples::samples;
 use server::{Common, Server, WELL, acts, class_of};
 
 const RESOURCES: [&str; 2] = ["cpu", "example.com/gpu"];
@@ -791,12 +793,8 @@ proptest! {
 /// Histories bring about what they are for: a generator that never evicts anybody proves nothing.
 #[test]
 fn histories_are_eventful() {
-    use proptest::strategy::ValueTree;
-    use proptest::test_runner::TestRunner;
     let mut seen = Seen::default();
-    let mut runner = TestRunner::deterministic();
-    for _ in 0..400 {
-        let history = history().new_tree(&mut runner).expect("nothing is filtered").current();
+    for history in samples(400, history()) {
         run(&history, &mut seen).expect("the promises hold");
     }
     assert!(seen.binds > 300 && seen.scaled > 50 && seen.circles > 20, "{seen:?}");

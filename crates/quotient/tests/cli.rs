@@ -633,7 +633,7 @@ fn trees_of_quotas_are_shown_and_explained() {
     insta::assert_snapshot!("plan-tree", folder.run(&plan));
 }
 
-/// Research is owed less, vision more.
+/// Research is entitled to less, vision to more.
 const OTHER_QUOTAS: &str = "\
 apiVersion: scheduling.x-k8s.io/v1alpha1
 kind: ElasticQuota

@@ -301,6 +301,19 @@ fn an_eviction_says_by_which_rule_and_for_whom() {
 }
 
 #[test]
+fn an_eviction_says_the_entitlement_before_and_after() {
+    // What the pool leaves unused is shared by min, 1 to 3: three of the four before, two after.
+    let fair = QUOTAS.replace("scheduling.x-k8s.io", "nos.nebuly.com");
+    let report = as_json(&run(&[("quotas.yaml", &fair), ("claims.yaml", CLAIMS)]));
+    let message = report["steps"][1]["evicted"][0]["message"].as_str().expect("a sentence");
+    let claimant = "(ElasticQuota/b/q: nvidia.com/gpu from 0 to 2, entitled to 5 and then to 4)";
+    let victim = "(ElasticQuota/a/q: nvidia.com/gpu from 3 to 0, entitled to 1)";
+    assert!(message.contains(claimant) && message.contains(victim), "{message}");
+    let entitled = |at: usize| report["quotas"][at]["entitlement"]["nvidia.com/gpu"].as_str();
+    assert_eq!((entitled(0), entitled(1)), (Some("1"), Some("4")), "what was foretold came to be");
+}
+
+#[test]
 fn a_status_is_written_when_it_changes_and_only_then() {
     let mut cluster = quotient_sim::Cluster::new(Setup::default());
     for document in quotient_api::read("f", QUOTAS).documents {

@@ -1,7 +1,9 @@
 //! What the engine knows of quotas of one system, and what is wrong with which object.
 
 use std::collections::BTreeMap;
+use std::fmt::Debug;
 
+use proptest::prelude::*;
 use quotient_api::{ObjectKey, Translation, Translator, key_of};
 use quotient_engine::Fact;
 use quotient_engine::fact::{QuotaFact, QuotaKey};
@@ -61,6 +63,34 @@ impl<Q: Told> Engine<Q> {
                 self.problems.insert(key, lines)
             };
         }
+    }
+
+    /// An object is seen, or gone; what is told after it is what one that starts now is told of the same objects.
+    pub fn change(
+        &mut self,
+        objects: &mut BTreeMap<ObjectKey, Value>,
+        object: Value,
+        is_there: bool,
+    ) -> Result<(), TestCaseError>
+    where
+        Q: Debug + PartialEq,
+    {
+        let key = key_of(&object).expect("an object");
+        if is_there {
+            self.seen(&object);
+            objects.insert(key, object);
+        } else {
+            self.gone(&key);
+            objects.remove(&key);
+        }
+        let anew = Engine::<Q>::told(&objects.values().cloned().collect::<Vec<_>>());
+        prop_assert_eq!(&self.quotas, &anew.quotas);
+        let known = |told: &Engine<Q>| {
+            let there = told.problems.iter().filter(|(key, _)| objects.contains_key(*key));
+            there.map(|(key, lines)| (key.clone(), lines.clone())).collect::<BTreeMap<_, _>>()
+        };
+        prop_assert_eq!(known(self), known(&anew));
+        Ok(())
     }
 
     pub fn lines(&self) -> Vec<&str> {

@@ -70,6 +70,14 @@ impl World {
         }
     }
 
+    /// Whether a pod has claims on devices or devices serve what it requests; of most pods neither is true.
+    #[inline]
+    pub fn may_use_devices(&self, pod: &Pod) -> bool {
+        !pod.device_claims.is_empty()
+            || !self.shapes.get(pod.shape).spec().served.is_empty()
+            || !self.device_claims.extended.is_empty()
+    }
+
     /// The keys of a pod's claims that are named.
     pub fn claim_keys(&self, pod: &Pod) -> Vec<ClaimKey> {
         let key = |claim: &PodClaim| {

@@ -40,6 +40,9 @@ impl Engine {
     /// What a pod does with its claims is so for good, and not for a look.
     pub(super) fn settle_devices(&mut self, id: PodId) {
         let world = &mut self.world;
+        if !world.may_use_devices(world.pods.get(id)) {
+            return;
+        }
         let mut is_seen = false;
         for key in world.claim_keys(world.pods.get(id)) {
             world.device_claims.settle(&key, &mut world.devices);
@@ -159,6 +162,9 @@ impl Engine {
     /// What a pod that was just decided onto a node gets of devices.
     pub(super) fn grants(&self, id: PodId) -> DeviceGrants {
         let pod = self.world.pods.get(id);
+        if !self.world.may_use_devices(pod) {
+            return DeviceGrants::default();
+        }
         let grant = |key: ClaimKey| {
             let claim = self.world.device_claims.get(&key)?;
             let allocation = claim.decided.clone().filter(|_| claim.fact.allocation.is_none());

@@ -31,9 +31,10 @@ pub(super) struct Unplaced {
 
 /// Of the choices of cards for a pod, those in which it takes a card.
 fn with_card(mut card_choices: Vec<Option<CardChoice>>, card: Option<ResourceId>) -> Vec<Option<CardChoice>> {
+    let Some(card) = card else { return card_choices };
     let has_card = |card_choice: &Option<CardChoice>| {
         let cards = card_choice.as_ref().map(|card_choice| &card_choice.cards).filter(|cards| !cards.is_empty());
-        card.is_none_or(|card| cards.is_none_or(|cards| cards.iter().any(|(c, _)| *c == card)))
+        cards.is_none_or(|cards| cards.iter().any(|(c, _)| *c == card))
     };
     card_choices.retain(has_card);
     card_choices

@@ -44,11 +44,11 @@ impl World {
         let named = pod.group_name.as_ref().map(|name| name.of(&pod.namespace));
         let gang = named.map(|key| self.gangs.number(&key));
         self.leave_gang(id);
-        if let Some(gang) = gang {
-            self.gangs.get_mut(gang).members.insert(id);
+        if let Some(number) = gang {
+            self.gangs.get_mut(number).members.insert(id);
+            self.pods.get_mut(id).gang = gang;
+            self.count_in_gang(id, Sign::Add);
         }
-        self.pods.get_mut(id).gang = gang;
-        self.count_in_gang(id, Sign::Add);
     }
 
     /// Counts a pod in its gang (or no longer), if it is one that counts as running.
@@ -59,10 +59,10 @@ impl World {
 
     /// Takes a pod out of its gang.
     pub fn leave_gang(&mut self, id: PodId) {
+        let Some(gang) = self.pods.get(id).gang else { return };
         self.count_in_gang(id, Sign::Take);
-        if let Some(gang) = self.pods.get_mut(id).gang.take() {
-            self.gangs.get_mut(gang).members.remove(&id);
-        }
+        self.pods.get_mut(id).gang = None;
+        self.gangs.get_mut(gang).members.remove(&id);
     }
 
     pub fn set_membership(&mut self, id: PodId, membership: PodMembership) {

@@ -250,7 +250,8 @@ fn to_the_second(moment: &str) -> String {
     moment.split_once('.').map_or_else(|| moment.to_owned(), |(seconds, _)| format!("{seconds}Z"))
 }
 
-/// What the pod's quotas hold beyond their min of what it asks for: it may be evicted for those that are entitled to it.
+/// What the pod's quotas hold beyond their min of what it asks for: it may be evicted for those that are entitled
+/// to it.
 fn borrowed(pod: &Explanation) -> Option<String> {
     let of_quota = |quota: &QuotaReport| {
         let asked = quota.borrowed.iter().filter(|(resource, _)| pod.requests.contains_key(*resource));
