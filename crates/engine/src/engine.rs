@@ -171,6 +171,9 @@ pub struct QuotaReport {
     pub reclaimable: Vec<(Name, i128)>,
 }
 
+/// What makes claimants alike in whom they may evict: shape, priority, whether they may be evicted, quotas and group.
+type LikeClaimants = (ShapeId, i32, bool, Vec<QuotaId>, Option<GangId>);
+
 /// The decision core.
 #[derive(Debug, Clone, Default)]
 pub struct Engine {
@@ -193,7 +196,7 @@ pub struct Engine {
     patience: BTreeSet<(Tick, PodId)>,
     /// Counts all changes; what was found hopeless is hopeless until then.
     changes: u64,
-    hopeless: LookupMap<(ShapeId, i32, bool, Vec<QuotaId>, Option<GangId>), u64>,
+    hopeless: LookupMap<LikeClaimants, u64>,
     /// A claimant waits for a victim that was only decided to be where it is.
     awaits_assumed: bool,
     /// A pod rests because pods that leave make room for it.
