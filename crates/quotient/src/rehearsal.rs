@@ -26,6 +26,7 @@ use tokio::runtime::Runtime;
 
 pub use exceptions::Exceptions;
 use live::Live;
+pub use live::Patience;
 use server::Server;
 
 /// A cluster to run scenarios on, one after another.
@@ -73,15 +74,20 @@ impl Theatre {
             configuration: Configuration::default(),
             steps: Vec::new(),
         };
-        let mut live = Live::start(self.runtime.handle(), &self.server, &self.objects, &nothing);
+        let mut live = Live::start(self.runtime.handle(), &self.server, &self.objects, &nothing, Patience::Usual);
         live.begin()?;
         self.runtime.block_on(webhooks::await_questions(&self.server))
     }
 
     /// Runs a scenario, and leaves the cluster empty.
-    pub fn run(&self, scenario: &Scenario, progress: &mut dyn FnMut(Progress<'_>)) -> ScenarioResult {
+    pub fn run(
+        &self,
+        scenario: &Scenario,
+        patience: Patience,
+        progress: &mut dyn FnMut(Progress<'_>),
+    ) -> ScenarioResult {
         let partings = Partings::of(scenario);
-        let mut live = Live::start(self.runtime.handle(), &self.server, &self.objects, scenario);
+        let mut live = Live::start(self.runtime.handle(), &self.server, &self.objects, scenario, patience);
         let begun = live.forget_events();
         let mut result = run_on(&mut live, scenario, &partings, progress);
         let kinds = live.kinds();

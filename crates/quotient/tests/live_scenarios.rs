@@ -5,6 +5,9 @@ use std::process::{Command, Output, Stdio};
 
 use quotient_testenv::{ControlPlane, NodeShape, Options};
 
+/// How many scenarios may need more time than usual: more would be a fault of the program.
+const AGAIN_MAX: usize = 8;
+
 fn quotient(plane: &ControlPlane, arguments: &[&str]) -> Output {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
     let mut command = Command::new(env!("CARGO_BIN_EXE_quotient"));
@@ -31,7 +34,12 @@ fn scenarios_come_out_as_in_the_simulator_and_only_an_empty_cluster_is_used() {
     let exceptions = include_str!("../../../scenarios/live-exceptions.yaml");
     let listed = exceptions.lines().filter(|line| !line.starts_with([' ', '#']) && line.contains(':')).count();
     let output = quotient(&plane, &["--except", "scenarios/live-exceptions.yaml", "scenarios"]);
-    assert_eq!(output.status.code(), Some(0), "{}", said(&output));
+    let wrong: Vec<String> =
+        said(&output).lines().filter(|line| !line.starts_with("ok ")).map(ToString::to_string).collect();
+    println!("{}", wrong.join("\n"));
+    assert_eq!(output.status.code(), Some(0), "{}", wrong.join("\n"));
+    let again = wrong.iter().filter(|line| line.starts_with("again ")).count();
+    assert!(again <= AGAIN_MAX, "{again} scenarios needed a second run, at most {AGAIN_MAX} may");
     let summary = said(&output).lines().last().unwrap_or_default().to_string();
     assert!(summary.ends_with(&format!("passed, {listed} excepted")), "every exception is of a scenario: {summary}");
     let left = plane.kubectl(&["get", "nodes,pods,queues,elasticquotas", "-A", "-o", "name"]).expect("it can be asked");

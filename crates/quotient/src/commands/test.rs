@@ -13,7 +13,7 @@ use crate::arguments::{Format, OutputArguments, TestArguments};
 use crate::commands::manifests;
 use crate::exit::Exit;
 use crate::printer::{Printer, Tone};
-use crate::rehearsal::{Exceptions, Theatre};
+use crate::rehearsal::{Exceptions, Patience, Theatre};
 
 /// The answer for programs.
 #[derive(Serialize)]
@@ -59,11 +59,19 @@ pub fn run(arguments: TestArguments) -> Result<Exit> {
         let mut progress = |step: Progress<'_>| {
             printer.progress(format_args!("{place}, step {} of {}", step.done, step.total));
         };
-        let result = match &theatre {
+        let exception = exceptions.reason(&scenario.name);
+        let mut result = match &theatre {
             None => run_scenario(scenario, &mut progress),
-            Some(theatre) => theatre.run(scenario, &mut progress),
+            Some(theatre) => theatre.run(scenario, Patience::Usual, &mut progress),
         };
-        let result = match exceptions.reason(&scenario.name) {
+        // Whether Kubernetes' controllers have done all they will is told from the time in which nothing changed. What
+        // fails where they had enough of it, fails.
+        if let Some(theatre) = theatre.as_ref().filter(|_| exception.is_none() && !result.passed()) {
+            let first = result;
+            result = theatre.run(scenario, Patience::Long, &mut progress);
+            say_again(&mut printer, &first, &mut result)?;
+        }
+        let result = match exception {
             Some(reason) => result.excepted(reason),
             None => result,
         };
@@ -166,8 +174,22 @@ fn walk(folder: &Path, into: &mut Vec<PathBuf>) -> Result<(), Problem> {
     Ok(())
 }
 
+/// Says that a scenario was run a second time, and what was wrong the first time.
+fn say_again(printer: &mut Printer, first: &ScenarioResult, second: &mut ScenarioResult) -> Result<()> {
+    const WHY: &str = "failed at first, and is run again with more time for Kubernetes' controllers";
+    if printer.is_for_people() {
+        let verdict = printer.paint(Tone::Weak, "again ");
+        printer.line(format_args!("{verdict}  {}: {WHY}", first.name))?;
+        return print_failures(printer, first);
+    }
+    if let Some(step) = second.steps.first_mut() {
+        step.notes.push(WHY.to_string());
+    }
+    Ok(())
+}
+
 fn print(printer: &mut Printer, result: &ScenarioResult) -> Result<()> {
-    let ScenarioResult { name, file, steps, error, exception } = result;
+    let ScenarioResult { name, file, exception, .. } = result;
     if let Some(reason) = exception {
         let verdict = printer.paint(Tone::Weak, "except");
         return printer.line(format_args!("{verdict}  {name}: {reason}"));
@@ -176,10 +198,14 @@ fn print(printer: &mut Printer, result: &ScenarioResult) -> Result<()> {
         if result.passed() { printer.paint(Tone::Good, "ok    ") } else { printer.paint(Tone::Bad, "FAILED") };
     let place = if result.passed() && printer.format() != Format::Wide { String::new() } else { format!("  ({file})") };
     printer.line(format_args!("{verdict}  {name}{place}"))?;
-    for (i, step) in steps.iter().enumerate().filter(|(_, step)| !step.passed()) {
+    print_failures(printer, result)
+}
+
+fn print_failures(printer: &mut Printer, result: &ScenarioResult) -> Result<()> {
+    for (i, step) in result.steps.iter().enumerate().filter(|(_, step)| !step.passed()) {
         print_step(printer, i + 1, step)?;
     }
-    if let Some(error) = error {
+    if let Some(error) = &result.error {
         printer.line(format_args!("  {error}"))?;
     }
     Ok(())

@@ -1,6 +1,7 @@
 //! Whether everybody else has done what there was to do: kwok, and the controllers of Kubernetes.
 
 use std::collections::BTreeSet;
+use std::sync::Arc;
 
 use quotient_api::ObjectKey;
 use quotient_engine::quantity::Quantity;
@@ -22,11 +23,12 @@ pub fn awaited(objects: &Objects) -> Option<String> {
             return Some(format!("{key} is there though {owner} is gone"));
         }
         match (key.group, key.kind) {
-            ("", "Pod") => pod(key, object),
+            ("", "Pod") => pod(key, object).or_else(|| claims_to_make(key, object, objects)),
             ("", "Node") => node(key, object),
             ("apps", _) => generation(key, object).or_else(|| workload(key, object, objects)),
             ("policy", "PodDisruptionBudget") => generation(key, object).or_else(|| budget(key, object, objects)),
             ("", "PersistentVolumeClaim") => claim(key, object, objects),
+            ("resource.k8s.io", "ResourceClaim") => users_gone(key, object, objects),
             _ => None,
         }
     })
@@ -36,7 +38,7 @@ pub fn awaited(objects: &Objects) -> Option<String> {
 /// changes any more.
 pub fn has_workers(objects: &Objects) -> bool {
     objects.keys().any(|key| {
-        matches!(key.group, "apps" | "batch" | "policy")
+        matches!(key.group, "apps" | "batch" | "policy" | "resource.k8s.io" | "scheduling.k8s.io")
             || matches!(key.kind, "PersistentVolumeClaim" | "PersistentVolume")
     })
 }
@@ -50,6 +52,36 @@ fn pod(key: &ObjectKey, pod: &Value) -> Option<String> {
     let is_bound = pod["spec"]["nodeName"].as_str().is_some_and(|node| !node.is_empty());
     let runs = pod["status"]["phase"] == "Running" && is_ready(pod);
     (is_bound && !is_over(pod) && !runs).then(|| format!("{key} does not run yet: is kwok there?"))
+}
+
+/// A pod gets the claims that it names templates for, where these are there.
+fn claims_to_make(key: &ObjectKey, pod: &Value, objects: &Objects) -> Option<String> {
+    if is_leaving(pod) || is_over(pod) {
+        return None;
+    }
+    let made = || pod["status"]["resourceClaimStatuses"].as_array().into_iter().flatten();
+    let mut wanted = pod["spec"]["resourceClaims"].as_array().into_iter().flatten();
+    let missing = wanted.find(|claim| {
+        let is_there = objects.keys().any(|other| {
+            other.kind == "ResourceClaimTemplate"
+                && other.namespace == key.namespace
+                && claim["resourceClaimTemplateName"] == *other.name
+        });
+        is_there && !made().any(|made| made["name"] == claim["name"])
+    })?;
+    Some(format!("{key} has no claim {} yet", missing["name"].as_str().unwrap_or("?")))
+}
+
+/// A claim is given back by pods that are gone or over.
+fn users_gone(key: &ObjectKey, claim: &Value, objects: &Objects) -> Option<String> {
+    let mut users = claim["status"]["reservedFor"].as_array().into_iter().flatten();
+    let gone = users.find(|user| {
+        let is_user = |(other, pod): &(&ObjectKey, &Arc<Value>)| {
+            is_pod(other) && pod["metadata"]["uid"] == user["uid"] && !is_over(pod)
+        };
+        user["resource"] == "pods" && !objects.iter().any(|entry| is_user(&entry))
+    })?;
+    Some(format!("{key} is reserved for {}, which is done", gone["name"].as_str().unwrap_or("?")))
 }
 
 /// A node has the taint that follows from how it is, and no other of those.
@@ -180,7 +212,6 @@ mod tests {
     use super::*;
     use quotient_api::key_of;
     use serde_json::json;
-    use std::sync::Arc;
 
     fn awaited_of(objects: &[Value]) -> Option<String> {
         let keyed = objects.iter().map(|object| (key_of(object).expect("it is an object"), Arc::new(object.clone())));
@@ -254,6 +285,28 @@ mod tests {
         let said = awaited_of(&[pod.clone(), set.clone(), deployment]);
         assert_eq!(said.as_deref(), Some("Deployment/a/d says [1, 0] of its pods and there are [1, 1]"));
         assert_eq!(awaited_of(&[pod, set, told("Deployment", "d", 1)]), None);
+    }
+
+    #[test]
+    fn claims_are_made_for_pods_and_given_back_by_those_that_are_done() {
+        let template = json!({"apiVersion": "resource.k8s.io/v1", "kind": "ResourceClaimTemplate",
+            "metadata": {"name": "t", "namespace": "a"}});
+        let claim = json!({"apiVersion": "resource.k8s.io/v1", "kind": "ResourceClaim",
+            "metadata": {"name": "c", "namespace": "a"},
+            "status": {"reservedFor": [{"resource": "pods", "name": "p", "uid": "1"}]}});
+        let names = json!({"resourceClaims": [{"name": "gpu", "resourceClaimTemplateName": "t"}]});
+        let waits = pod(json!({"spec": names}));
+        assert_eq!(awaited_of(std::slice::from_ref(&waits)), None, "a template that is not there makes no claim");
+        let said = awaited_of(&[waits.clone(), template.clone()]);
+        assert_eq!(said.as_deref(), Some("Pod/a/p has no claim gpu yet"));
+        let made = json!({"resourceClaimStatuses": [{"name": "gpu", "resourceClaimName": "c"}]});
+        let has = pod(json!({"spec": names, "status": made}));
+        assert_eq!(awaited_of(&[has, template, claim.clone()]), None);
+        let over = pod(json!({"status": {"phase": "Succeeded"}}));
+        for pods in [vec![over], Vec::new()] {
+            let said = awaited_of(&[pods, vec![claim.clone()]].concat());
+            assert_eq!(said.as_deref(), Some("ResourceClaim/a/c is reserved for p, which is done"));
+        }
     }
 
     #[test]

@@ -40,8 +40,23 @@ const LOOK_EVERY: Duration = Duration::from_millis(15);
 /// How often it is looked whether the scheduler has seen something.
 const SEEN_EVERY: Duration = Duration::from_millis(2);
 
-/// Where controllers are at work, nothing may change for this long before a cluster counts as settled.
-const QUIET: Duration = Duration::from_millis(200);
+/// How long nothing may change before a cluster counts as settled where controllers are at work.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Patience {
+    /// Enough for controllers on a machine that does little else.
+    Usual,
+    /// Enough for those on a machine that has much else to do.
+    Long,
+}
+
+impl Patience {
+    fn quiet(self) -> Duration {
+        match self {
+            Patience::Usual => Duration::from_millis(200),
+            Patience::Long => Duration::from_secs(3),
+        }
+    }
+}
 
 /// A real cluster with a scheduler of its own.
 #[derive(Debug)]
@@ -58,9 +73,10 @@ pub struct Live<'a> {
     /// The kinds that matter to this scenario.
     kinds: BTreeSet<&'static Kind>,
     wants_events: bool,
-    /// Pods as the scenario gave them last.
+    /// Objects as the scenario gave them last.
     given: BTreeMap<ObjectKey, Value>,
     is_held: bool,
+    patience: Patience,
     /// What was stored and may not have been seen by the scheduler, with its version.
     fresh: Vec<(ObjectKey, String)>,
     /// A kind whose objects make our controllers write what other objects depend on.
@@ -92,6 +108,7 @@ fn companions(kind: &Kind) -> &'static [(&'static str, &'static str)] {
         ("", "PersistentVolumeClaim" | "PersistentVolume") => {
             &[("", "PersistentVolume"), ("", "PersistentVolumeClaim"), ("storage.k8s.io", "StorageClass")]
         }
+        ("resource.k8s.io", "ResourceClaimTemplate" | "DeviceClass") => &[("resource.k8s.io", "ResourceClaim")],
         ("apps", "StatefulSet") => {
             &[("", "PersistentVolume"), ("", "PersistentVolumeClaim"), ("storage.k8s.io", "StorageClass")]
         }
@@ -101,7 +118,13 @@ fn companions(kind: &Kind) -> &'static [(&'static str, &'static str)] {
 
 impl<'a> Live<'a> {
     /// Starts a scheduler with the scenario's configuration on a cluster that is empty.
-    pub fn start(runtime: &'a Handle, server: &'a Server, objects: &SharedObjects, scenario: &Scenario) -> Self {
+    pub fn start(
+        runtime: &'a Handle,
+        server: &'a Server,
+        objects: &SharedObjects,
+        scenario: &Scenario,
+        patience: Patience,
+    ) -> Self {
         let (conductor, rehearsal) = rehearsal(Clock::default().tick());
         let (stop, stopped) = oneshot::channel::<()>();
         // In a virtual cluster every pod is the scheduler's, whatever scheduler it names.
@@ -136,6 +159,7 @@ impl<'a> Live<'a> {
             wants_events: scenario.steps.iter().any(|step| !step.expect.events.is_empty()),
             given: BTreeMap::new(),
             is_held: false,
+            patience,
             fresh: Vec::new(),
             stirred: None,
             eviction_takes: Duration::ZERO,
@@ -290,7 +314,7 @@ impl<'a> Live<'a> {
                 None => self.await_that(self.server.create(key, object))?,
                 Some(old) => {
                     let mut new = replacement(&old, object.clone());
-                    if let Some(given) = self.given.get(key) {
+                    if let Some(given) = self.given.get(key).filter(|given| given["spec"].is_object()) {
                         new["spec"] = changed(&old["spec"], &given["spec"], &object["spec"]);
                     }
                     new["metadata"]["resourceVersion"] = old["metadata"]["resourceVersion"].clone();
@@ -313,9 +337,7 @@ impl<'a> Live<'a> {
         };
         match answer {
             Answer::Done(stored) => {
-                if is_pod(key) {
-                    self.given.insert(key.clone(), object.clone());
-                }
+                self.given.insert(key.clone(), object.clone());
                 Ok(Some(stored))
             }
             Answer::Rejected(message) => {
@@ -413,7 +435,8 @@ impl<'a> Live<'a> {
                 }
                 quiet_since = None;
             } else {
-                let quiet = if calm::has_workers(&self.objects) { QUIET } else { Duration::ZERO };
+                let has_workers = calm::has_workers(&self.objects) || self.patience == Patience::Long;
+                let quiet = if has_workers { self.patience.quiet() } else { Duration::ZERO };
                 let version = |(key, object): (&ObjectKey, &Arc<Value>)| {
                     (key.clone(), object["metadata"]["resourceVersion"].clone())
                 };
@@ -467,8 +490,8 @@ fn scheduler_names(value: &Value, names: &mut Vec<String>) {
     }
 }
 
-/// What is stored, in which is changed what the scenario changes. The API server fills a pod's spec in when it is made,
-/// and does not let it be emptied again.
+/// What is stored, in which is changed what the scenario changes. The API server fills specs in when they are made, and
+/// does not let them be emptied again.
 fn changed(stored: &Value, before: &Value, now: &Value) -> Value {
     match (stored, before, now) {
         (_, before, now) if before == now => stored.clone(),
