@@ -171,6 +171,9 @@ pub struct QuotaReport {
     pub reclaimable: Vec<(Name, i128)>,
 }
 
+/// What makes claimants alike in whom they may evict: shape, priority, whether they may be evicted, quotas and group.
+type LikeClaimants = (ShapeId, i32, bool, Vec<QuotaId>, Option<GangId>);
+
 /// The decision core.
 #[derive(Debug, Clone, Default)]
 pub struct Engine {
@@ -181,18 +184,21 @@ pub struct Engine {
     leaving_for: BTreeMap<PodKey, BTreeSet<PodId>>,
     /// Waiting pods that hold a reservation.
     claimants: BTreeSet<PodId>,
-    /// How often pods came to hold room since something last changed from outside, and when that was.
-    reservations_made: BTreeMap<PodId, u32>,
-    reservations_epoch: u64,
+    /// Pods that came to hold room in this cycle, with how many pods were bound and evicted in it before.
+    reserved_now: BTreeMap<PodId, u64>,
+    /// Pods bound and evicted in this cycle.
+    acts: u64,
+    /// Pods whose plan came to nothing in this cycle although nothing happened since.
+    misled: BTreeSet<PodId>,
     /// Waiting pods that cannot be placed for what they are (gates, an unreadable request) and were not told so yet.
     unsaid: BTreeSet<PodId>,
     /// When waiting pods will have waited long enough to hold a node.
     patience: BTreeSet<(Tick, PodId)>,
     /// Counts all changes; what was found hopeless is hopeless until then.
     changes: u64,
-    hopeless: LookupMap<(ShapeId, i32, bool, Vec<QuotaId>), u64>,
-    /// A search for victims passed over a pod that was only decided to be where it is.
-    looked_past_assumed: bool,
+    hopeless: LookupMap<LikeClaimants, u64>,
+    /// A claimant waits for a victim that was only decided to be where it is.
+    awaits_assumed: bool,
     /// A pod rests because pods that leave make room for it.
     counts_on_leaving: bool,
     keys_epoch: u64,

@@ -35,7 +35,7 @@ pub(crate) type Granted = (QuotaId, ResourceId, i128);
 ///                                             ended or gone
 /// ```
 /// A pod that is first seen with a node is placed at once. Assumed and placed pods count on their node;
-/// only placed ones can be victims, since an assumed one may yet turn out not to be there.
+/// only placed ones are evicted, since an assumed one may yet turn out not to be there.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Place {
     Waiting,
@@ -195,8 +195,6 @@ pub(crate) struct Pods {
     /// The pods that name a quota of a tree, by its name.
     by_tree_quota: BTreeMap<Name, BTreeSet<PodId>>,
     stamps: u64,
-    /// How many are decided onto a node and not yet seen there.
-    assumed: usize,
     /// How many pods on nodes have a priority.
     priorities: BTreeMap<i32, u32>,
     /// The pods on nodes that are leaving.
@@ -288,7 +286,6 @@ impl Pods {
     pub fn enter(&mut self, id: PodId, place: Place) {
         self.stamps += 1;
         let stamp = self.stamps;
-        self.assumed += usize::from(matches!(place, Place::Assumed(_)));
         let pod = self.get_mut(id);
         pod.place = place;
         pod.stamp = stamp;
@@ -323,8 +320,7 @@ impl Pods {
     pub fn leave(&mut self, id: PodId, place: Place) {
         let pod = self.get_mut(id);
         let node = pod.node().expect("a pod leaves a node it is on");
-        let was_assumed = matches!(std::mem::replace(&mut pod.place, place), Place::Assumed(_));
-        self.assumed -= usize::from(was_assumed);
+        pod.place = place;
         self.leaving.remove(&id);
         let residents = &mut self.on_node[node.at()];
         let at = residents.iter().position(|resident| resident.id == id).expect("a pod is listed on its node");
@@ -356,7 +352,6 @@ impl Pods {
         let pod = self.get_mut(id);
         if let Place::Assumed(node) = pod.place {
             pod.place = Place::Placed(node);
-            self.assumed -= 1;
         }
     }
 
@@ -368,11 +363,6 @@ impl Pods {
     /// The pods on nodes that are leaving.
     pub fn leaving(&self) -> impl Iterator<Item = PodId> + '_ {
         self.leaving.iter().copied()
-    }
-
-    /// Whether some pod was decided onto a node and not yet seen there.
-    pub fn has_assumed(&self) -> bool {
-        self.assumed > 0
     }
 
     pub fn iter(&self) -> impl Iterator<Item = (PodId, &Pod)> {

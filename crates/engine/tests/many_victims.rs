@@ -102,5 +102,13 @@ fn the_right_ones_of_a_thousand_go() {
         };
         check(&format!("{pool}, mixed, small"), &mixed, pod("a", 5_000, (6, 9), 0), lowest);
         check(&format!("{pool}, mixed, large"), &mixed, pod("a", 5_000, (150, 200), 0), lowest);
+        // As many priorities as pods, and a disruption budget that allows none of them to go.
+        let mut guarded = engine(|_| (1, 1), |i| i as i32, fair);
+        let (namespace, selector) = (name("b"), Some(Selector::default()));
+        let budget = BudgetFact { namespace, name: name("all"), selector, allowed: 0 };
+        guarded.observe(Tick(0), Fact::Budget(budget));
+        let least_important =
+            |victims: &[String]| victims.len() == 10 && (0..10).all(|index| victims.contains(&format!("b-{index}")));
+        check(&format!("{pool}, guarded, ten"), &guarded, pod("a", 5_000, (10, 10), 0), least_important);
     }
 }

@@ -137,6 +137,8 @@ impl Checker {
     pub fn round(&mut self, round: &Round) {
         let mut world = World::read(&round.objects);
         let mut last_bound_gang = None;
+        // Pods that lost their claims, with the nodes, and that nobody has taken over yet.
+        let mut given_up: Vec<(usize, usize)> = Vec::new();
         let mut next = 0;
         while next < round.decided.len() {
             match &round.decided[next] {
@@ -144,7 +146,11 @@ impl Checker {
                     if let Some(pod) = world.find(&format!("{namespace}/{name}")) {
                         let node =
                             node.as_ref().and_then(|node| world.nodes.iter().position(|other| other.name == *node));
-                        world.pods[pod].claim = node;
+                        let before = std::mem::replace(&mut world.pods[pod].claim, node);
+                        match node {
+                            Some(_) => self.take_over(&world, pod, &given_up),
+                            None => given_up.extend(before.map(|before| (pod, before))),
+                        }
                     }
                     next += 1;
                 }
@@ -167,6 +173,18 @@ impl Checker {
                 Decided::Evict { claimant: Some(claimant), .. } => {
                     next = self.eviction(&mut world, claimant, &round.decided, next);
                 }
+            }
+        }
+    }
+
+    /// A pod claims a node: of those that lost their claims just now it took from those that it may evict. "Only one who
+    /// may evict its holder once it runs takes it over", so this is a taking like any other.
+    fn take_over(&mut self, world: &World, pod: usize, given_up: &[(usize, usize)]) {
+        for (holder, node) in given_up.iter().filter(|(holder, _)| world.pods[*holder].claim.is_none()) {
+            let mut then = world.clone();
+            then.pods[*holder].claim = Some(*node);
+            if may_take_claim(&then, pod, *holder) {
+                self.took.insert((class(world, pod), class(world, *holder)));
             }
         }
     }

@@ -112,16 +112,18 @@ pub fn settle(scenario: &Value) -> Result<Vec<StepCount>, Option<String>> {
     let mut cluster = Cluster::new(setup);
     let mut counts = Vec::new();
     for (index, step) in steps.iter().enumerate() {
+        // Bare pods that are evicted are gone when the step ends, and pods of controllers are made in its course: of
+        // each class there are as many as at the beginning or at the end, whichever is more.
+        let mut classes = count_classes(cluster.objects().iter().map(|object| &**object).chain(&step.apply));
         let settled = take(&mut cluster, step);
         let happened = cluster.take_happened();
         if !happened.rejected.is_empty() {
             return Err(None);
         }
         settled.map_err(|stuck| Some(format!("step {}: {stuck}", index + 1)))?;
-        let mut classes: BTreeMap<String, usize> = BTreeMap::new();
-        let objects = cluster.objects();
-        for pod in objects.iter().filter(|object| text(object, "/kind") == "Pod") {
-            *classes.entry(class(pod)).or_default() += 1;
+        for (class, count) in count_classes(cluster.objects().iter().map(|object| &**object)) {
+            let most = classes.entry(class).or_default();
+            *most = count.max(*most);
         }
         let (pods, classes) = (classes.values().sum(), classes.into_values().collect());
         let count = StepCount { evictions: happened.evicted.len(), pods, classes };
@@ -131,6 +133,15 @@ pub fn settle(scenario: &Value) -> Result<Vec<StepCount>, Option<String>> {
         counts.push(count);
     }
     Ok(counts)
+}
+
+/// How many pods of each class there are among objects.
+fn count_classes<'a>(objects: impl Iterator<Item = &'a Value>) -> BTreeMap<String, usize> {
+    let mut classes: BTreeMap<String, usize> = BTreeMap::new();
+    for pod in objects.filter(|object| text(object, "/kind") == "Pod") {
+        *classes.entry(class(pod)).or_default() += 1;
+    }
+    classes
 }
 
 /// What makes pods alike in who may evict whom.

@@ -65,10 +65,7 @@ impl Engine {
     pub fn decide(&mut self, now: Tick, budget: Budget) -> Decisions {
         let mut decisions = Decisions::default();
         self.world.renew_device_totals();
-        if self.reservations_epoch != self.world.takings.epoch() {
-            self.reservations_epoch = self.world.takings.epoch();
-            self.reservations_made.clear();
-        }
+        self.forget_reserved_now();
         self.regroup();
         self.drop_reservations_on_absent_nodes(&mut decisions);
         self.world.nodes.forget_idle();
@@ -126,7 +123,7 @@ impl Engine {
         }
         self.mark(&mut decisions);
         self.tell(&mut decisions);
-        decisions.wake_at = [self.wake_at(), self.next_revocation(now)].into_iter().flatten().min();
+        decisions.wake_at = [self.wake_at(now), self.next_revocation(now)].into_iter().flatten().min();
         debug_assert_eq!(self.check_invariants(), Ok(()));
         decisions
     }
@@ -255,6 +252,10 @@ impl Engine {
     /// The turn of a pod whose own reservation does not count at the moment.
     fn take_turn_unreserved(&mut self, id: PodId, reservation: Option<Reservation>, decisions: &mut Decisions) -> Turn {
         if let Some((code, message)) = self.world.membership_error(id) {
+            // A closed or missing queue or quota gets no reservation, and keeps none.
+            if reservation.is_some() {
+                return self.drop_turn(id, decisions);
+            }
             return Turn::Rests(explain::membership_error(code, message), Vec::new());
         }
         let mut tried: Vec<Tried> = Vec::new();
@@ -310,10 +311,8 @@ impl Engine {
             let is_worth_keeping =
                 |tried: &Tried| tried.refusals.is_empty() && self.is_worth_keeping(&tried.question, reservation.node);
             if reservation.kind != ReservationKind::Patience || !tried.iter().any(is_worth_keeping) {
-                // What was reserved counts no more; put it back for the moment it takes to drop it in order.
-                self.count_reservation(id, Sign::Add);
-                self.give_up_reservation(id, decisions);
-                return Turn::Dropped;
+                self.note_given_up(id);
+                return self.drop_turn(id, decisions);
             }
         }
         if self.world.pods.get(id).never_preempts
@@ -322,7 +321,7 @@ impl Engine {
             return self.rests(id, tried, false);
         }
         match self.cheapest_way(id, reservation, tried) {
-            Some(Outcome::Plan(plan)) if self.takes_unseen_room(&plan) => self.rests(id, tried, true),
+            Some(Outcome::Plan(plan)) if self.counts_on_unseen(&plan) => self.rests(id, tried, true),
             Some(Outcome::Plan(plan)) => {
                 self.carry_out(*plan, decisions);
                 Turn::Reserved
@@ -344,7 +343,7 @@ impl Engine {
     fn cheapest_way(&mut self, id: PodId, reservation: Option<Reservation>, tried: &[Tried]) -> Option<Outcome> {
         let pod = self.world.pods.get(id);
         let is_beyond_help = |tried: &Tried| self.world.quotas.is_beyond_help(&pod.quotas, &tried.refusals);
-        if tried.iter().all(is_beyond_help) || self.has_reserved_enough(id) {
+        if tried.iter().all(is_beyond_help) || self.misled.contains(&id) {
             return None;
         }
         // Who may be evicted depends on what all others may hold.
@@ -353,7 +352,7 @@ impl Engine {
         for choice in self.world.card_choices_for_reservations(id) {
             let question = self.world.question(Attempt { pod: id, choice: choice.as_ref() });
             let pod = self.world.pods.get(id);
-            let known = (question.shape, pod.priority, pod.is_non_preemptible(), pod.quotas.clone());
+            let known = (question.shape, pod.priority, pod.is_non_preemptible(), pod.quotas.clone(), pod.gang);
             // Who holds a reservation has more room than others of its kind, for whom all may be hopeless.
             let is_known = reservation.is_none() && !question.has_objections();
             if is_known && self.hopeless.get(&known) == Some(&self.changes) {
@@ -364,7 +363,6 @@ impl Engine {
                 Outcome::Plan(_) => {}
                 Outcome::Wait(places) => return Some(Outcome::Wait(places)),
                 Outcome::Hopeless => {
-                    self.looked_past_assumed |= self.world.pods.has_assumed();
                     if !question.has_objections() {
                         self.hopeless.insert(known, self.changes);
                     }
@@ -372,11 +370,6 @@ impl Engine {
             }
         }
         best.map(Outcome::Plan)
-    }
-
-    /// Whether a node that is kept out of patience can still serve.
-    fn is_worth_keeping(&self, question: &Question, node: NodeId) -> bool {
-        self.world.node_rules.get(question.rule).closed_by(node).is_none() && self.world.would_do_empty(question, node)
     }
 
     /// Notes whether a pod's own victims are still there: until they are gone it takes no room that others' victims
@@ -448,6 +441,7 @@ impl Engine {
         let shape = self.world.shapes.get(pod.shape);
         let claims = volume_binding::bindings(&self.world.nodes, node, shape, &self.world.volumes).unwrap_or_default();
         let (key, uid) = (pod.key(), pod.uid.clone());
+        self.acts += 1;
         self.dequeue(id);
         // The end of a claim frees room, a decided volume may attach where the undecided claim could not, and who rests
         // because leaving pods make room for it may find that room taken: from the top again.

@@ -4,10 +4,11 @@ use std::sync::Arc;
 
 use crate::decision::{Decision, Decisions};
 use crate::engine::Engine;
+use crate::engine::cycle::Turn;
 use crate::engine::wake::Change;
 use crate::fact::{Name, PodKey};
 use crate::nodes::NodeId;
-use crate::pods::PodId;
+use crate::pods::{Place, PodId};
 use crate::preempt::Plan;
 use crate::reason::eviction::EvictionReason;
 use crate::relations::Effects;
@@ -47,11 +48,12 @@ impl Engine {
             let granted = self.world.grant(*pod);
             self.world.pods.get_mut(*pod).granted = granted;
         }
-        self.hold_places(&plan.places, ReservationKind::Preemption, decisions);
         let mut effects = Effects::default();
+        self.hold_places(&plan.places, ReservationKind::Preemption, decisions);
         for (victim, eviction) in evictions {
             self.evict(victim, eviction, &mut effects, decisions);
         }
+        self.reserved_now.extend(plan.places.iter().map(|(pod, _)| (*pod, self.acts)));
         // What leaves now may be all that kept another pod from claiming. Those for whom pods leave already have a
         // reservation, and another's only takes room from them.
         self.note(Change::Preempted);
@@ -61,9 +63,17 @@ impl Engine {
         self.wake(effects);
     }
 
-    /// Whether a plan takes over a reservation for which evictions were decided that are not seen under way yet. They
-    /// would be called off with it, and there would be no room to take over: the claimant waits until they are seen.
-    pub(super) fn takes_unseen_room(&self, plan: &Plan) -> bool {
+    /// Whether a plan counts on what is not seen yet; the claimant waits until it is.
+    ///
+    /// A victim that was only decided to be where it is cannot be evicted yet, and to evict a dearer one instead would
+    /// be wrong. Where a reservation is taken over whose evictions are not seen under way, they would be called off
+    /// with it, and there would be no room.
+    pub(super) fn counts_on_unseen(&mut self, plan: &Plan) -> bool {
+        let mut victims = plan.going.iter().filter(|goes| !goes.is_reservation).flat_map(|goes| &goes.pods);
+        if victims.any(|victim| matches!(self.world.pods.get(*victim).place, Place::Assumed(_))) {
+            self.awaits_assumed = true;
+            return true;
+        }
         let holders = plan.going.iter().filter(|goes| goes.is_reservation).flat_map(|goes| &goes.pods);
         let mut holders = holders.map(|holder| self.world.pods.get(*holder));
         holders.any(|holder| {
@@ -83,23 +93,45 @@ impl Engine {
     /// Holds room that is on its way for pods that wait for it.
     pub(super) fn hold_room(&mut self, places: &[(PodId, NodeId)], decisions: &mut Decisions) {
         self.hold_places(places, ReservationKind::Room, decisions);
+        self.reserved_now.extend(places.iter().map(|(pod, _)| (*pod, self.acts)));
         self.changes += 1;
         for (pod, _) in places {
             self.enqueue(*pod);
         }
     }
 
-    /// Whether a pod held room so often, and lost it again, that it waits until something changes from outside. No pod
-    /// should come to this; it makes reservations that drive each other away come to rest, whatever happens.
-    pub(super) fn has_reserved_enough(&self, pod: PodId) -> bool {
-        const CLAIMS_MAX: u32 = 16;
-        self.reservations_made.get(&pod).is_some_and(|made| *made >= CLAIMS_MAX)
+    /// A cycle begins.
+    pub(super) fn forget_reserved_now(&mut self) {
+        self.reserved_now.clear();
+        self.misled.clear();
+        self.acts = 0;
+    }
+
+    /// A pod gives up its reservation, which came to nothing.
+    ///
+    /// Why reservations come to rest within a cycle: a plan holds as long as no pod is bound or evicted, which happens
+    /// so often only; no reservation takes from another. So what is given up was taken over, each time by a class that
+    /// comes earlier in the order of `preempt::loops`. A plan that does not hold is a fault: such a pod makes no more
+    /// plans in the cycle, and no node is held for it out of patience.
+    pub(super) fn note_given_up(&mut self, pod: PodId) {
+        let is_misled = self.reserved_now.get(&pod) == Some(&self.acts);
+        debug_assert!(!is_misled, "{}: its plan came to nothing", self.world.pods.get(pod).key());
+        if is_misled {
+            self.misled.insert(pod);
+        }
+    }
+
+    /// Drops a reservation that does not count at the moment.
+    pub(super) fn drop_turn(&mut self, id: PodId, decisions: &mut Decisions) -> Turn {
+        // It is put back for the moment it takes to drop it in order.
+        self.count_reservation(id, Sign::Add);
+        self.give_up_reservation(id, decisions);
+        Turn::Dropped
     }
 
     /// Lets pods whose own reservations do not count at the moment hold nodes. They are not queued after it.
     fn hold_places(&mut self, places: &[(PodId, NodeId)], kind: ReservationKind, decisions: &mut Decisions) {
         for (pod, node) in places {
-            *self.reservations_made.entry(*pod).or_default() += 1;
             self.dequeue(*pod);
             self.claimants.remove(pod);
             self.take_reservation(*pod, Reservation { node: *node, kind });
@@ -118,6 +150,7 @@ impl Engine {
         decisions: &mut Decisions,
     ) {
         let Eviction { claimant, violates_budget, reason } = eviction;
+        self.acts += 1;
         let pod = self.world.pods.get(victim);
         let (key, uid) = (pod.key(), pod.uid.clone());
         let node = pod.node().map(|node| self.world.nodes.get(node).name.clone());

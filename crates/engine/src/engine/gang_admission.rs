@@ -7,8 +7,9 @@ use crate::decision::{Decision, Decisions};
 use crate::engine::Engine;
 use crate::engine::wake::Change;
 use crate::explain;
-use crate::fact::{Amount, GroupFact, GroupKey};
+use crate::fact::{Amount, GroupFact, GroupKey, RequestProblem};
 use crate::gangs::GangId;
+use crate::pods::Place;
 use crate::policy::QuotaId;
 use crate::reason::{Code, Reason};
 use crate::resources::{CPU_ID, MEMORY_ID, ResourceId};
@@ -36,6 +37,49 @@ impl Engine {
             self.reassign_pods(members);
         }
         true
+    }
+
+    /// Why a group says nothing that could be acted on: it does not exist, or its pods or fields contradict each other.
+    pub(super) fn why_unreadable(&mut self, id: GangId) -> Option<Reason> {
+        let gang = self.world.gangs.get(id);
+        let Some(fact) = &gang.fact else {
+            let shown = &gang.key;
+            let remedies = vec![format!("create the group {shown}, or take its name off the pod")];
+            let message = format!("the group {shown} does not exist");
+            return Some(explain::plain(Code::GangIncomplete, message, remedies));
+        };
+        let problem = fact.problem.clone().or_else(|| self.disagreement(id))?;
+        let reason = explain::invalid(&problem);
+        self.world.gangs.get_mut(id).reason = Some(Arc::new(reason.clone()));
+        Some(reason)
+    }
+
+    /// What the pending pods of a group do not have in common, where they must.
+    pub(super) fn disagreement(&self, id: GangId) -> Option<RequestProblem> {
+        let gang = self.world.gangs.get(id);
+        let priority = gang.fact.as_ref()?.priority?;
+        let pending = || {
+            let members = gang.members.iter().map(|member| self.world.pods.get(*member));
+            members.filter(|pod| pod.place == Place::Waiting && !pod.is_leaving())
+        };
+        let problem =
+            |field: &str, message: String| Some(RequestProblem { field: field.into(), message: message.into() });
+        if let Some(other) = pending().find(|pod| pod.priority != priority) {
+            let (pod, has, shown) = (other.key(), other.priority, &gang.key);
+            let message =
+                format!("pod {pod} has priority {has}, its PodGroup {shown} has {priority}: expected the same");
+            return problem("spec.priority", message);
+        }
+        let first = pending().next()?;
+        if let Some(other) = pending().find(|pod| pod.never_preempts != first.never_preempts) {
+            let (a, b) = (first.key(), other.key());
+            let message = format!("pods {a} and {b} of PodGroup {} differ: expected one policy for all", gang.key);
+            return problem("spec.preemptionPolicy", message);
+        }
+        let other = pending().find(|pod| pod.ours != first.ours)?;
+        let (a, b) = (first.key(), other.key());
+        let message = format!("pods {a} and {b} of PodGroup {} differ: expected one scheduler for all", gang.key);
+        problem("spec.schedulerName", message)
     }
 
     pub(super) fn group_gone(&mut self, key: &GroupKey) -> bool {

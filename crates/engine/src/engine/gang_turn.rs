@@ -8,7 +8,6 @@ use crate::decision::Decisions;
 use crate::engine::Engine;
 use crate::engine::cycle::Turn;
 use crate::explain;
-use crate::fact::RequestProblem;
 use crate::gangs::{GangId, GangTally};
 use crate::nodes::NodeId;
 use crate::place::{Answer, ClosedCounts, Question};
@@ -67,52 +66,21 @@ impl Engine {
         (waits || !known.is_started() || self.disagreement(gang).is_some()).then_some(gang)
     }
 
-    /// What the pending pods of a group do not have in common, where they must.
-    fn disagreement(&self, id: GangId) -> Option<RequestProblem> {
-        let gang = self.world.gangs.get(id);
-        let priority = gang.fact.as_ref()?.priority?;
-        let pending = || {
-            let members = gang.members.iter().map(|member| self.world.pods.get(*member));
-            members.filter(|pod| pod.place == Place::Waiting && !pod.is_leaving())
-        };
-        let problem =
-            |field: &str, message: String| Some(RequestProblem { field: field.into(), message: message.into() });
-        if let Some(other) = pending().find(|pod| pod.priority != priority) {
-            let (pod, has, shown) = (other.key(), other.priority, &gang.key);
-            let message =
-                format!("pod {pod} has priority {has}, its PodGroup {shown} has {priority}: expected the same");
-            return problem("spec.priority", message);
-        }
-        let first = pending().next()?;
-        if let Some(other) = pending().find(|pod| pod.never_preempts != first.never_preempts) {
-            let (a, b) = (first.key(), other.key());
-            let message = format!("pods {a} and {b} of PodGroup {} differ: expected one policy for all", gang.key);
-            return problem("spec.preemptionPolicy", message);
-        }
-        let other = pending().find(|pod| pod.ours != first.ours)?;
-        let (a, b) = (first.key(), other.key());
-        let message = format!("pods {a} and {b} of PodGroup {} differ: expected one scheduler for all", gang.key);
-        problem("spec.schedulerName", message)
-    }
-
     /// The turn of a gang whose minimum does not run.
     pub(super) fn take_gang_turn(&mut self, id: GangId, decisions: &mut Decisions) -> Turn {
         let members = self.waiting_members(id);
-        let gang = self.world.gangs.get(id);
-        let shown = &gang.key;
-        let Some(fact) = &gang.fact else {
-            let remedies = vec![format!("create the group {shown}, or take its name off the pod")];
-            let message = format!("the group {shown} does not exist");
-            return Turn::Rests(explain::plain(Code::GangIncomplete, message, remedies), Vec::new());
-        };
-        if let Some(problem) = fact.problem.clone().or_else(|| self.disagreement(id)) {
-            let reason = explain::invalid(&problem);
-            self.world.gangs.get_mut(id).reason = Some(Arc::new(reason.clone()));
-            return Turn::Rests(reason, Vec::new());
+        if let Some(reason) = self.why_unreadable(id) {
+            let has_reservation = |member: &&PodId| self.world.pods.get(**member).reservation.is_some();
+            let holders: Vec<PodId> = members.iter().filter(has_reservation).copied().collect();
+            for holder in &holders {
+                self.give_up_reservation(*holder, decisions);
+            }
+            return if holders.is_empty() { Turn::Rests(reason, Vec::new()) } else { Turn::Dropped };
         }
+        let gang = self.world.gangs.get(id);
         if !gang.admitted {
             let reason = gang.reason.as_deref().cloned();
-            let message = format!("the group {shown} is not let into its queue yet");
+            let message = format!("the group {} is not let into its queue yet", gang.key);
             let reason = reason.unwrap_or_else(|| explain::plain(Code::GangIncomplete, message, Vec::new()));
             return Turn::Rests(reason, Vec::new());
         }
@@ -166,10 +134,15 @@ impl Engine {
             let message =
                 format!("{count} of the {} pods that the group {} needs are there", gang.min_member(), gang.key);
             let remedies = vec!["make the missing pods".to_owned()];
-            return Turn::Rests(explain::plain(Code::GangIncomplete, message, remedies), Vec::new());
+            let reason = explain::plain(Code::GangIncomplete, message, remedies);
+            // Once its victims are gone, room that is kept for it would serve nobody.
+            let awaits_victims = members.iter().any(|member| self.world.pods.get(*member).awaits_victims);
+            let dropped = if awaits_victims { None } else { self.drop_reservations_of(members, decisions) };
+            return dropped.unwrap_or_else(|| Turn::Rests(reason, Vec::new()));
         }
         if let Some((code, why)) = members.first().and_then(|member| self.world.membership_error(*member)) {
-            return Turn::Rests(explain::membership_error(code, why), Vec::new());
+            let dropped = self.drop_reservations_of(members, decisions);
+            return dropped.unwrap_or_else(|| Turn::Rests(explain::membership_error(code, why), Vec::new()));
         }
         let choices = self.card_choices(id, members);
         let mut failure = None;
@@ -195,7 +168,7 @@ impl Engine {
         }
         if members.iter().any(|member| self.world.pods.get(*member).never_preempts)
             || self.hopeless_gangs.get(&id) == Some(&self.changes)
-            || members.first().is_some_and(|first| self.has_reserved_enough(*first))
+            || members.first().is_some_and(|first| self.misled.contains(first))
         {
             return Turn::Rests(incomplete, Vec::new());
         }
@@ -208,14 +181,13 @@ impl Engine {
             }
         }
         if let Some(plan) = best {
-            if self.takes_unseen_room(&plan) {
+            if self.counts_on_unseen(&plan) {
                 return Turn::Rests(incomplete, Vec::new());
             }
             self.leave_out(members, &plan.places, decisions);
             self.carry_out(*plan, decisions);
             return Turn::Reserved;
         }
-        self.looked_past_assumed |= self.world.pods.has_assumed();
         self.hopeless_gangs.insert(id, self.changes);
         Turn::Rests(incomplete, Vec::new())
     }
@@ -264,17 +236,28 @@ impl Engine {
                 return Some(Turn::Rests(explain::awaiting(&others, &node), Vec::new()));
             }
         }
-        if reservations.iter().all(|(_, reservation)| reservation.kind == ReservationKind::Patience) {
+        let is_patient = reservations.iter().all(|(_, reservation)| reservation.kind == ReservationKind::Patience);
+        if is_patient && self.are_worth_keeping(id, members, &places) {
             return None;
         }
-        // What was reserved counts no more; put it back for the moment it takes to drop it in order.
         for (member, _) in &reservations {
-            self.count_reservation(*member, Sign::Add);
+            self.note_given_up(*member);
         }
-        for (member, _) in &reservations {
-            self.give_up_reservation(*member, decisions);
+        self.drop_reservations_of(members, decisions)
+    }
+
+    /// Drops what is reserved for members and does not count at the moment, if anything is.
+    fn drop_reservations_of(&mut self, members: &[PodId], decisions: &mut Decisions) -> Option<Turn> {
+        let has_reservation = |member: &&PodId| self.world.pods.get(**member).reservation.is_some();
+        let holders: Vec<PodId> = members.iter().filter(has_reservation).copied().collect();
+        // All are put back for the moment it takes to drop them in order.
+        for holder in &holders {
+            self.count_reservation(*holder, Sign::Add);
         }
-        Some(Turn::Dropped)
+        for holder in &holders {
+            self.give_up_reservation(*holder, decisions);
+        }
+        (!holders.is_empty()).then_some(Turn::Dropped)
     }
 
     /// The cards that a gang could take: one for all, unless they may differ or one is held already.
@@ -379,7 +362,7 @@ impl Engine {
         Arc::new(reason)
     }
 
-    fn card_choices_with(&mut self, id: PodId, card: Option<ResourceId>) -> Vec<Option<CardChoice>> {
+    pub(super) fn card_choices_with(&mut self, id: PodId, card: Option<ResourceId>) -> Vec<Option<CardChoice>> {
         with_card(self.world.card_choices(id), card)
     }
 

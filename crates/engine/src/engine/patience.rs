@@ -1,5 +1,7 @@
 //! Patience: a pod that has waited for long holds a node for itself.
 
+use std::collections::BTreeSet;
+
 use crate::cards::Attempt;
 use crate::decision::{Decision, Decisions};
 use crate::engine::Engine;
@@ -8,6 +10,7 @@ use crate::fact::Tick;
 use crate::filter::{Filter, node_cap, resources_fit};
 use crate::gangs::GangId;
 use crate::nodes::NodeId;
+use crate::place::Question;
 use crate::pods::PodId;
 use crate::reservations::{Reservation, ReservationKind};
 use crate::resources::ResourceId;
@@ -22,7 +25,7 @@ impl Engine {
         }
         let mut waiting: Vec<PodId> =
             self.patience.iter().take_while(|(due, _)| *due <= now).map(|(_, id)| *id).collect();
-        waiting.retain(|id| self.world.pods.get(*id).reservation.is_none());
+        waiting.retain(|id| self.world.pods.get(*id).reservation.is_none() && !self.misled.contains(id));
         waiting.sort_by_cached_key(|id| {
             let pod = self.world.pods.get(*id);
             (std::cmp::Reverse(pod.priority), pod.created, pod.key())
@@ -34,31 +37,50 @@ impl Engine {
                 }
                 continue;
             }
-            if self.is_kept_out(id) {
-                continue;
+            if let Some(node) = self.node_to_reserve(id, None) {
+                self.hold_patiently(&[(id, node)], decisions);
+                return true;
             }
-            let Some(node) = self.node_to_reserve(id) else { continue };
-            self.dequeue(id);
-            self.take_reservation(id, Reservation { node, kind: ReservationKind::Patience });
-            self.note(Change::Reserved);
-            self.enqueue(id);
-            let pod = self.world.pods.get(id);
-            let node = Some(self.world.nodes.get(node).name.clone());
-            decisions.list.push(Decision::Nominate { pod: pod.key(), uid: pod.uid.clone(), node });
-            return true;
         }
         false
     }
 
-    /// Whether a pod's own ceilings, or a queue that is closed or not there, keep it out: a reservation is against
-    /// starvation by others, and would only keep a node empty.
-    fn is_kept_out(&mut self, id: PodId) -> bool {
-        if self.world.membership_error(id).is_some() {
-            return true;
+    fn hold_patiently(&mut self, places: &[(PodId, NodeId)], decisions: &mut Decisions) {
+        for (id, node) in places {
+            self.dequeue(*id);
+            self.take_reservation(*id, Reservation { node: *node, kind: ReservationKind::Patience });
+            self.reserved_now.insert(*id, self.acts);
+            self.enqueue(*id);
+            let (pod, node) = (self.world.pods.get(*id), self.world.nodes.get(*node).name.clone());
+            decisions.list.push(Decision::Nominate { pod: pod.key(), uid: pod.uid.clone(), node: Some(node) });
         }
-        let choices = self.world.card_choices(id);
-        let mut attempts = choices.iter().map(|choice| Attempt { pod: id, choice: choice.as_ref() });
-        !attempts.any(|attempt| self.world.refusals(attempt).is_empty())
+        self.note(Change::Reserved);
+    }
+
+    /// The node to hold for a pod that takes a card, or any that it accepts. A reservation is against starvation by
+    /// others: there is none for a pod that its own ceilings, or a queue that is closed or not there, keep out.
+    fn node_to_reserve(&mut self, id: PodId, card: Option<ResourceId>) -> Option<NodeId> {
+        if self.world.membership_error(id).is_some() {
+            return None;
+        }
+        for choice in self.card_choices_with(id, card) {
+            let attempt = Attempt { pod: id, choice: choice.as_ref() };
+            let node = match self.world.refusals(attempt).is_empty() {
+                true => self.node_to_reserve_as_chosen(attempt),
+                false => None,
+            };
+            if node.is_some() {
+                return node;
+            }
+        }
+        None
+    }
+
+    /// Whether a node that is kept out of patience can still serve: room is what is missing there, and nothing else.
+    pub(super) fn is_worth_keeping(&self, question: &Question, node: NodeId) -> bool {
+        let closed_by = self.world.closed_by(question, node);
+        closed_by.is_none_or(|filter| matches!(filter, Filter::NodeResourcesFit | Filter::NodeCap | Filter::Devices))
+            && self.world.would_do_empty(question, node)
     }
 
     pub(super) fn is_patience_used(&self) -> bool {
@@ -68,14 +90,31 @@ impl Engine {
     }
 
     /// The node that would do if it were empty and where the least is missing.
-    pub(super) fn node_to_reserve(&mut self, id: PodId) -> Option<NodeId> {
-        let pod = self.world.pods.get(id).clone();
-        let question = self.world.question(id);
+    ///
+    /// What is kept for others stays theirs: victims left for it, or will leave. So a node with such a reservation is
+    /// passed over until the reservation ends; and pods of a gang share a node only if it fits them together. So is one
+    /// that is closed by more than a lack of room: to keep it empty would not open it.
+    fn node_to_reserve_as_chosen(&mut self, attempt: Attempt<'_>) -> Option<NodeId> {
+        let question = self.world.question(attempt);
         let world = &self.world;
-        let demand = &world.shapes.get(pod.shape).demand;
+        let shape = world.shapes.get(question.shape);
+        let demand = &shape.demand;
+        let held = self.claimants.iter().filter_map(|id| world.pods.get(*id).reservation);
+        let held_for_others: BTreeSet<NodeId> =
+            held.filter(|held| held.kind != ReservationKind::Patience).map(|held| held.node).collect();
+        let fits_with_gang = |node: NodeId| {
+            demand.amounts.iter().all(|(resource, amount)| {
+                let reserved = world.nodes.reserved(*resource, node);
+                reserved + i128::from(*amount) <= i128::from(world.nodes.allocatable(*resource, node))
+            })
+        };
         let would_do = |node: &NodeId| {
             matches!(world.closed_by(&question, *node), Some(Filter::NodeResourcesFit | Filter::NodeCap))
+                && world.closed_by_volumes(&question, shape, *node).is_none()
+                && world.closed_by_others(&question, shape, *node).is_none()
                 && world.would_do_empty(&question, *node)
+                && !held_for_others.contains(node)
+                && fits_with_gang(*node)
         };
         let lack = |node: &NodeId| {
             let missing: Vec<(ResourceId, i128)> = resources_fit::missing(&world.nodes, *node, demand);
@@ -85,8 +124,13 @@ impl Engine {
         world.nodes.by_name().filter(would_do).min_by_key(lack)
     }
 
-    pub(super) fn wake_at(&self) -> Option<Tick> {
-        if self.is_patience_used() { None } else { self.patience.first().map(|(due, _)| *due) }
+    /// When time alone lets the next pod hold a node. Those that waited long enough are tried in every cycle.
+    pub(super) fn wake_at(&self, now: Tick) -> Option<Tick> {
+        if self.is_patience_used() {
+            return None;
+        }
+        let mut later = self.patience.iter().skip_while(|(due, _)| *due <= now);
+        later.next().map(|(due, _)| *due)
     }
 
     pub(super) fn patient_until(&self, since: Tick) -> Tick {
@@ -105,38 +149,58 @@ impl Engine {
         if self.is_gang_kept_out(id, &members) {
             return false;
         }
-        let card = self.card_choices(id, &members).first().copied().flatten();
-        let mut held: Vec<(PodId, NodeId)> = Vec::new();
+        if members.first().is_some_and(|first| self.misled.contains(first)) {
+            return false;
+        }
+        for card in self.card_choices(id, &members) {
+            if let Some(places) = self.places_to_reserve(id, &members, card) {
+                self.hold_patiently(&places, decisions);
+                return true;
+            }
+        }
+        false
+    }
+
+    /// Nodes to hold for the minimum of a gang, if there are any for all of it.
+    fn places_to_reserve(
+        &mut self,
+        id: GangId,
+        members: &[PodId],
+        card: Option<ResourceId>,
+    ) -> Option<Vec<(PodId, NodeId)>> {
+        let mut places: Vec<(PodId, NodeId)> = Vec::new();
         let mut tally = self.world.gangs.get(id).tally.clone();
         for member in members {
             if self.world.gangs.get(id).is_enough_of(&tally) {
                 break;
             }
-            if !self.is_needed(id, member, &tally) {
+            if !self.is_needed(id, *member, &tally) {
                 continue;
             }
-            let open = self.find_place(member, card).ok();
-            let Some(node) = open.or_else(|| self.node_to_reserve(member)) else { continue };
-            self.dequeue(member);
-            self.take_reservation(member, Reservation { node, kind: ReservationKind::Patience });
-            tally.count(self.world.pods.get(member), &[], Sign::Add);
-            held.push((member, node));
+            let open = self.find_place(*member, card).ok();
+            let Some(node) = open.or_else(|| self.node_to_reserve(*member, card)) else { continue };
+            // What is held for one counts for the next.
+            self.world.pods.get_mut(*member).reservation = Some(Reservation { node, kind: ReservationKind::Patience });
+            self.world.count_reservation(*member, Sign::Add);
+            tally.count(self.world.pods.get(*member), &[], Sign::Add);
+            places.push((*member, node));
         }
-        let enough = self.world.gangs.get(id).is_enough_of(&tally);
-        for (member, node) in held {
-            if !enough {
-                self.drop_reservation(member);
-            }
-            self.enqueue(member);
-            if enough {
-                let (pod, node) = (self.world.pods.get(member), self.world.nodes.get(node).name.clone());
-                decisions.list.push(Decision::Nominate { pod: pod.key(), uid: pod.uid.clone(), node: Some(node) });
-            }
+        for (member, _) in &places {
+            self.world.count_reservation(*member, Sign::Take);
+            self.world.pods.get_mut(*member).reservation = None;
         }
-        if enough {
-            self.note(Change::Reserved);
+        self.world.gangs.get(id).is_enough_of(&tally).then_some(places)
+    }
+
+    /// Whether nodes that are kept for a gang out of patience can still serve it.
+    pub(super) fn are_worth_keeping(&mut self, id: GangId, members: &[PodId], places: &[(PodId, NodeId)]) -> bool {
+        if self.is_gang_kept_out(id, members) {
+            return false;
         }
-        enough
+        places.iter().all(|(member, node)| {
+            let question = self.world.question(*member);
+            self.is_worth_keeping(&question, *node)
+        })
     }
 
     /// Whether a gang's own ceilings, or a queue that is closed or not there, keep its minimum out: then room that is

@@ -45,7 +45,7 @@ pub(crate) enum Change {
     Reserved,
     /// A pod is bound, which ends a reservation, decides a volume, or takes what others count on.
     BoundWithEffect,
-    /// A pod that was bound is seen on its node, after a search for victims passed over it.
+    /// A pod that was bound is seen on its node, where a claimant is to evict it.
     VictimAppeared,
     /// Victims are evicted for a claimant.
     Preempted,

@@ -237,8 +237,10 @@ impl World {
                 ways.local.insert(key.clone(), cost);
             }
             let cost = ways.local[&key].as_ref()?;
-            sum.counts.violations += cost.counts.violations;
-            sum.counts.priority = sum.counts.priority.max(cost.counts.priority);
+            // Gangs that go may stand on several of these nodes, and count once.
+            let least =
+                (cost.counts.violations, cost.counts.priority).max((sum.counts.violations, sum.counts.priority));
+            (sum.counts.violations, sum.counts.priority) = least;
             sum.counts.entitled += cost.counts.entitled;
             sum.counts.gangs += cost.counts.gangs;
             sum.counts.count += cost.counts.count;

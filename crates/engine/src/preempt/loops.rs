@@ -32,18 +32,11 @@ pub(crate) struct Takings {
     took_from: BTreeMap<Class, BTreeSet<Class>>,
     /// How many pods of a controller were evicted, or went because of that, and have not come back.
     expected: BTreeMap<Owner, u32>,
-    epoch: u64,
 }
 
 impl Takings {
-    /// How often something changed from outside.
-    pub fn epoch(&self) -> u64 {
-        self.epoch
-    }
-
     /// Something changed from outside.
     pub fn begin_anew(&mut self) {
-        self.epoch += 1;
         self.took_from.clear();
         self.expected.clear();
     }

@@ -2,6 +2,7 @@
 //!
 //! ```text
 //! rights.rs    who may evict whom, and which may go together
+//! within.rs    which pods are within what their quota is entitled to
 //! missing.rs   what is short at a place, as things that victims can give
 //! problem.rs   both as a problem for the search
 //! search.rs    the cheapest set, exactly; reach.rs is its bound
@@ -21,6 +22,7 @@ mod reach;
 pub(crate) mod rights;
 mod search;
 mod sets;
+mod within;
 
 use std::borrow::Cow;
 use std::cmp::Reverse;
@@ -462,7 +464,7 @@ impl World {
         if !hunt.reservations_only {
             let is_there = |pod: &PodId| {
                 let pod = self.pods.get(*pod);
-                !pod.is_leaving() && matches!(pod.place, Place::Placed(node) if self.nodes.is_present(node))
+                !pod.is_leaving() && pod.node().is_some_and(|node| self.nodes.is_present(node))
             };
             for pod in pods.into_iter().filter(is_there) {
                 going.extend(self.going(&hunt.rights, pod));

@@ -7,16 +7,15 @@
 //! several victims may go together is asked of the set (`permits`), since each one that goes leaves its quotas with
 //! less.
 
-use std::cell::RefCell;
 use std::collections::BTreeMap;
 
 use crate::decision::Rule;
 use crate::fact::Amount;
 use crate::gangs::GangId;
 use crate::ledger::amount_of;
-use crate::lookup::LookupMap;
-use crate::pods::{Pod, PodId, QuotaOf, Resident};
-use crate::policy::{Amounts, DrawDepth, QuotaId, Seniority, Standing, Taking, seniority};
+use crate::pods::{PodId, QuotaOf, Resident};
+use crate::policy::{Amounts, DrawDepth, QuotaId, Standing, Taking};
+use crate::preempt::within::Seniors;
 use crate::resources::ResourceId;
 use crate::world::World;
 
@@ -26,16 +25,6 @@ pub(crate) struct Right {
     pub rule: Rule,
     /// For a claim on what others hold beyond what they keep: the quota that is drawn on, and how far that may go.
     pub from: Option<(QuotaId, DrawDepth)>,
-}
-
-/// Which pods of a quota are within what it is entitled to.
-#[derive(Debug, Clone)]
-enum Within {
-    /// It is entitled to nothing of what the claimant requests, such as a queue with a capability alone.
-    Nobody,
-    /// Those before this one, by seniority.
-    Before(Seniority),
-    Everybody,
 }
 
 /// What a claimant may do, worked out once for a search.
@@ -50,13 +39,8 @@ pub(crate) struct Rights {
     own: Vec<(QuotaId, Standing)>,
     /// The claimant's quotas and those above them.
     levels: Vec<QuotaId>,
-    /// For quotas that were asked about: which pods are within what the quota is entitled to, among pods that stay; and
-    /// the first that is beyond it of those that say they must not be evicted. Worked out when first needed, since a
-    /// search looks at pods of few quotas.
-    within: RefCell<LookupMap<QuotaId, Within>>,
-    first_unprotected: RefCell<LookupMap<QuotaId, Option<Seniority>>>,
-    /// The same over all that the quota governs, as pods are marked.
-    first_marked: RefCell<LookupMap<QuotaId, Option<Seniority>>>,
+    /// Who is within what quotas are entitled to, as far as it was asked.
+    pub(super) seniors: Seniors,
     /// The quotas of others that hold more than they keep.
     pub drawable: Vec<QuotaId>,
     /// The same by number, for a search that asks of every pod.
@@ -156,9 +140,7 @@ impl World {
             charge,
             levels: own.iter().flat_map(|(quota, _)| self.quotas.path(*quota)).collect(),
             own,
-            within: RefCell::default(),
-            first_unprotected: RefCell::default(),
-            first_marked: RefCell::default(),
+            seniors: Seniors::default(),
             drawable: Vec::new(),
             is_drawable: Vec::new(),
             spares_own: false,
@@ -171,7 +153,8 @@ impl World {
             return;
         }
         for (id, quota) in self.quotas.iter() {
-            if quota.pods.is_empty() || self.quotas.is_plain(id) || rights.is_own(id) {
+            let holds_nothing = || self.reservations.is_empty() || quota.ledger.reserved.nonzero().next().is_none();
+            if quota.pods.is_empty() && holds_nothing() || self.quotas.is_plain(id) || rights.is_own(id) {
                 continue;
             }
             let entitles = |(own, standing): &&(QuotaId, Standing)| {
@@ -195,65 +178,6 @@ impl World {
     fn is_beyond(&self, id: QuotaId, resource: ResourceId, depth: DrawDepth, gone: i128) -> bool {
         let held = self.quotas.get(id).ledger.to_be_used(resource) - gone;
         self.quotas.keeps(id, resource, depth).is_some_and(|kept| held > kept)
-    }
-
-    /// Whether a pod is within its quota's entitlement by seniority, as far as the claimant's resources are concerned.
-    pub fn is_within(&self, rights: &Rights, victim: PodId, quota: QuotaId) -> bool {
-        let mut known = rights.within.borrow_mut();
-        let within = known.or_insert_with(quota, || {
-            let asked = |resource| rights.requests(resource);
-            let mut requested = rights.charge.iter().filter(|(resource, _)| asked(*resource));
-            if !requested.any(|(resource, _)| self.quotas.entitlement(quota, *resource).is_some()) {
-                return Within::Nobody;
-            }
-            let first = self.quotas.first_over(quota, &self.pods, &self.shapes, asked, |pod| !pod.is_leaving());
-            first.map_or(Within::Everybody, |first| Within::Before(first.clone()))
-        });
-        match within {
-            Within::Nobody => false,
-            Within::Before(first) => self.seniority(victim) < *first,
-            Within::Everybody => true,
-        }
-    }
-
-    fn seniority(&self, pod: PodId) -> Seniority {
-        seniority(pod, self.pods.get(pod), &self.charge_of(pod), &self.names)
-    }
-
-    /// Whether a pod says that it must not be evicted, and is one of the oldest such pods that one of its quotas is
-    /// entitled to. What a borrower says of its pod protects nothing.
-    fn is_protected(&self, rights: &Rights, victim: PodId) -> bool {
-        let pod = self.pods.get(victim);
-        if !pod.is_never_evicted() {
-            return false;
-        }
-        let mut binding = pod.quotas.iter().filter(|quota| !self.quotas.is_plain(**quota)).peekable();
-        if binding.peek().is_none() {
-            return true;
-        }
-        binding.any(|quota| {
-            let mut known = rights.first_unprotected.borrow_mut();
-            let first = known.or_insert_with(*quota, || {
-                self.first_unprotected(*quota, |resource| rights.requests(resource)).cloned()
-            });
-            first.as_ref().is_none_or(|first| self.seniority(victim) < *first)
-        })
-    }
-
-    /// The first, by seniority, of a quota's pods that say they must not be evicted with which such pods pass what the
-    /// quota is entitled to.
-    pub fn first_unprotected(&self, id: QuotaId, asked: impl Fn(ResourceId) -> bool) -> Option<&Seniority> {
-        let kept = |pod: &Pod| pod.is_never_evicted() && !pod.is_leaving();
-        let mut pods = self.quotas.get(id).pods.iter().filter(|senior| kept(self.pods.get(senior.pod)));
-        let named = self.quotas.within(id).into_iter().map(|(resource, _)| resource).filter(|r| asked(*r));
-        let mut left: Vec<(ResourceId, i128)> =
-            named.filter_map(|resource| Some((resource, self.quotas.entitlement(id, resource)?))).collect();
-        pods.find(|senior| {
-            for (resource, left) in &mut left {
-                *left -= self.charged(senior.pod, *resource);
-            }
-            left.is_empty() || left.iter().any(|(_, left)| *left < 0)
-        })
     }
 
     /// The claimant's right to what goes as one, if it has one. Whether their other quotas protect them is asked of the
@@ -294,15 +218,6 @@ impl World {
         })
     }
 
-    /// Whether a fair quota counts a pod as in-quota, over all that it governs.
-    fn is_marked_within(&self, rights: &Rights, victim: PodId, quota: QuotaId) -> bool {
-        let mut known = rights.first_marked.borrow_mut();
-        let first = known.or_insert_with(quota, || {
-            self.quotas.first_over(quota, &self.pods, &self.shapes, |_| true, |pod| !pod.is_leaving()).cloned()
-        });
-        first.as_ref().is_none_or(|first| self.seniority(victim) < *first)
-    }
-
     /// A pod that may go alone, if the claimant has a right to it.
     pub fn going(&self, rights: &Rights, pod: PodId) -> Option<Going> {
         let known = self.pods.get(pod);
@@ -328,18 +243,31 @@ impl World {
     pub fn going_gang(&self, rights: &Rights, gang: GangId) -> Option<Going> {
         let mut pods: Vec<PodId> = self.gangs.get(gang).settled(&self.pods).map(|(id, _)| id).collect();
         pods.sort_by_key(|pod| self.pods.get(*pod).key());
-        let quotas = self.binding(*pods.first()?);
-        let is_placed = |pod: &PodId| {
-            let is_there = |node| self.nodes.is_present(node);
-            matches!(self.pods.get(*pod).place, crate::pods::Place::Placed(node) if is_there(node))
-        };
-        if !pods.iter().all(is_placed) || pods.iter().any(|pod| self.binding(*pod) != quotas) {
+        let is_placed = |pod: &PodId| self.pods.get(*pod).node().is_some_and(|node| self.nodes.is_present(node));
+        if !pods.iter().all(is_placed) {
             return None;
         }
-        let charges: Vec<_> = pods.iter().flat_map(|pod| self.charge_of(*pod).to_vec()).collect();
-        let charge = add_charges(charges.iter());
-        let right = self.right(rights, &pods, &charge)?;
+        // Its pods may answer to different quotas. Then the claimant needs a right to those of each, and all quotas
+        // protect all of it.
+        let mut by_quotas: BTreeMap<Vec<QuotaId>, Vec<PodId>> = BTreeMap::new();
+        for pod in &pods {
+            by_quotas.entry(self.binding(*pod)).or_default().push(*pod);
+        }
+        let mut right = None;
+        for alike in by_quotas.values() {
+            let of_these = self.right(rights, alike, &self.charge_of_all(alike))?;
+            right = right.or(Some(of_these));
+        }
+        let (right, charge) = (right?, self.charge_of_all(&pods));
+        let mut quotas: Vec<QuotaId> = by_quotas.into_keys().flatten().collect();
+        quotas.sort_unstable();
+        quotas.dedup();
         Some(Going { pods, charge, quotas, right, gang: Some(gang), is_whole_gang: true, is_reservation: false })
+    }
+
+    fn charge_of_all(&self, pods: &[PodId]) -> Vec<(ResourceId, Amount)> {
+        let charges: Vec<_> = pods.iter().flat_map(|pod| self.charge_of(*pod).to_vec()).collect();
+        add_charges(charges.iter())
     }
 
     fn binding(&self, pod: PodId) -> Vec<QuotaId> {

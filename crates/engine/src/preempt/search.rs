@@ -29,6 +29,9 @@ use crate::sign::Sign;
 /// take fewer than a thousand.
 pub(crate) const STEPS_MAX: u32 = 200_000;
 
+/// So many levels are gone through one by one; of more, those that cannot do are skipped.
+const FEW_LEVELS: usize = 4;
+
 /// What goes as one: a pod, or a gang.
 #[derive(Debug, Clone)]
 pub(crate) struct Unit {
@@ -134,23 +137,51 @@ pub(crate) fn cheapest(problem: &Problem, rules: &mut dyn Rules, below: Option<&
     let all: Vec<usize> = (0..problem.units.len()).collect();
     let worst = problem.violations(&all).min(below.map_or(u32::MAX, |below| below.counts.violations));
     let mut at_least = None;
-    for violations in 0..=worst {
-        for priority in &priorities {
-            if below.is_some_and(|below| (violations, *priority) > (below.counts.violations, below.counts.priority)) {
+    let mut violations = 0;
+    while violations <= worst {
+        let mut at = 0;
+        while let Some(priority) = priorities.get(at).copied() {
+            if below.is_some_and(|below| (violations, priority) > (below.counts.violations, below.counts.priority)) {
                 break;
             }
-            let mut level = Level::new(problem, rules, violations, *priority);
+            let mut level = Level::new(problem, rules, violations, priority);
             let found = level.run(below);
-            let exhausted = level.exhausted;
+            let (exhausted, is_possible) = (level.exhausted, level.is_possible);
             if let Some(set) = found {
                 let cost = problem.cost(&set);
                 let is_cheaper = below.is_none_or(|below| cost < *below);
                 return is_cheaper.then_some(Found { set, cost, at_least: at_least.or(exhausted) });
             }
             at_least = at_least.or(exhausted);
+            at += 1;
+            // Amounts of pods of higher priority are at hand at higher levels only: those that cannot do are skipped.
+            if !is_possible && priorities.len() - at > FEW_LEVELS {
+                at += priorities[at..].partition_point(|next| !could_do(problem, rules, violations, *next));
+            }
+        }
+        violations += 1;
+        let highest = priorities.last().copied().unwrap_or(i32::MAX);
+        if worst.saturating_sub(violations) as usize > FEW_LEVELS && !could_do(problem, rules, violations, highest) {
+            let (mut low, mut high) = (violations + 1, worst + 1);
+            while low < high {
+                let middle = low + (high - low) / 2;
+                if could_do(problem, rules, middle, highest) {
+                    high = middle;
+                } else {
+                    low = middle + 1;
+                }
+            }
+            violations = low;
         }
     }
     None
+}
+
+/// Whether amounts allow a set with so many violations, of pods up to a priority.
+fn could_do(problem: &Problem, rules: &mut dyn Rules, violations: u32, priority: i32) -> bool {
+    let mut level = Level::new(problem, rules, violations, priority);
+    level.allow_all();
+    level.reach.is_possible()
 }
 
 /// What is chosen so far, and what is left of a level.
@@ -167,6 +198,8 @@ struct Level<'a> {
     steps: u32,
     /// Where the steps ran out.
     exhausted: Option<Counts>,
+    /// Amounts allow a set of the level.
+    is_possible: bool,
     priority: i32,
     violations: u32,
 }
@@ -190,20 +223,27 @@ impl<'a> Level<'a> {
             best: None,
             steps: 0,
             exhausted: None,
+            is_possible: false,
             priority,
             violations,
         }
     }
 
-    /// The cheapest set of the level.
-    fn run(&mut self, below: Option<&Cost>) -> Option<Vec<usize>> {
-        let pods = |unit: &usize| self.problem.units[*unit].pods.len() as u32;
-        let most: u32 = self.order.iter().map(pods).sum();
+    /// Lets all units be taken; says how many pods that are, how many within their entitlement and how many gangs.
+    fn allow_all(&mut self) -> (u32, u32, u32) {
         let units = || self.order.iter().map(|unit| &self.problem.units[*unit]);
+        let most: u32 = units().map(|unit| unit.pods.len() as u32).sum();
         let most_entitled: u32 = units().map(|unit| unit.entitled).sum();
         let most_gangs = units().filter(|unit| unit.is_gang).count() as u32;
         self.reach.limit(most, most_entitled, most_gangs);
-        if !self.reach.is_possible() {
+        (most, most_entitled, most_gangs)
+    }
+
+    /// The cheapest set of the level.
+    fn run(&mut self, below: Option<&Cost>) -> Option<Vec<usize>> {
+        let (most, most_entitled, most_gangs) = self.allow_all();
+        self.is_possible = self.reach.is_possible();
+        if !self.is_possible {
             return None;
         }
         for entitled in 0..=most_entitled {

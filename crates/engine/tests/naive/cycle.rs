@@ -92,8 +92,10 @@ impl World {
             self.claim(pod, node.clone(), ClaimKind::Room, acts);
             return Turn::Acted;
         }
-        if let Outcome::Evict { holders, .. } = &outcome
-            && holders.iter().any(|holder| claims::awaits_unseen(self, &self.pods[holder]))
+        // A victim that is not seen on its node cannot be evicted yet.
+        if let Outcome::Evict { victims, holders, .. } = &outcome
+            && (victims.iter().any(|(victim, _)| self.pods[victim].node.is_none())
+                || holders.iter().any(|holder| claims::awaits_unseen(self, &self.pods[holder])))
         {
             return Turn::Held(filters::code(self, pod));
         }

@@ -17,7 +17,7 @@ pub fn closed_by(view: &View<'_>, node: &NodeFact) -> Option<Filter> {
 }
 
 /// All filters that close the node, in order.
-fn closing(view: &View<'_>, node: &NodeFact) -> impl Iterator<Item = Filter> {
+pub fn closing(view: &View<'_>, node: &NodeFact) -> impl Iterator<Item = Filter> {
     let filters: [(Filter, Closes); 12] = [
         (Filter::NodeUnschedulable, unschedulable),
         (Filter::TaintToleration, |view, node| labels::repelled(&view.pod.spec, node)),

@@ -36,7 +36,7 @@ pub fn preempt(world: &World, claimant: &PodFact) -> Outcome {
     }
     let lower = |pod: &&PodFact| pod.priority < claimant.priority;
     let placed = world.placed();
-    let there = placed.iter().filter(|placed| placed.pod.node.is_some() && !placed.leaving);
+    let there = placed.iter().filter(|placed| !placed.leaving);
     let victims: Vec<&PodFact> = there.map(|placed| placed.pod).filter(lower).collect();
     let on_node = |holder: &&PodKey| world.nodes.contains_key(&world.claims[*holder].node);
     let holders = world.claims.keys().filter(|holder| **holder != claimant.key()).filter(on_node);

@@ -7,7 +7,7 @@ use quotient_engine::fact::{Name, NodeFact, PodFact, PodKey, Tick};
 
 use super::filters;
 use super::world::{ClaimKind, World};
-use super::{labels, node_cap, order};
+use super::{node_cap, order};
 
 /// Who claims a node because of a long wait, and which: the first that waited for long enough and for which a node
 /// would do if it were empty; of these nodes the one where the least is missing.
@@ -29,9 +29,19 @@ fn node_for(world: &World, pod: &PodFact) -> Option<Name> {
     let full = world
         .nodes
         .values()
-        .filter(|n| matches!(filters::closed_by(&view, n), Some(Filter::NodeResourcesFit | Filter::NodeCap)));
-    let possible = full.filter(|node| large_enough(pod, node));
+        .filter(|n| filters::closed_by(&view, n).is_some() && filters::closing(&view, n).all(is_lack_of_room));
+    // What victims leave for stays with their claimant.
+    let is_held = |node: &NodeFact| {
+        let claims =
+            world.claims.iter().filter(|(_, claim)| claim.kind != ClaimKind::Reserve && claim.node == node.name);
+        claims.into_iter().any(|(holder, _)| world.waits(&world.pods[holder]))
+    };
+    let possible = full.filter(|node| large_enough(pod, node) && !is_held(node));
     possible.min_by_key(|node| (missing(world, pod, node), node.name.clone())).map(|node| node.name.clone())
+}
+
+fn is_lack_of_room(filter: Filter) -> bool {
+    matches!(filter, Filter::NodeResourcesFit | Filter::NodeCap)
 }
 
 fn large_enough(pod: &PodFact, node: &NodeFact) -> bool {
@@ -40,13 +50,10 @@ fn large_enough(pod: &PodFact, node: &NodeFact) -> bool {
         && pod.spec.requests.iter().all(|(resource, amount)| *amount <= node.allocatable.get(resource))
 }
 
-/// Whether the pod can go on holding the node: it is large enough, and not closed to the pod for what it is.
+/// Whether the pod can go on holding the node: it is large enough, and room is what is missing there.
 pub fn still_does(world: &World, pod: &PodFact, node: &NodeFact) -> bool {
     let view = world.view(pod, &BTreeSet::new());
-    !filters::unschedulable(&view, node)
-        && !labels::repelled(&pod.spec, node)
-        && labels::node_matches(&pod.spec, node)
-        && large_enough(pod, node)
+    filters::closed_by(&view, node).is_none_or(is_lack_of_room) && large_enough(pod, node)
 }
 
 /// How much is missing: over the resources asked for, the shares of the node's that it lacks, in 1/100,000.
