@@ -9,7 +9,7 @@ use quotient_engine::fact::{Name, PodKey};
 use quotient_engine::{Code, Reason, Tick};
 
 use super::{Happened, Now, Round, Scheduler};
-use crate::event::{Remark, whole_seconds};
+use crate::event::{FAILED_SCHEDULING, Remark, whole_seconds};
 use crate::write::{PodRef, Write};
 
 /// Why a pod waits is written at once when the code changes; the numbers of a reason change with every pod that comes
@@ -67,7 +67,7 @@ impl Scheduler {
             }
         }
         if *code != Code::SchedulingGated {
-            let remark = Remark { is_warning: true, reason: "FailedScheduling", message: message.clone() };
+            let remark = Remark { is_warning: true, reason: FAILED_SCHEDULING, message: message.clone() };
             round.writes.extend(self.event(now, &pod, &uid, remark));
             let key = ObjectKey::pod(&pod.namespace, &pod.name);
             let further = self.objects.read().get(&key).and_then(|object| events::of_pod(object, reason));
