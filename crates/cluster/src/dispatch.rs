@@ -25,7 +25,8 @@ use crate::metrics::Metrics;
 const PLACE_CONCURRENT: (u32, u32) = (16, 128);
 const TELL_CONCURRENT: (u32, u32) = (8, 32);
 
-/// While binds wait for their turn, what only tells of things has to do with this many.
+/// While binds and evictions wait for their turn or are under way, what only tells of things has to do with this many:
+/// each request of theirs would take its time from the server.
 const TELL_CONCURRENT_BUSY: usize = 2;
 
 /// The engine is not asked for decisions while more than this wait to be sent: what it would decide on top could not be
@@ -257,7 +258,7 @@ impl Task {
             Lane::Place => self.place_limit.allowed(now),
             Lane::Tell => {
                 let allowed = self.tell_limit.allowed(now);
-                let busy = queue.ready(Lane::Place) > 0;
+                let busy = queue.ready(Lane::Place) + queue.under_way(Lane::Place) > 0;
                 if busy { allowed.min(TELL_CONCURRENT_BUSY) } else { allowed }
             }
         }

@@ -179,13 +179,16 @@ impl World {
     /// and those that would be too full with them. A reservation opens nothing: a pod that must be near another waits
     /// until that one runs.
     fn mark_reservations(&self, question: &mut Question, id: PodId) {
-        if self.reservations.is_empty() {
+        let (pod, shape) = (self.pods.get(id), self.shapes.get(question.shape));
+        // A pod without rules of its own about others minds only those that object to it; mostly there are none.
+        let has_rules = !shape.anti_affinity.is_empty() || !shape.spread.is_empty();
+        let claimants = if has_rules { &self.reservations } else { &self.objecting_reservations };
+        if claimants.is_empty() {
             return;
         }
-        let (pod, shape) = (self.pods.get(id), self.shapes.get(question.shape));
         let mut closed: Vec<(TopoId, DomainId)> = Vec::new();
         let mut crowd: BTreeMap<(usize, DomainId), i64> = BTreeMap::new();
-        for claimant in self.reservations.iter().filter(|claimant| **claimant != id) {
+        for claimant in claimants.iter().filter(|claimant| **claimant != id) {
             let (other, theirs) = (self.pods.get(*claimant), self.shapes.get(self.pods.get(*claimant).shape));
             let Some(node) = self.stands_on(*claimant).filter(|node| self.nodes.is_present(*node)) else { continue };
             let domain = |topology: TopoId| self.topologies.domain(topology, node);

@@ -3,6 +3,7 @@
 use crate::fact::Name;
 use crate::nodes::NodeId;
 use crate::pods::PodId;
+use crate::relations::Bearing;
 use crate::sign::Sign;
 use crate::world::{World, charge_of};
 
@@ -46,6 +47,9 @@ impl World {
         debug_assert_eq!(self.reservations.contains(&id), !sign.is_add(), "a reservation counts once");
         if sign.is_add() {
             self.reservations.insert(id);
+            if self.shapes.get(pod.shape).holds.iter().any(|held| held.bearing == Bearing::Objects) {
+                self.objecting_reservations.insert(id);
+            }
             let cards = self.nodes.cards_for(reservation.node, &self.shapes.get(pod.shape).demand);
             let devices = self.asked_devices(id);
             self.pods.get_mut(id).cards = cards.into_iter().chain(devices).collect();
@@ -59,6 +63,7 @@ impl World {
         }
         if !sign.is_add() {
             self.reservations.remove(&id);
+            self.objecting_reservations.remove(&id);
             self.pods.get_mut(id).cards = Vec::new();
         }
     }

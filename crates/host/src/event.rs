@@ -32,6 +32,9 @@ pub struct Remark {
     pub message: String,
 }
 
+/// The reason of the event that says why a pod is pending.
+pub const FAILED_SCHEDULING: &str = "FailedScheduling";
+
 /// The most objects and reasons of which we remember what was said. Beyond it the one that was said of longest ago is
 /// forgotten, and counted from one again.
 const REMEMBERED_MAX: usize = 1 << 16;

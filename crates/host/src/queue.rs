@@ -19,9 +19,11 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
+use quotient_api::ObjectKey;
 use quotient_engine::fact::PodKey;
 use quotient_engine::{Fact, Tick};
 
+use crate::event::FAILED_SCHEDULING;
 use crate::write::{Lane, PodRef, Slot, Write};
 
 /// How often a bind or an eviction is tried before the engine is told that it did not happen. Together the tries take
@@ -197,6 +199,7 @@ impl WriteQueue {
             Write::Bind { pod, .. } => {
                 // Why it waited is history, and so are what was to be kept for it and who was to go for it.
                 self.withdraw(&Slot::Condition(pod.key.clone()));
+                self.withdraw(&Slot::Event(ObjectKey::pod(&pod.key.namespace, &pod.key.name), FAILED_SCHEDULING));
                 self.withdraw(&Slot::Nominate(pod.key.clone()));
                 self.cancel_evictions(&pod.key.clone(), "its claimant is bound", now);
             }

@@ -4,7 +4,7 @@ use std::path::Path;
 use std::time::Instant;
 
 use anyhow::{Context, Result};
-use futures::io::AsyncBufReadExt;
+use futures::io::{AsyncBufRead, AsyncBufReadExt};
 use futures::{StreamExt, TryStreamExt, stream};
 use http::{Method, Request};
 use kube::config::{KubeConfigOptions, Kubeconfig};
@@ -88,23 +88,38 @@ impl Api {
         // What is there is listed first, since a watch without a version would begin at an unknown moment.
         let list = self.ask((Method::GET, "/api/v1/pods?limit=1".to_string(), JSON, Value::Null)).await?;
         let list: Value = serde_json::from_str(&list)?;
-        let version = list["metadata"]["resourceVersion"].as_str().unwrap_or_default();
-        let path = format!("/api/v1/pods?watch=true&resourceVersion={version}&{selector}");
-        let request = Request::get(path).header(http::header::ACCEPT, JSON).body(Vec::new())?;
-        let stream = self.client.request_stream(request).await?;
+        let mut version = list["metadata"]["resourceVersion"].as_str().unwrap_or_default().to_string();
+        let mut stream = self.watch_from(&version, selector).await?;
         let (sender, receiver) = unbounded_channel();
+        let (api, selector) = (self.clone(), selector.to_string());
         tokio::spawn(async move {
-            let mut lines = std::pin::pin!(stream.lines());
-            while let Some(Ok(line)) = lines.next().await {
-                let event: Value = serde_json::from_str(&line).unwrap_or_default();
-                if let Some(picked) = pick(&event)
-                    && sender.send((Instant::now(), picked)).is_err()
-                {
-                    return;
+            loop {
+                let mut lines = std::pin::pin!(stream.lines());
+                while let Some(Ok(line)) = lines.next().await {
+                    let event: Value = serde_json::from_str(&line).unwrap_or_default();
+                    if let Some(seen) = event["object"]["metadata"]["resourceVersion"].as_str() {
+                        version = seen.to_string();
+                    }
+                    if let Some(picked) = pick(&event)
+                        && sender.send((Instant::now(), picked)).is_err()
+                    {
+                        return;
+                    }
+                }
+                // A server may end a watch at any time, and it goes on where it was; after the case the server is gone.
+                match api.watch_from(&version, &selector).await {
+                    Ok(next) => stream = next,
+                    Err(_) => return,
                 }
             }
         });
         Ok(receiver)
+    }
+
+    async fn watch_from(&self, version: &str, selector: &str) -> Result<impl AsyncBufRead + use<>> {
+        let path = format!("/api/v1/pods?watch=true&resourceVersion={version}&{selector}");
+        let request = Request::get(path).header(http::header::ACCEPT, JSON).body(Vec::new())?;
+        Ok(self.client.request_stream(request).await?)
     }
 
     /// How many requests the API server answered so far, by verb, resource and part, but for reads.

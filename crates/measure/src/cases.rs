@@ -238,7 +238,6 @@ pub async fn start_up(who: Scheduler, nodes: usize, running: usize, quotient: &P
         pod
     };
     town.api.create_all(PODS, (0..running).map(placed)).await?;
-    town.make_pods(1, quotas, who).await.ok();
     let waiting = pod(&namespace_name(0), "waiting", &json!({"cpu": "100m"}), who);
     town.api.create_all(PODS, [waiting]).await?;
     let begun = Instant::now();

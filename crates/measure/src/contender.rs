@@ -65,9 +65,7 @@ impl Contender {
 
     /// The most memory it ever had, in MiB.
     pub fn peak_mib(&self) -> f64 {
-        let status = fs::read_to_string(format!("/proc/{}/status", self.child.id())).unwrap_or_default();
-        let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:")).unwrap_or("0 kB");
-        line.trim().trim_end_matches(" kB").parse::<f64>().unwrap_or(0.0) / 1024.0
+        peak_mib(self.child.id())
     }
 
     /// How many lines it logged.
@@ -88,6 +86,13 @@ impl Drop for Contender {
         let _ = self.child.kill();
         let _ = self.child.wait();
     }
+}
+
+/// The most memory that a process had so far, in MiB; 0 if it is gone.
+pub fn peak_mib(process: u32) -> f64 {
+    let status = fs::read_to_string(format!("/proc/{process}/status")).unwrap_or_default();
+    let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:")).unwrap_or("0 kB");
+    line.trim().trim_end_matches(" kB").parse::<f64>().unwrap_or(0.0) / 1024.0
 }
 
 /// What a process has used of all cores so far.

@@ -6,6 +6,8 @@
 mod api;
 mod cases;
 mod contender;
+mod goals;
+mod offline;
 mod page;
 mod town;
 
@@ -17,6 +19,7 @@ use anyhow::{Context, Result};
 use cases::Leaving;
 use clap::Parser;
 use contender::Scheduler::{self, Kube, Quotient};
+use offline::{Format, Input};
 use serde_json::{Map, Value, json};
 use town::Quotas::{Elastic, None as NoQuotas, Queues, Tree};
 
@@ -35,6 +38,9 @@ struct Arguments {
     /// Also 15,000 nodes with 150,000 pods
     #[arg(long)]
     large: bool,
+    /// The CSV files of the openb trace; without them its case is left out
+    #[arg(long, value_name = "FOLDER")]
+    openb: Option<PathBuf>,
     /// Write the figures here as JSON
     #[arg(long, value_name = "FILE")]
     json: Option<PathBuf>,
@@ -51,9 +57,10 @@ enum Work {
     Reclaim { who: Scheduler, nodes: usize, leaving: Leaving },
     StartUp { who: Scheduler, nodes: usize, pods: usize },
     Idle { who: Scheduler, nodes: usize, shapes: usize },
+    Simulate { input: Input, format: Format },
 }
 
-fn works(quick: bool, large: bool) -> Vec<(String, Work)> {
+fn works(quick: bool, large: bool, openb: bool) -> Vec<(String, Work)> {
     let size = |full: usize| if quick { full / 10 } else { full };
     let (n1, p5, n5, p10) = (size(1000), size(5000), size(5000), size(10_000));
     let fill = |who, nodes, pods, quotas| Work::Fill { who, nodes, pods, quotas };
@@ -85,10 +92,29 @@ fn works(quick: bool, large: bool) -> Vec<(String, Work)> {
         let work = Work::StartUp { who: Quotient, nodes: size(15_000), pods: size(150_000) };
         works.push(("start-up, 150,000 pods, Quotient", work));
     }
+    works.extend(offline_works(&size, openb));
     works.into_iter().map(|(name, work)| (name.to_string(), work)).collect()
 }
 
-async fn measure(work: &Work, quotient: &std::path::Path) -> Result<Value> {
+/// What needs no cluster.
+fn offline_works(size: &dyn Fn(usize) -> usize, openb: bool) -> Vec<(&'static str, Work)> {
+    let pods = Input::RunningPods { bytes: size(100_000_000) };
+    let deployment = Input::Deployment { replicas: size(8000) };
+    let openb = openb.then_some([
+        ("simulate, openb, YAML", Input::Openb, Format::Yaml),
+        ("simulate, openb, JSON", Input::Openb, Format::Json),
+    ]);
+    let others = [
+        ("simulate, 100 MB of pods, JSON", pods, Format::Json),
+        ("simulate, 100 MB of pods, YAML", pods, Format::Yaml),
+        ("simulate, 8,000 replicas, YAML", deployment, Format::Yaml),
+    ];
+    let all = openb.into_iter().flatten().chain(others);
+    all.map(|(name, input, format)| (name, Work::Simulate { input, format })).collect()
+}
+
+async fn measure(work: &Work, arguments: &Arguments) -> Result<Value> {
+    let quotient = &arguments.quotient;
     const STREAM_SECONDS: usize = 20;
     const IDLE_SECONDS: u64 = 30;
     match *work {
@@ -98,11 +124,12 @@ async fn measure(work: &Work, quotient: &std::path::Path) -> Result<Value> {
         Work::Reclaim { who, nodes, leaving } => cases::reclaim(who, nodes, leaving, quotient).await,
         Work::StartUp { who, nodes, pods } => cases::start_up(who, nodes, pods, quotient).await,
         Work::Idle { who, nodes, shapes } => cases::idle(who, nodes, shapes, IDLE_SECONDS, quotient).await,
+        Work::Simulate { input, format } => offline::simulate(input, format, arguments.openb.as_deref(), quotient),
     }
 }
 
 async fn run(arguments: &Arguments) -> Result<()> {
-    let works = works(arguments.quick, arguments.large);
+    let works = works(arguments.quick, arguments.large, arguments.openb.is_some());
     let chosen: Vec<_> = works.iter().filter(|(name, _)| name.contains(&arguments.only)).collect();
     anyhow::ensure!(!chosen.is_empty(), "--only {}: expected a part of a case's name", arguments.only);
     let mut figures = Map::new();
@@ -110,7 +137,7 @@ async fn run(arguments: &Arguments) -> Result<()> {
         let begun = Instant::now();
         eprintln!("{}/{} {name}", at + 1, chosen.len());
         // One case that fails does not take the others with it; the page shows that it failed.
-        let figure = measure(work, &arguments.quotient).await.unwrap_or_else(|error| {
+        let figure = measure(work, arguments).await.unwrap_or_else(|error| {
             eprintln!("  failed: {error:#}");
             json!({"failed": format!("{error:#}")})
         });
@@ -124,7 +151,7 @@ async fn run(arguments: &Arguments) -> Result<()> {
     };
     write(&arguments.json, format!("{}\n", serde_json::to_string_pretty(&report)?))?;
     write(&arguments.page, page::page(&report))?;
-    print!("{}", page::tables(&report));
+    print!("{}{}", goals::table(&report), page::tables(&report));
     Ok(())
 }
 

@@ -16,7 +16,7 @@ pub fn machine() -> Value {
 }
 
 /// A number as people read it.
-fn number(value: &Value) -> String {
+pub fn number(value: &Value) -> String {
     let Some(value) = value.as_f64() else { return "–".to_string() };
     if value >= 100.0 {
         let digits = format!("{value:.0}");
@@ -60,6 +60,13 @@ const START: &[Column] = &[
     ("ratio", "ratio"),
     ("peak memory, MiB", "peak_mib"),
 ];
+const SIMULATE: &[Column] = &[
+    ("MB of text", "megabytes"),
+    ("pods", "pods"),
+    ("on nodes", "placed"),
+    ("start to end, s", "seconds"),
+    ("peak memory, MiB", "peak_mib"),
+];
 const IDLE: &[Column] = &[("% of a core", "core_percent")];
 
 /// The tables: one for each kind of case, and what each reclaim wrote.
@@ -70,12 +77,13 @@ pub fn tables(report: &Value) -> String {
         let all = cases.into_iter().flatten();
         all.filter(|(name, _)| start.iter().any(|start| name.starts_with(start))).collect()
     };
-    let kinds: [(&str, &[&str], &[Column]); 5] = [
+    let kinds: [(&str, &[&str], &[Column]); 6] = [
         ("Pods that wait when the scheduler starts", &["limit", "fill"], FILL),
         ("Pods that arrive at a steady rate: creation to bind", &["stream"], STREAM),
         ("Reclaim", &["reclaim"], RECLAIM),
         ("Start-up", &["start-up"], START),
         ("Nothing happens but heartbeats of nodes", &["idle"], IDLE),
+        ("Without a cluster: `quotient simulate -o json`", &["simulate"], SIMULATE),
     ];
     for (title, start, columns) in kinds {
         let rows = of(start);
@@ -112,16 +120,26 @@ pub fn tables(report: &Value) -> String {
 pub fn page(report: &Value) -> String {
     let machine = &report["machine"];
     let processor = machine["processor"].as_str().unwrap_or("unknown processor");
+    let quick =
+        if report["quick"] == true { " **At a tenth of the size: figures to try the measurement.**" } else { "" };
     format!(
         "# Performance on a real API server\n\n\
-         `make bench-cluster` makes this page: each case has a fresh control plane (etcd, kube-apiserver {}, no kubelets), and the\n\
-         contenders run on the same machine in the same hour, one after the other, with client limits that do not bind.\n\
-         *limit* is the API server alone: a program binds every pod by a request and decides nothing. CPU and memory are those of the\n\
-         processes, as the kernel counts them. Machine: {} cores, {processor}, {} GiB.\n\
-         What the engine alone does is in [Benchmarks](benchmarks.md).\n\n{}",
-        KUBERNETES,
+         `make bench-cluster` writes this page and `performance.json` beside it, in one run. Each case has a fresh control plane: etcd\n\
+         and kube-apiserver {KUBERNETES}, no kubelets. The contenders run on the same machine, one after the other.{quick}\n\
+         Machine: {} cores, {processor}, {} GiB. Everything shares these cores: etcd, the API server, the scheduler and the\n\
+         measuring program.\n\n\
+         - *limit* is the API server alone: a program binds every pod by a request, 64 at once, and decides nothing.\n\
+         - Nodes have 32 cores, 256Gi, 8 GPUs and 110 pods; pending pods have 8 shapes of cpu and memory.\n\
+         - Quotient runs `quotient run` with its defaults. kube-scheduler runs its default profile with 5,000 requests a second\n  \
+         allowed, bursts of 10,000 and no leader election; it knows no quotas, and in *reclaim* its claimants have priority.\n\
+         - *fill*: all pods are pending when the scheduler starts; from its first bind to its last. *reclaim*: 100 nodes with 8 GPUs each,\n  \
+         all borrowed in pods of one GPU; the owner submits 400. Victims go at once, or after 1 to 10 s (*slow victims*).\n\
+         - *idle*: 5,000 nodes renew their status every 10 s, and 500 pods of different shapes cannot run.\n\
+         - CPU and memory are those of the processes, as the kernel counts them.\n\n\
+         The engine alone is in [Benchmarks](benchmarks.md).\n\n{}{}",
         machine["cores"],
         machine["memory_gib"],
+        crate::goals::table(report),
         tables(report)
     )
 }

@@ -106,8 +106,14 @@ impl Simulation {
 
     /// All there is to say.
     pub fn into_report(self) -> Report {
+        self.into_report_and_cluster().0
+    }
+
+    /// The same, with the cluster that it is about: to drop a large one takes a while.
+    pub fn into_report_and_cluster(self) -> (Report, Cluster) {
         let Simulation { cluster, steps } = self;
-        Report { steps, pods: cluster.pods(), quotas: cluster.quotas(), nodes: cluster.nodes() }
+        let report = Report { steps, pods: cluster.pods(), quotas: cluster.quotas(), nodes: cluster.nodes() };
+        (report, cluster)
     }
 }
 

@@ -234,3 +234,25 @@ fn events_that_nobody_takes_are_dropped_and_hold_nothing_up() {
     assert_eq!((queue.backlog(Lane::Tell), queue.events_dropped()), (EVENTS_MAX - 1, 11));
     assert_eq!(queue.backlog(Lane::Place), 0);
 }
+
+#[test]
+fn a_bind_withdraws_the_event_that_says_why_the_pod_is_pending() {
+    let event = |reason: &'static str| {
+        Write::Event(crate::event::EventNote {
+            about: ObjectKey::pod("a", "p"),
+            uid: "1".into(),
+            is_warning: true,
+            reason,
+            message: "m".to_string(),
+            count: 1,
+            first_us: 0,
+            last_us: 0,
+        })
+    };
+    let mut queue = WriteQueue::default();
+    queue.push(event(FAILED_SCHEDULING), NOW);
+    queue.push(event("Other"), NOW);
+    queue.push(bind("p", "n"), NOW);
+    assert_eq!(queue.take(Lane::Tell, NOW), Some(event("Other")));
+    assert_eq!(queue.take(Lane::Tell, NOW), None);
+}

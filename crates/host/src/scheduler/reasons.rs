@@ -10,7 +10,7 @@ use quotient_engine::{Code, Reason, Tick};
 use serde_json::Value;
 
 use super::{Happened, Now, Round, Scheduler};
-use crate::event::{Remark, whole_seconds};
+use crate::event::{FAILED_SCHEDULING, Remark, whole_seconds};
 use crate::write::{PodRef, Write};
 
 /// Why a pod waits is written at once when the code changes; the numbers of a reason change with every pod that comes
@@ -85,7 +85,7 @@ impl Scheduler {
             }
         }
         if *code != Code::SchedulingGated {
-            let remark = Remark { is_warning: true, reason: "FailedScheduling", message: message.clone() };
+            let remark = Remark { is_warning: true, reason: FAILED_SCHEDULING, message: message.clone() };
             round.writes.extend(self.event(now, &pod, &uid, remark));
             let key = ObjectKey::pod(&pod.namespace, &pod.name);
             let further = self.objects.read().get(&key).and_then(|object| events::of_pod(object, reason));

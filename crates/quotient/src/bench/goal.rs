@@ -20,7 +20,8 @@ type MedianGoal = (&'static str, fn(&Case) -> bool, u64);
 
 /// The goals that the figures bear on; those whose case did not run are left out.
 pub fn goals(figures: &[Figures]) -> Vec<Goal> {
-    let plain = |wanted: u32| figures.iter().find(|f| matches!(f.case, Case::Plain { nodes, .. } if nodes == wanted));
+    let few = |f: &&Figures, wanted: u32| matches!(f.case, Case::Plain { nodes, shapes: ..=50, .. } if nodes == wanted);
+    let plain = |wanted: u32| figures.iter().find(|f| few(f, wanted));
     let find = |test: fn(&Case) -> bool| figures.iter().find(|f| test(&f.case));
     let mut goals = Vec::new();
     if let Some(f) = plain(5000) {

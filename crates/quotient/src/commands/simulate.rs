@@ -16,7 +16,12 @@ pub fn run(arguments: SimulateArguments) -> Result<Exit> {
     let mut printer = Printer::paged(output);
     let cluster = from_cluster.then(|| cluster.which(None));
     let report = match State::simulate(&mut printer, &files, cluster, setup) {
-        Ok((simulation, _)) => simulation.into_report(),
+        Ok((simulation, _)) => {
+            let (report, cluster) = simulation.into_report_and_cluster();
+            // The process ends soon, and its memory with it.
+            std::mem::forget(cluster);
+            report
+        }
         Err(exit) => return Ok(exit),
     };
     if let Some(path) = page {

@@ -6,7 +6,7 @@ use quotient_api::ObjectKey;
 use serde_json::{Value, json};
 
 use super::adoption::is_made_here;
-use super::template::{active, created, is_assigned, pod};
+use super::template::{active, active_unsorted, created, is_assigned, pod};
 use super::{Controllers, observed, write_status};
 use crate::field;
 use crate::server::{Server, is_ready};
@@ -16,7 +16,7 @@ const DELETION_COST: &str = "controller.kubernetes.io/pod-deletion-cost";
 
 pub(super) fn reconcile(controllers: &mut Controllers, server: &mut Server, key: &ObjectKey, set: &Value) {
     let wanted = usize::try_from(field::integer(set, "/spec/replicas").unwrap_or(1)).unwrap_or(0);
-    let have = active(server.store(), key).len();
+    let have = active_unsorted(server.store(), key).count();
     for _ in have..wanted {
         let name = controllers.next_name(server.store(), key, &key.name, "Pod");
         if controllers.make(server, key, pod(&set["spec"]["template"], &name)).is_none() {
@@ -24,13 +24,18 @@ pub(super) fn reconcile(controllers: &mut Controllers, server: &mut Server, key:
         }
         controllers.name_used(key);
     }
-    for pod in surplus(server, key, have.saturating_sub(wanted)) {
-        server.remove(&pod);
+    if have > wanted {
+        for pod in surplus(server, key, have - wanted) {
+            server.remove(&pod);
+        }
     }
-    let pods = active(server.store(), key);
-    let ready = pods.iter().filter(|(_, pod)| is_ready(pod)).count();
+    let (mut replicas, mut ready) = (0, 0);
+    for (_, pod) in active_unsorted(server.store(), key) {
+        replicas += 1;
+        ready += usize::from(is_ready(pod));
+    }
     let status = [
-        ("replicas", json!(pods.len())),
+        ("replicas", json!(replicas)),
         ("readyReplicas", json!(ready)),
         ("availableReplicas", json!(ready)),
         observed(set),
