@@ -244,7 +244,9 @@ impl Engine {
             }
             (Place::Assumed(node), Some(name)) if self.world.nodes.get(node).name == *name => {
                 self.world.pods.confirm(id);
-                self.world.pods.get_mut(id).reservation_if_bind_fails = None;
+                if self.world.pods.get(id).reservation_if_bind_fails.is_some() {
+                    self.world.pods.get_mut(id).reservation_if_bind_fails = None;
+                }
                 // It can be a victim from now on, which matters only to those who would have wanted it before.
                 if std::mem::take(&mut self.looked_past_assumed) {
                     self.note(Change::VictimAppeared);
