@@ -36,7 +36,8 @@ pub(crate) struct ReservationIfBindFails {
 impl World {
     /// Takes a pod's reservation, as it is remembered while the pod is bound.
     pub fn take_reservation_for_bind(&mut self, id: PodId) -> Option<ReservationIfBindFails> {
-        let Reservation { node, kind } = self.pods.get_mut(id).reservation.take()?;
+        let Reservation { node, kind } = self.pods.get(id).reservation?;
+        self.pods.get_mut(id).reservation = None;
         Some(ReservationIfBindFails { node: self.nodes.get(node).name.clone(), kind })
     }
 

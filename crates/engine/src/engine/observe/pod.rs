@@ -263,7 +263,9 @@ impl Engine {
             }
             (Place::Assumed(node), Some(name)) if self.world.nodes.get(node).name == *name => {
                 self.world.pods.confirm(id);
-                self.world.pods.get_mut(id).reservation_if_bind_fails = None;
+                if self.world.pods.get(id).reservation_if_bind_fails.is_some() {
+                    self.world.pods.get_mut(id).reservation_if_bind_fails = None;
+                }
                 // It can be evicted from now on.
                 if std::mem::take(&mut self.awaits_assumed) {
                     self.note(Change::VictimAppeared);
