@@ -177,8 +177,8 @@ impl Checker {
         }
     }
 
-    /// A pod claims a node: of those that lost their claims just now it took from those that it may evict. "Only one who
-    /// may evict its holder once it runs takes it over", so this is a taking like any other.
+    /// A pod claims a node: of those that lost their claims just now it took from those that it may evict. "Only one
+    /// who may evict its holder once it runs takes it over", so this is a taking like any other.
     fn take_over(&mut self, world: &World, pod: usize, given_up: &[(usize, usize)]) {
         for (holder, node) in given_up.iter().filter(|(holder, _)| world.pods[*holder].claim.is_none()) {
             let mut then = world.clone();
