@@ -9,17 +9,17 @@ use quotient_api::{ObjectKey, Operation, Request, View, guarded_kinds, mutate, v
 use serde_json::{Value, json};
 
 /// A cluster in which some objects are there to be referred to.
-struct Some(Vec<Value>);
+struct Cluster(Vec<Value>);
 
-impl View for Some {
+impl View for Cluster {
     fn get(&self, key: &ObjectKey) -> Option<&Value> {
-        self.0.iter().find(|object| quotient_api::key_of(object).ok().as_ref() == Option::Some(key))
+        self.0.iter().find(|object| quotient_api::key_of(object).ok().as_ref() == Some(key))
     }
 
     fn list(&self, group: &str, kind: &str, namespace: Option<&str>) -> Vec<&Value> {
         let is_asked = |object: &&Value| {
             quotient_api::key_of(object).is_ok_and(|key| {
-                let is_there = namespace.is_none_or(|namespace| key.namespace.as_deref() == Option::Some(namespace));
+                let is_there = namespace.is_none_or(|namespace| key.namespace.as_deref() == Some(namespace));
                 key.group == group && key.kind == kind && is_there
             })
         };
@@ -28,18 +28,18 @@ impl View for Some {
 }
 
 fuzz_target!(|bytes: &[u8]| {
-    let Option::Some((choice, text)) = bytes.split_first() else { return };
+    let Some((choice, text)) = bytes.split_first() else { return };
     let kinds: Vec<_> = guarded_kinds().collect();
     let kind = kinds[usize::from(*choice) % kinds.len()].kind;
     let mut values = serde_json::Deserializer::from_slice(text).into_iter::<Value>().filter_map(Result::ok);
-    let Option::Some(mut object) = values.next() else { return };
+    let Some(mut object) = values.next() else { return };
     let old = values.next();
     // The API server names what it sends; everything else may be anything.
-    if let Option::Some(fields) = object.as_object_mut() {
+    if let Some(fields) = object.as_object_mut() {
         fields.insert("kind".to_string(), json!(kind.kind));
         fields.insert("apiVersion".to_string(), json!(kind.api_version()));
     }
-    let view = Some(old.iter().cloned().collect());
+    let view = Cluster(old.iter().cloned().collect());
     let operation = match choice / 64 {
         0 | 1 => Operation::Create,
         2 => Operation::Update,

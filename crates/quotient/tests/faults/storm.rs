@@ -81,8 +81,6 @@ impl Storm {
 
     fn disturb_writes(&mut self) {
         self.proxy.be_unkind(true);
-        // There is something to write.
-        self.change_load();
         self.pause(2_000);
         self.proxy.be_unkind(false);
     }
@@ -135,14 +133,12 @@ impl Storm {
 
     fn slow_watches(&mut self) {
         self.proxy.lag(50 + self.dice.below(400));
-        self.change_load();
         self.pause(3_000);
         self.proxy.lag(0);
     }
 
     fn double_events(&mut self) {
         self.proxy.double(true);
-        self.change_load();
         self.pause(3_000);
         self.proxy.double(false);
     }
@@ -210,6 +206,8 @@ fn run(seed: u64, lasts: Duration) {
     let begun = Instant::now();
     while begun.elapsed() < lasts || storm.struck.len() < FAULTS.len() - 2 {
         let (before, (name, strike)) = (observer.counts(), storm.draw());
+        // Whatever strikes does so while there is something to place.
+        storm.change_load();
         strike(&mut storm);
         storm.pause(1_500);
         let after = observer.counts();
