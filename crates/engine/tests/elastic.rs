@@ -127,6 +127,13 @@ impl Model {
         self.held_by(gone).filter(|pod| self.quota_of(pod) == Some(quota)).map(|pod| pod.size[resource]).sum()
     }
 
+    /// What is reserved for pending pods.
+    fn reserved(&self, quota: usize, resource: usize) -> i64 {
+        let claims = |pod: &&Pod| pod.fact.node.is_none() && pod.fact.nominated.is_some();
+        let of_quota = self.pods.values().filter(claims).filter(|pod| self.quota_of(pod) == Some(quota));
+        of_quota.map(|pod| pod.size[resource]).sum()
+    }
+
     fn governed(&self, resource: usize) -> bool {
         self.quotas.values().any(|quota| quota.min[resource].is_some())
     }
@@ -149,7 +156,7 @@ impl Model {
             .quotas
             .keys()
             .filter(|q| self.quotas[q].min[resource].is_some())
-            .map(|q| (self.min(*q, resource) - self.used(*q, resource, &none)).max(0))
+            .map(|q| (self.min(*q, resource) - self.used(*q, resource, &none) - self.reserved(*q, resource)).max(0))
             .sum();
         unused * self.min(quota, resource) / total
     }

@@ -137,7 +137,6 @@ impl Checker {
     pub fn round(&mut self, round: &Round) {
         let mut world = World::read(&round.objects);
         let mut last_bound_gang = None;
-        // Pods that lost their claims, with the nodes, and that nobody has taken over yet.
         let mut given_up: Vec<(usize, usize)> = Vec::new();
         let mut next = 0;
         while next < round.decided.len() {
@@ -407,7 +406,9 @@ impl Checker {
         }
         self.check_pledges(&world);
         for pod in 0..world.pods.len() {
-            if world.pods[pod].claim.is_some() && world.pods[pod].pending() && !real_claim(&world, pod) {
+            // What was freed for a claimant is its own, whatever others make of its ceiling meanwhile.
+            let is_pledged = self.pledges.iter().any(|pledge| pledge.claimant.contains(&world.pods[pod].uid));
+            if world.pods[pod].claim.is_some() && world.pods[pod].pending() && !is_pledged && !real_claim(&world, pod) {
                 world.pods[pod].claim = None;
             }
         }
@@ -417,7 +418,9 @@ impl Checker {
                 .pledges
                 .iter()
                 .any(|pledge| claimant.pods.iter().any(|pod| pledge.claimant.contains(&world.pods[*pod].uid)));
-            if !claimant.modelled(&world) || awaits {
+            // One with a claim waits as long as pods leave, whatever changed since they were evicted.
+            let claims = claimant.pods.iter().any(|pod| world.pods[*pod].claim.is_some());
+            if !claimant.modelled(&world) || awaits || claims && !leaving(&world).is_empty() {
                 continue;
             }
             if let Some(placed) = room_now(&world, &claimant) {
@@ -440,8 +443,8 @@ impl Checker {
         let bound = self.bound.clone();
         let mut waiting: Vec<String> = Vec::new();
         self.pledges.retain(|pledge| {
-            let members: Vec<usize> =
-                (0..world.pods.len()).filter(|pod| pledge.claimant.contains(&world.pods[*pod].uid)).collect();
+            let waits = |pod: &usize| !world.pods[*pod].ended && pledge.claimant.contains(&world.pods[*pod].uid);
+            let members: Vec<usize> = (0..world.pods.len()).filter(waits).collect();
             let since = &bound[pledge.bound..];
             let served = pledge.claimant.iter().any(|uid| since.contains(uid)) || members.is_empty();
             if served || pledge.victims.iter().any(exists) {

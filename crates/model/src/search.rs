@@ -38,6 +38,10 @@ pub fn room_then(world: &World, claimant: &Claimant) -> Option<Placed> {
 /// Whether it may surely be placed now, and nobody who has a claim is kept out by it. "From the decision to evict
 /// until the claimant binds, what it freed is its own: nobody else takes it", so what leaves and what is claimed are
 /// added up; only "a claimant binds when its own victims are gone", which is looked at apart.
+///
+/// Each on its own would let in pods that keep claimants out. Of 10, 8 are held: 2 leave for a claimant of 4, and 2 for
+/// one of 0.5. A pod of 1.5 fits now (9.5) and then (10); but once the first 2 are gone the claimant of 4 does not fit
+/// (11.5), and waits for the victims of another.
 pub fn room_now(world: &World, claimant: &Claimant) -> Option<Placed> {
     let (now, then) = (world.held_now(), world.held_then(&claimant.pods));
     let mut both = now.clone();

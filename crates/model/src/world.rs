@@ -158,7 +158,9 @@ impl World {
             requests: requests(object),
             node: node_index(named),
             leaving: object["metadata"].get("deletionTimestamp").is_some_and(|stamp| !stamp.is_null()),
-            ended: matches!(text(object, "/status/phase"), "Succeeded" | "Failed"),
+            // One on a node that does not exist counts nowhere, and waits for nothing.
+            ended: matches!(text(object, "/status/phase"), "Succeeded" | "Failed")
+                || !named.is_empty() && node_index(named).is_none(),
             claim: node_index(text(object, "/status/nominatedNodeName")),
             selector: texts(&object["spec"]["nodeSelector"]),
             labels: texts(&object["metadata"]["labels"]),

@@ -20,7 +20,8 @@ pub(crate) struct Pool {
     pub min: Sums,
     /// How many quotas name the resource in min: without one it is not governed.
     named: Sums,
-    /// Σ max(0, min − used).
+    /// Σ max(0, min − used), when those who leave are gone and those who reserve have come: a claimant draws on what
+    /// those before it leave.
     pub unused: Sums,
 }
 
@@ -59,7 +60,7 @@ impl Pool {
     /// Counts what a quota leaves of its min (or no longer).
     pub fn count_unused(&mut self, min: &[(ResourceId, Amount)], ledger: &Ledger, sign: Sign) {
         for (resource, min) in min {
-            let unused = (i128::from(*min) - ledger.used.get(*resource)).max(0);
+            let unused = (i128::from(*min) - ledger.to_be_used(*resource)).max(0);
             self.unused.add(*resource, sign.of(unused));
         }
     }

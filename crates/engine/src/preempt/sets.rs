@@ -177,16 +177,31 @@ impl World {
         for (claimant, node) in &places {
             self.enter(*claimant, Place::Placed(*node), &mut effects);
         }
-        let mut seen: BTreeSet<Class> = BTreeSet::new();
-        let could = reclaimed.iter().any(|goes| {
-            let is_new = seen.insert(self.class(goes.pods[0]));
-            (is_new || goes.is_whole_gang) && places.iter().any(|(claimant, _)| self.could_evict(goes, *claimant))
-        });
+        let mut harmless: BTreeSet<Class> = BTreeSet::new();
+        let mut could = false;
+        for goes in &reclaimed {
+            let class = self.class(goes.pods[0]);
+            if harmless.contains(&class) && !goes.is_whole_gang {
+                continue;
+            }
+            if !places.iter().any(|(claimant, _)| self.could_evict(goes, *claimant)) {
+                harmless.insert(class);
+            } else if self.could_run_again(goes.pods[0]) {
+                could = true;
+                break;
+            }
+        }
         for (claimant, _) in places.iter().rev() {
             self.leave(*claimant, Place::Waiting, &mut effects);
         }
         self.put_back_going(lifted);
         could
+    }
+
+    /// Whether some node would fit a pod if it were empty.
+    fn could_run_again(&mut self, pod: PodId) -> bool {
+        let question = self.question(pod);
+        self.nodes.by_name().any(|node| self.could_serve(&question, node))
     }
 
     /// Whether what is gone, if it came back, could evict a pod that is in place by now.
