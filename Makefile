@@ -165,9 +165,10 @@ release: image
 	@packaging/release.sh $(VERSION) $(TARGET) $(FOLDER) $(TARGETS)
 
 # The table of performance on fresh control planes: the API server alone, kube-scheduler, Quotient; a quarter of an hour on
-# two cores. MEASURE=--quick tries it at a tenth of the size, MEASURE='--only reclaim' runs some of it.
+# two cores. MEASURE=--quick tries it at a tenth of the size, MEASURE='--only reclaim' runs some of it. OPENB is a folder
+# with the CSV files of the openb trace, for the case that simulates it.
 .PHONY: bench-cluster
 bench-cluster: testenv
 	@$(CARGO) build --quiet --release --locked --package quotient --package quotient-measure
 	@$(TARGET)/release/quotient-measure --quotient $(TARGET)/release/quotient $(MEASURE) \
-	  $(if $(MEASURE),,--large --json docs/performance.json --page docs/performance.md)
+	  $(if $(OPENB),--openb $(OPENB)) $(if $(MEASURE),,--large --json docs/performance.json --page docs/performance.md)

@@ -41,6 +41,12 @@ struct Arguments {
     /// The CSV files of the openb trace; without them its case is left out
     #[arg(long, value_name = "FOLDER")]
     openb: Option<PathBuf>,
+    /// Figures that --json wrote before: they are put together, and nothing is measured
+    #[arg(long, value_name = "FILE")]
+    from: Vec<PathBuf>,
+    /// What else is to be known about the run, for the page
+    #[arg(long, value_name = "TEXT")]
+    note: Option<String>,
     /// Write the figures here as JSON
     #[arg(long, value_name = "FILE")]
     json: Option<PathBuf>,
@@ -128,7 +134,8 @@ async fn measure(work: &Work, arguments: &Arguments) -> Result<Value> {
     }
 }
 
-async fn run(arguments: &Arguments) -> Result<()> {
+/// Measures what was chosen.
+async fn measured(arguments: &Arguments) -> Result<Map<String, Value>> {
     let works = works(arguments.quick, arguments.large, arguments.openb.is_some());
     let chosen: Vec<_> = works.iter().filter(|(name, _)| name.contains(&arguments.only)).collect();
     anyhow::ensure!(!chosen.is_empty(), "--only {}: expected a part of a case's name", arguments.only);
@@ -144,7 +151,29 @@ async fn run(arguments: &Arguments) -> Result<()> {
         eprintln!("  {figure} ({:.0} s)", begun.elapsed().as_secs_f64());
         figures.insert(name.clone(), figure);
     }
-    let report = json!({"machine": page::machine(), "quick": arguments.quick, "cases": figures});
+    Ok(figures)
+}
+
+/// The figures of files that `--json` wrote.
+fn read_figures(files: &[PathBuf]) -> Result<Map<String, Value>> {
+    let mut figures = Map::new();
+    for file in files {
+        let text = std::fs::read_to_string(file).with_context(|| format!("{} cannot be read", file.display()))?;
+        let report: Value = serde_json::from_str(&text).with_context(|| file.display().to_string())?;
+        anyhow::ensure!(report["quick"] != true, "{}: expected figures without --quick", file.display());
+        let cases = report["cases"].as_object().with_context(|| format!("{}: expected cases", file.display()))?;
+        figures.extend(cases.clone());
+    }
+    Ok(figures)
+}
+
+async fn run(arguments: &Arguments) -> Result<()> {
+    let figures = match &arguments.from[..] {
+        [] => measured(arguments).await?,
+        files => read_figures(files)?,
+    };
+    let report =
+        json!({"machine": page::machine(), "quick": arguments.quick, "note": arguments.note, "cases": figures});
     let write = |file: &Option<PathBuf>, text: String| match file {
         Some(file) => std::fs::write(file, text).with_context(|| format!("{} cannot be written", file.display())),
         None => Ok(()),

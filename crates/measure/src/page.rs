@@ -120,14 +120,15 @@ pub fn tables(report: &Value) -> String {
 pub fn page(report: &Value) -> String {
     let machine = &report["machine"];
     let processor = machine["processor"].as_str().unwrap_or("unknown processor");
+    let note = report["note"].as_str().map(|note| format!("\n\n{note}")).unwrap_or_default();
     let quick =
         if report["quick"] == true { " **At a tenth of the size: figures to try the measurement.**" } else { "" };
     format!(
         "# Performance on a real API server\n\n\
-         `make bench-cluster` writes this page and `performance.json` beside it, in one run. Each case has a fresh control plane: etcd\n\
+         `make bench-cluster` writes this page and `performance.json` beside it. Each case has a fresh control plane: etcd\n\
          and kube-apiserver {KUBERNETES}, no kubelets. The contenders run on the same machine, one after the other.{quick}\n\
          Machine: {} cores, {processor}, {} GiB. Everything shares these cores: etcd, the API server, the scheduler and the\n\
-         measuring program.\n\n\
+         measuring program.{note}\n\n\
          - *limit* is the API server alone: a program binds every pod by a request, 64 at once, and decides nothing.\n\
          - Nodes have 32 cores, 256Gi, 8 GPUs and 110 pods; pending pods have 8 shapes of cpu and memory.\n\
          - Quotient runs `quotient run` with its defaults. kube-scheduler runs its default profile with 5,000 requests a second\n  \

@@ -76,8 +76,8 @@ impl Town {
         let account = |name: &String| json!({"apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"name": "default", "namespace": name}});
         let accounts = "/api/v1/namespaces/{namespace}/serviceaccounts";
         self.api.create_all(accounts, names.iter().map(account)).await?;
-        // A pool of elastic quotas holds no more than its mins together: twice what the pods of any case ask for.
-        let (few, many) = (json!({"cpu": "200", "memory": "200Gi"}), json!({"cpu": "100000", "memory": "1000Ti"}));
+        // A pool of elastic quotas holds no more than its mins together: they hold the pods of every case.
+        let (few, many) = (json!({"cpu": "1000", "memory": "2000Gi"}), json!({"cpu": "100000", "memory": "1000Ti"}));
         match quotas {
             Quotas::None => Ok(()),
             Quotas::Elastic(_) => self.make_elastic(names.iter().map(|name| (name.as_str(), &few, &many))).await,
