@@ -542,7 +542,10 @@ impl Run {
             Step::Relabel(which, quota) => match server::nth(&self.server.pods, *which) {
                 Some(key) => {
                     let pod = self.server.pods.get_mut(&key).expect("it was just found");
-                    pod.tree_quota.clone_from(quota);
+                    // What a pod answers to is written down when it is bound, and read from there from then on.
+                    if pod.node.is_none() {
+                        pod.tree_quota.clone_from(quota);
+                    }
                     vec![Fact::Pod(pod.clone())]
                 }
                 None => vec![],
