@@ -41,7 +41,7 @@ test: testenv helm
 	$(CARGO) fmt --all --check
 	$(CARGO) clippy --quiet --workspace --all-targets --locked -- -D warnings
 	RUSTDOCFLAGS='-D warnings -A rustdoc::private_intra_doc_links' $(CARGO) doc --quiet --workspace --no-deps --locked
-	$(CARGO) test --workspace --locked
+	$(CARGO) test --workspace --no-fail-fast --locked
 	$(TARGET)/debug/quotient test $(SCENARIOS)
 	@$(MAKE) --no-print-directory counts test-web
 

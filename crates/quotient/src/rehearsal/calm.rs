@@ -15,6 +15,9 @@ use super::server::Objects;
 const NOT_READY: &str = "node.kubernetes.io/not-ready";
 const UNREACHABLE: &str = "node.kubernetes.io/unreachable";
 
+/// The taint of nodes that are cordoned.
+const UNSCHEDULABLE: &str = "node.kubernetes.io/unschedulable";
+
 /// Something that is still to come, in words; `None` when there is nothing.
 pub fn awaited(objects: &Objects) -> Option<String> {
     let uids: BTreeSet<&str> = objects.values().filter_map(|object| object["metadata"]["uid"].as_str()).collect();
@@ -93,10 +96,11 @@ fn node(key: &ObjectKey, node: &Value) -> Option<String> {
         Some("False") => Some(NOT_READY),
         _ => Some(UNREACHABLE),
     };
+    let is_cordoned = node["spec"]["unschedulable"] == true;
     let taints = || node["spec"]["taints"].as_array().into_iter().flatten();
-    let wrong = [NOT_READY, UNREACHABLE].into_iter().find(|known| {
+    let wrong = [NOT_READY, UNREACHABLE, UNSCHEDULABLE].into_iter().find(|known| {
         let is_there = taints().any(|taint| taint["key"] == *known && taint["effect"] == "NoSchedule");
-        is_there != (wanted == Some(*known))
+        is_there != (wanted == Some(*known) || (is_cordoned && *known == UNSCHEDULABLE))
     })?;
     Some(format!("{key} should have the taint {wrong}, or should not"))
 }
@@ -320,5 +324,11 @@ mod tests {
         assert!(awaited_of(&[node("True", not_ready.clone())]).is_some());
         assert_eq!(awaited_of(&[node("False", not_ready.clone())]), None);
         assert!(awaited_of(&[node("Unknown", not_ready)]).is_some());
+        let mut cordoned = node("True", json!([{"key": UNSCHEDULABLE, "effect": "NoSchedule"}]));
+        let said = awaited_of(std::slice::from_ref(&cordoned));
+        let expected = "Node/n should have the taint node.kubernetes.io/unschedulable, or should not";
+        assert_eq!(said.as_deref(), Some(expected), "it was uncordoned");
+        cordoned["spec"]["unschedulable"] = json!(true);
+        assert_eq!(awaited_of(&[cordoned]), None);
     }
 }
