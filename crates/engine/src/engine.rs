@@ -194,6 +194,8 @@ pub struct Engine {
     unsaid: BTreeSet<PodId>,
     /// When waiting pods will have waited long enough to hold a node.
     patience: BTreeSet<(Tick, PodId)>,
+    /// With how many changes, and for how many pods that waited long enough, no node was found that could be held.
+    patience_in_vain: Option<(u64, usize)>,
     /// Counts all changes; what was found hopeless is hopeless until then.
     changes: u64,
     hopeless: LookupMap<LikeClaimants, u64>,

@@ -25,6 +25,13 @@ impl Engine {
         }
         let mut waiting: Vec<PodId> =
             self.patience.iter().take_while(|(due, _)| *due <= now).map(|(_, id)| *id).collect();
+        // Pods that no node would serve may wait for weeks, and every node is looked at for each of them.
+        let tried = (self.changes, waiting.len());
+        let is_in_vain = self.patience_in_vain == Some(tried);
+        if is_in_vain && !cfg!(debug_assertions) {
+            return false;
+        }
+        let is_open = self.misled.is_empty() && waiting.iter().all(|id| self.unstarted_gang(*id).is_none());
         waiting.retain(|id| self.world.pods.get(*id).reservation.is_none() && !self.misled.contains(id));
         waiting.sort_by_cached_key(|id| {
             let pod = self.world.pods.get(*id);
@@ -38,10 +45,13 @@ impl Engine {
                 continue;
             }
             if let Some(node) = self.node_to_reserve(id, None) {
+                debug_assert!(!is_in_vain, "nothing changed, and yet {} finds a node", self.world.pods.get(id).key());
                 self.hold_patiently(&[(id, node)], decisions);
                 return true;
             }
         }
+        // What a gang may reserve, and who was misled in this cycle, depends on more than what changes count.
+        self.patience_in_vain = is_open.then_some(tried);
         false
     }
 
