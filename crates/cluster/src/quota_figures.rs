@@ -122,3 +122,32 @@ fn shown(value: i128, divisor: i128) -> f64 {
 fn escaped(text: &str) -> String {
     text.replace('\\', "\\\\").replace('"', "\\\"").replace('\n', "\\n")
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use quotient_engine::fact::QuotaKey;
+
+    #[test]
+    fn however_many_quotas_there_are_the_fullest_are_named_and_all_are_counted() {
+        let amount = |resource: &str, value: i128| vec![(Name::from(resource), value)];
+        let report = |number: i128| QuotaReport {
+            key: QuotaKey { name: format!("q{number:05}").into(), ..QuotaKey::default() },
+            used: amount("nvidia.com/gpu", number),
+            entitlement: amount("nvidia.com/gpu", 10_000),
+            min: amount(CPU, 1500),
+            ..QuotaReport::default()
+        };
+        let reports: Vec<QuotaReport> = (0..10_000).map(report).collect();
+        let mut text = String::new();
+        write(&mut text, &reports);
+        let named: BTreeSet<&str> = text.split("quota=\"").skip(1).filter_map(|rest| rest.split('"').next()).collect();
+        assert_eq!(named.len(), NAMED_MAX);
+        assert!(named.iter().all(|name| *name >= "/q09800"), "{named:?}");
+        assert!(text.lines().count() < 4 * NAMED_MAX, "{} lines", text.lines().count());
+        let total = |line: &str| assert!(text.lines().any(|written| written == line), "{line}");
+        total("quotient_quotas 10000");
+        total(r#"quotient_quotas_count{policy="elastic",resource="nvidia.com/gpu",amount="used"} 49995000"#);
+        total(r#"quotient_quotas_cpu_cores{policy="elastic",resource="cpu",amount="min"} 15000"#);
+    }
+}
