@@ -426,6 +426,10 @@ impl<'a> Session<'a> {
         if !was_complete && self.host.is_complete() {
             tracing::info!("everything was seen");
             self.metrics.set_ready(true);
+            // Observers count time from here, and pods may come and go before the status comes round.
+            if let Some(onlooker) = &self.onlooker {
+                onlooker.looks(self.clock.now(), self.host.scheduler().engine());
+            }
         }
     }
 

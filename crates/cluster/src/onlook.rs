@@ -15,7 +15,8 @@ pub trait Onlooker: Send + Sync {
     fn sees(&self, seen: &Seen);
     /// Something was decided, or is wrong with an object.
     fn hears(&self, now: Now, happened: &[Happened]);
-    /// A moment to read the engine, about once a second, after everything was seen. What takes longer works on a copy.
+    /// A moment to read the engine: as soon as everything was seen, and about once a second from then on. What takes
+    /// longer works on a copy.
     fn looks(&self, now: Now, engine: &Engine);
 }
 

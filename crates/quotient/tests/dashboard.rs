@@ -288,11 +288,8 @@ fn a_recording_is_replayed(path: &Path) {
     figures["series"] = Value::Null;
     assert_eq!(figures["pods"]["submitted"], 22, "{figures}");
     assert_eq!(figures["pods"]["rejected"], 0, "{figures}");
-    // How many depends on milliseconds: an evicted pod ends in the trace about when a replay evicts it, and where a
-    // replay evicts another one, that one waits again.
-    let (started, never) = (figures["pods"]["started"].as_u64(), figures["pods"]["neverStarted"].as_u64());
-    assert_eq!(started.zip(never).map(|(started, never)| started + never), Some(22), "{figures}");
-    assert!(started >= Some(18), "{figures}");
+    assert_eq!(figures["pods"]["started"], 22, "{figures}");
+    // How many depends on milliseconds: an evicted pod ends in the trace about when a replay evicts it.
     assert!(figures["evictions"].as_u64() > Some(0), "{figures}");
     assert_eq!(figures["cards"][0]["count"], NODES * GPUS, "{figures}");
 }
