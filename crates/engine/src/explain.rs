@@ -11,8 +11,8 @@ use crate::nodes::NodeId;
 use crate::place::{ClosedCounts, Question};
 use crate::pods::{Pod, PodId};
 use crate::policy::{QuotaId, Refusal};
-use crate::preempt::Plan;
 use crate::preempt::rights::Going;
+use crate::preempt::{EntitledAfter, Plan};
 use crate::quantity::canonical;
 use crate::reason::eviction::{AmountUse, EvictionCause, EvictionReason, Preemption, QuotaUse};
 use crate::reason::{Code, Numbers, Reason};
@@ -164,12 +164,19 @@ impl World {
     }
 
     /// Why a pod is evicted: for whom, by what right, and what the quotas use before and after.
-    pub fn evicted(&self, with: &Going, claimant: PodId, victim: PodId, plan: &Plan) -> EvictionReason {
+    pub fn evicted(
+        &self,
+        with: &Going,
+        claimant: PodId,
+        victim: PodId,
+        plan: &Plan,
+        after: &EntitledAfter,
+    ) -> EvictionReason {
         let (gets, goes) = (self.pods.get(claimant), self.pods.get(victim));
         let node = plan.places.iter().find(|(pod, _)| *pod == claimant).map_or(plan.places[0].1, |(_, node)| *node);
         let uses = |pod: &Pod| {
             let binding = pod.quotas.iter().filter(|quota| !self.quotas.is_plain(**quota));
-            binding.map(|quota| self.quota_use(*quota, plan)).collect()
+            binding.map(|quota| self.quota_use(*quota, plan, after)).collect()
         };
         let preemption = Preemption {
             claimant: gets.key(),
@@ -185,7 +192,7 @@ impl World {
     }
 
     /// What a quota uses of what a claimant requests, before and after a plan is carried out.
-    fn quota_use(&self, id: QuotaId, plan: &Plan) -> QuotaUse {
+    fn quota_use(&self, id: QuotaId, plan: &Plan, after: &EntitledAfter) -> QuotaUse {
         let quota = self.quotas.get(id);
         let is_claimants = self.pods.get(plan.rights.claimant).quotas.contains(&id);
         let amounts = plan.rights.charge.iter().filter_map(|(resource, requested)| {
@@ -195,7 +202,7 @@ impl World {
             let gone: i128 = going.map(|goes| amount_of(&goes.charge, *resource).unwrap_or(0)).sum();
             let comes = if is_claimants { i128::from(*requested) } else { 0 };
             let used_after = used_before - gone + comes;
-            let entitled_after = plan.entitled_after.get(&(id, *resource)).copied().unwrap_or(entitlement);
+            let entitled_after = after.get(&(id, *resource)).copied().unwrap_or(entitlement);
             let resource = self.names.name(*resource).clone();
             Some(AmountUse { resource, used_before, used_after, entitled_before: entitlement, entitled_after })
         });

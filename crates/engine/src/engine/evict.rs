@@ -26,11 +26,12 @@ pub(super) struct Eviction {
 impl Engine {
     /// Carries out a plan: the claimant's pods hold their nodes, the victims go.
     pub(super) fn carry_out(&mut self, plan: Plan, decisions: &mut Decisions) {
+        let entitled_after = self.world.entitled_after(&plan);
         let mut evictions: Vec<(PodId, Eviction)> = Vec::new();
         for goes in plan.going.iter().filter(|goes| !goes.is_reservation) {
             for victim in &goes.pods {
                 let claimant = self.claimant_of(&plan, *victim);
-                let reason = Arc::new(self.world.evicted(goes, claimant, *victim, &plan));
+                let reason = Arc::new(self.world.evicted(goes, claimant, *victim, &plan, &entitled_after));
                 let known = self.world.pods.get(claimant);
                 let claimant = Some((known.key(), known.uid.clone()));
                 let violates_budget = plan.violating.contains(victim);

@@ -70,8 +70,7 @@ impl Engine {
     pub(super) fn take_gang_turn(&mut self, id: GangId, decisions: &mut Decisions) -> Turn {
         let members = self.waiting_members(id);
         if let Some(reason) = self.why_unreadable(id) {
-            let has_reservation = |member: &&PodId| self.world.pods.get(**member).reservation.is_some();
-            let holders: Vec<PodId> = members.iter().filter(has_reservation).copied().collect();
+            let holders = self.holders_among(&members);
             for holder in &holders {
                 self.give_up_reservation(*holder, decisions);
             }
@@ -246,10 +245,15 @@ impl Engine {
         self.drop_reservations_of(members, decisions)
     }
 
+    /// The members for whom something is reserved.
+    fn holders_among(&self, members: &[PodId]) -> Vec<PodId> {
+        let has_reservation = |member: &&PodId| self.world.pods.get(**member).reservation.is_some();
+        members.iter().filter(has_reservation).copied().collect()
+    }
+
     /// Drops what is reserved for members and does not count at the moment, if anything is.
     fn drop_reservations_of(&mut self, members: &[PodId], decisions: &mut Decisions) -> Option<Turn> {
-        let has_reservation = |member: &&PodId| self.world.pods.get(**member).reservation.is_some();
-        let holders: Vec<PodId> = members.iter().filter(has_reservation).copied().collect();
+        let holders = self.holders_among(members);
         // All are put back for the moment it takes to drop them in order.
         for holder in &holders {
             self.count_reservation(*holder, Sign::Add);

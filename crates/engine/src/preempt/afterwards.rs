@@ -2,10 +2,8 @@
 
 use std::collections::BTreeMap;
 
-use crate::nodes::NodeId;
-use crate::pods::PodId;
 use crate::policy::QuotaId;
-use crate::preempt::rights::{Going, Rights};
+use crate::preempt::Plan;
 use crate::resources::ResourceId;
 use crate::sign::Sign;
 use crate::world::World;
@@ -16,7 +14,10 @@ pub(crate) type EntitledAfter = BTreeMap<(QuotaId, ResourceId), i128>;
 impl World {
     /// The entitlement of the claimant's and the victims' quotas once the victims and all others that leave are gone
     /// and the claimant's pods run, for what the claimant requests.
-    pub(super) fn entitled_after(&self, places: &[(PodId, NodeId)], rights: &Rights, going: &[Going]) -> EntitledAfter {
+    ///
+    /// It takes a copy of all quotas, so it is asked of a plan that is carried out, and not of each that is weighed.
+    pub(crate) fn entitled_after(&self, plan: &Plan) -> EntitledAfter {
+        let Plan { places, going, rights, .. } = plan;
         let of_claimant = places.iter().flat_map(|(pod, _)| &self.pods.get(*pod).quotas);
         let concerned = of_claimant.chain(going.iter().flat_map(|goes| &goes.quotas));
         let moving: Vec<QuotaId> = concerned.copied().filter(|quota| self.quotas.entitlement_moves(*quota)).collect();

@@ -36,7 +36,7 @@ use crate::nodes::NodeId;
 use crate::place::{Answer, Question};
 use crate::pods::{Place, PodId, QuotaOf, Resident};
 use crate::policy::{Ask, QuotaId};
-use crate::preempt::afterwards::EntitledAfter;
+pub(crate) use crate::preempt::afterwards::EntitledAfter;
 use crate::preempt::cost::{Cost, Counts};
 use crate::preempt::missing::{Missing, Short};
 use crate::preempt::rights::{Going, Rights};
@@ -63,8 +63,6 @@ pub(crate) struct Plan {
     /// The pods that pass over a disruption budget.
     pub violating: BTreeSet<PodId>,
     pub rights: Rights,
-    /// What quotas are entitled to once it is carried out.
-    pub entitled_after: EntitledAfter,
     pub cost: Cost,
     /// Where the search was cut short: what the cheapest set costs at least.
     pub at_least: Option<Counts>,
@@ -239,8 +237,7 @@ impl World {
         taken.retain(|key, count| *count > self.budgets.allows(key, &self.pods));
         let violates = |pod: &&PodId| self.budgets.of(self.pods.get(**pod)).any(|key| taken.contains_key(key));
         let violating = if taken.is_empty() { BTreeSet::new() } else { pods().filter(violates).copied().collect() };
-        let entitled_after = self.entitled_after(&places, &rights, &going);
-        Plan { places, going, violating, rights, entitled_after, cost, at_least }
+        Plan { places, going, violating, rights, cost, at_least }
     }
 
     /// Whether a node could take the claimant, as it is looked at, if it were empty.
