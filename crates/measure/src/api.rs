@@ -64,6 +64,17 @@ impl Api {
         self.ask_all(objects.into_iter().map(make)).await
     }
 
+    /// The same where some may be there already.
+    pub async fn create_missing(&self, path: &str, objects: impl IntoIterator<Item = Value>) -> Result<()> {
+        for object in objects {
+            match self.create_all(path, [object]).await {
+                Err(error) if is_there(&error) => {}
+                done => done?,
+            }
+        }
+        Ok(())
+    }
+
     /// Reads all objects of a kind, page by page, as a client that starts does; returns how many there are.
     pub async fn list(&self, path: &str) -> Result<usize> {
         let (mut count, mut next) = (0, String::new());
@@ -149,4 +160,9 @@ pub fn written(before: &[(String, u64)], after: &[(String, u64)]) -> Value {
     let old = |name: &str| before.iter().find(|(known, _)| known == name).map_or(0, |(_, count)| *count);
     let new = after.iter().map(|(name, count)| (name.clone(), json!(count - old(name))));
     new.filter(|(_, count)| *count != json!(0)).collect::<serde_json::Map<_, _>>().into()
+}
+
+/// Whether a request failed since the object exists.
+fn is_there(error: &anyhow::Error) -> bool {
+    matches!(error.downcast_ref::<kube::Error>(), Some(kube::Error::Api(status)) if status.code == 409)
 }

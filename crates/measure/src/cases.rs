@@ -28,7 +28,7 @@ pub enum Leaving {
 /// Pods that are bound, as the API server tells: when, and namespace/name.
 type Binds = UnboundedReceiver<(Instant, String)>;
 
-async fn binds(town: &Town) -> Result<Binds> {
+pub async fn binds(town: &Town) -> Result<Binds> {
     let bound = |event: &Value| {
         let name = |field: &str| event["object"]["metadata"][field].as_str().unwrap_or_default().to_string();
         (event["type"] == "ADDED").then(|| format!("{}/{}", name("namespace"), name("name")))
@@ -37,7 +37,7 @@ async fn binds(town: &Town) -> Result<Binds> {
 }
 
 /// Waits for so many binds; returns when each came.
-async fn await_binds(binds: &mut Binds, count: usize, who: Option<&Contender>) -> Result<Vec<(Instant, String)>> {
+pub async fn await_binds(binds: &mut Binds, count: usize, who: Option<&Contender>) -> Result<Vec<(Instant, String)>> {
     let mut seen = Vec::with_capacity(count);
     while seen.len() < count {
         match timeout(PATIENCE, binds.recv()).await {
@@ -86,7 +86,12 @@ pub async fn fill(who: Scheduler, nodes: usize, pods: usize, quotas: Quotas, quo
     town.make_nodes(nodes).await?;
     town.make_quotas(quotas).await?;
     town.make_pods(pods, quotas, who).await?;
-    let mut binds = binds(&town).await?;
+    filled(&town, who, pods, quotient).await
+}
+
+/// Starts a scheduler where pods wait: from its first bind to its last.
+pub async fn filled(town: &Town, who: Scheduler, pods: usize, quotient: &Path) -> Result<Value> {
+    let mut binds = binds(town).await?;
     let (writes, server) = (town.api.writes().await?, town.server_cpu_seconds());
     let begun = Instant::now();
     let contender = Contender::start(who, &town.plane, quotient)?;
@@ -195,7 +200,7 @@ pub async fn reclaim(who: Scheduler, nodes: usize, leaving: Leaving, quotient: &
 }
 
 /// Lets pods that are to leave be gone, as kubelets do; counts them.
-async fn play_kubelets(town: &Town, leaving: Leaving) -> Result<std::sync::Arc<std::sync::atomic::AtomicUsize>> {
+pub async fn play_kubelets(town: &Town, leaving: Leaving) -> Result<std::sync::Arc<std::sync::atomic::AtomicUsize>> {
     let leaves = |event: &Value| {
         let metadata = &event["object"]["metadata"];
         let text = |field: &str| metadata[field].as_str().unwrap_or_default().to_string();

@@ -5,6 +5,7 @@
 
 mod api;
 mod cases;
+mod claims;
 mod contender;
 mod goals;
 mod offline;
@@ -61,6 +62,8 @@ enum Work {
     Fill { who: Scheduler, nodes: usize, pods: usize, quotas: town::Quotas },
     Stream { who: Scheduler, nodes: usize, rate: usize },
     Reclaim { who: Scheduler, nodes: usize, leaving: Leaving },
+    Claims { who: Scheduler, nodes: usize, pods: usize },
+    ReclaimDevices { nodes: usize },
     StartUp { who: Scheduler, nodes: usize, pods: usize },
     Idle { who: Scheduler, nodes: usize, shapes: usize },
     Simulate { input: Input, format: Format },
@@ -89,6 +92,9 @@ fn works(quick: bool, large: bool, openb: bool) -> Vec<(String, Work)> {
             "reclaim, slow victims, Quotient",
             Work::Reclaim { who: Quotient, nodes: size(100), leaving: Leaving::Slowly },
         ),
+        ("claims, 500 nodes, kube-scheduler", Work::Claims { who: Kube, nodes: size(500), pods: size(2000) }),
+        ("claims, 500 nodes, Quotient", Work::Claims { who: Quotient, nodes: size(500), pods: size(2000) }),
+        ("reclaim of devices, Quotient", Work::ReclaimDevices { nodes: size(100) }),
         ("start-up, 50,000 pods, kube-scheduler", Work::StartUp { who: Kube, nodes: n5, pods: size(50_000) }),
         ("start-up, 50,000 pods, Quotient", Work::StartUp { who: Quotient, nodes: n5, pods: size(50_000) }),
         ("idle, kube-scheduler", Work::Idle { who: Kube, nodes: n5, shapes: size(500) }),
@@ -128,6 +134,8 @@ async fn measure(work: &Work, arguments: &Arguments) -> Result<Value> {
         Work::Fill { who, nodes, pods, quotas } => cases::fill(who, nodes, pods, quotas, quotient).await,
         Work::Stream { who, nodes, rate } => cases::stream(who, nodes, rate, STREAM_SECONDS, quotient).await,
         Work::Reclaim { who, nodes, leaving } => cases::reclaim(who, nodes, leaving, quotient).await,
+        Work::Claims { who, nodes, pods } => claims::fill(who, nodes, pods, quotient).await,
+        Work::ReclaimDevices { nodes } => claims::reclaim(nodes, quotient).await,
         Work::StartUp { who, nodes, pods } => cases::start_up(who, nodes, pods, quotient).await,
         Work::Idle { who, nodes, shapes } => cases::idle(who, nodes, shapes, IDLE_SECONDS, quotient).await,
         Work::Simulate { input, format } => offline::simulate(input, format, arguments.openb.as_deref(), quotient),

@@ -77,8 +77,9 @@ pub fn tables(report: &Value) -> String {
         let all = cases.into_iter().flatten();
         all.filter(|(name, _)| start.iter().any(|start| name.starts_with(start))).collect()
     };
-    let kinds: [(&str, &[&str], &[Column]); 6] = [
+    let kinds: [(&str, &[&str], &[Column]); 7] = [
         ("Pods that wait when the scheduler starts", &["limit", "fill"], FILL),
+        ("Pods with a device claim each that wait when the scheduler starts", &["claims"], FILL),
         ("Pods that arrive at a steady rate: creation to bind", &["stream"], STREAM),
         ("Reclaim", &["reclaim"], RECLAIM),
         ("Start-up", &["start-up"], START),
@@ -135,6 +136,8 @@ pub fn page(report: &Value) -> String {
          allowed, bursts of 10,000 and no leader election; it knows no quotas, and in *reclaim* its claimants have priority.\n\
          - *fill*: all pods are pending when the scheduler starts; from its first bind to its last. *reclaim*: 100 nodes with 8 GPUs each,\n  \
          all borrowed in pods of one GPU; the owner submits 400. Victims go at once, or after 1 to 10 s (*slow victims*).\n\
+         - *claims*: every node has 8 devices of one class in a ResourceSlice; 2,000 pods have a claim for one each. *reclaim of devices*: 800\n  \
+         devices, all borrowed in claims of one; the owner submits 400. kube-scheduler evicts nobody for a device.\n\
          - *idle*: 5,000 nodes renew their status every 10 s, and 500 pods of different shapes cannot run.\n\
          - CPU and memory are those of the processes, as the kernel counts them.\n\n\
          The engine alone is in [Benchmarks](benchmarks.md).\n\n{}{}",
