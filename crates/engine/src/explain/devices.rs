@@ -160,7 +160,9 @@ fn faulty(fault: &Fault) -> Reason {
     let (code, message, remedy) = match fault {
         Fault::Selector { request, device, message } => (
             Code::InvalidRequest,
-            format!("request {request}: selector cannot be evaluated for device {device}: {message}"),
+            format!(
+                "request {request}: CEL runtime error: selector cannot be evaluated for device {device}: {message}"
+            ),
             "let the selector ask first, with has(), whether the device has the attribute",
         ),
         Fault::TooMany { request } => (

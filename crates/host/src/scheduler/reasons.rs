@@ -17,6 +17,9 @@ use crate::write::{PodRef, Write};
 /// and goes, and are written no more often than this.
 const NUMBERS_EVERY: Duration = Duration::from_secs(30);
 
+/// Claims of templates and volumes are made a moment after the pod: that they are missing is said if they stay so.
+const CLAIM_PATIENCE: Duration = Duration::from_secs(1);
+
 impl Scheduler {
     /// Keeps what a pod says of why it waits, and of what it answers to.
     pub(super) fn note_shown(&mut self, key: &ObjectKey, object: &Value) {
@@ -37,10 +40,15 @@ impl Scheduler {
 
     /// Says why a pod waits: at once where the code is new, else when nothing was said for a while.
     pub(super) fn hold(&mut self, now: Now, pod: PodKey, uid: Name, reason: Arc<Reason>, round: &mut Round) {
-        if let Some(waiting) = self.waiting.get_mut(&pod).filter(|waiting| waiting.uid == uid)
-            && waiting.held == Some(reason.code)
-            && now.tick < waiting.quiet_until
-        {
+        if let Some(waiting) = self.waiting.get_mut(&pod).filter(|waiting| waiting.uid == uid) {
+            let is_new = waiting.held.is_none() && reason.code == Code::ClaimNotReady;
+            if is_new && waiting.quiet_until == Tick(0) {
+                waiting.quiet_until = Tick(now.tick.0 + CLAIM_PATIENCE.as_millis() as u64);
+            }
+            let is_another = !is_new && waiting.held != Some(reason.code);
+            if is_another || now.tick >= waiting.quiet_until {
+                return self.say(now, pod, uid, &reason, round);
+            }
             if waiting.unsaid.replace(reason).is_none() {
                 self.unsaid.insert((waiting.quiet_until, pod));
             }

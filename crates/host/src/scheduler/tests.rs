@@ -74,6 +74,19 @@ fn numbers_that_change_are_written_every_half_a_minute_and_a_new_code_at_once() 
 }
 
 #[test]
+fn a_claim_that_is_missing_is_said_if_it_stays_so() {
+    let at = |ms: u64| Now { tick: Tick(NOW.tick.0 + ms), ..NOW };
+    let mut claimant = pod("p", "1");
+    claimant["spec"]["resourceClaims"] = json!([{"name": "gpu", "resourceClaimName": "missing"}]);
+    let mut scheduler = seeing(&[node(), ("Pod", claimant)]);
+    let first = scheduler.decide(at(0), Budget::default());
+    assert_eq!((&first.writes[..], first.wake_at), (&[] as &[Write], Some(at(1_000).tick)));
+    assert_eq!(scheduler.decide(at(999), Budget::default()).writes, []);
+    let written = scheduler.decide(at(1_000), Budget::default()).writes;
+    assert!(matches!(&written[..], [Write::Event(_), Write::Condition { .. }]), "{written:?}");
+}
+
+#[test]
 fn an_object_that_cannot_be_read_is_said_once() {
     let mut scheduler = seeing(&[]);
     let broken = json!({"metadata": {"name": "n"}, "status": {"allocatable": {"cpu": "lots"}}});
