@@ -22,6 +22,7 @@ pub mod live;
 pub mod metrics;
 pub mod onlook;
 pub mod permission;
+pub mod profile;
 mod quota_figures;
 pub mod rehearsal;
 pub mod review;
