@@ -21,6 +21,7 @@ pub mod limit;
 pub mod live;
 pub mod metrics;
 pub mod onlook;
+pub mod patience;
 pub mod permission;
 pub mod profile;
 mod quota_figures;
