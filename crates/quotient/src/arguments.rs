@@ -509,7 +509,7 @@ pub struct LintArguments {
 Examples:
   quotient run                                       the cluster that kubectl talks to
   quotient run --shadow --metrics 127.0.0.1:9090     decide and report, write nothing
-  quotient run --shadow --compare --config quotient.yaml   beside another scheduler: count where they agree
+  quotient run --shadow --compare                    count where another scheduler agrees
   quotient run --config quotient.yaml --log json
   quotient run --webhook 127.0.0.1:9443 --webhook-url https://127.0.0.1:9443
 
