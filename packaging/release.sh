@@ -1,6 +1,7 @@
 #!/bin/sh
 # Puts a release together in dist/: archives of the binaries with completions and manual pages, the chart, manifests, the krew
-# plugin, and checksums of everything. `make release` calls it after `make image`.
+# plugin, and checksums of everything. `make release` calls it after `make image`. DIST names another folder than dist/.
+# Archives hold files and folders only: krew unpacks nothing else, and links the plugin's name to the program itself.
 #
 #   packaging/release.sh VERSION TARGET-FOLDER PROFILE-FOLDER TARGET…
 set -eu
@@ -10,7 +11,7 @@ built=$2
 profile=$3
 shift 3
 here=$(CDPATH='' cd -- "$(dirname -- "$0")/.." && pwd)
-dist=$here/dist
+dist=${DIST:-$here/dist}
 : "${SOURCE_DATE_EPOCH:?is set by make release}"
 
 # pack ARCHIVE FOLDER ENTRY: the same bytes for the same files, whoever packs them and when.
@@ -45,14 +46,13 @@ for target in "$@"; do
   mkdir "$work/$architecture"
   cp -r "$work/common/." "$work/$architecture/"
   cp "$built/$target/$profile/quotient" "$work/$architecture/quotient"
-  ln -s quotient "$work/$architecture/kubectl-quotient"
   pack "$dist/$archive" "$work/$architecture" .
   cat >>"$krew" <<END
   - selector:
       matchLabels: {os: linux, arch: $architecture}
     uri: https://example.com/quotient/releases/$version/$archive
     sha256: $(sha256sum "$dist/$archive" | cut -d ' ' -f 1)
-    bin: kubectl-quotient
+    bin: quotient
 END
 done
 

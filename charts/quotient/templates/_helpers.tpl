@@ -151,6 +151,10 @@ spec:
         {{- end }}
         - name: metrics
           containerPort: 8080
+        {{- if and $values.dashboard.enabled (eq .name "quotient") }}
+        - name: dashboard
+          containerPort: 8081
+        {{- end }}
         livenessProbe:
           httpGet:
             path: /livez

@@ -23,6 +23,7 @@ pub mod metrics;
 pub mod onlook;
 pub mod patience;
 pub mod permission;
+pub mod profile;
 mod quota_figures;
 pub mod rehearsal;
 pub mod review;

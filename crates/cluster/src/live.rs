@@ -10,9 +10,11 @@ use std::time::{Duration, Instant};
 
 use quotient_api::Configuration;
 use quotient_engine::Budget;
+use quotient_engine::fact::PodKey;
 use quotient_host::queue::Failed;
 use quotient_host::scheduler::{Happened, Seen};
 use quotient_host::{Hold, Parts, PodRef, SharedObjects, Subject, probe};
+use serde_json::Value;
 use tokio::sync::mpsc::{self, Receiver};
 use tokio::sync::{oneshot, watch};
 use tokio::task::JoinSet;
@@ -24,6 +26,7 @@ use crate::dispatch::{Dispatcher, REPORTS_MAX, Report, dispatcher};
 use crate::lease::{Election, Elector, Fence, LeaseSettings};
 use crate::metrics::Metrics;
 use crate::onlook::Onlooker;
+use crate::profile::Phase;
 use crate::rehearsal::{Asked, Figures, HeldTime, Question, Rehearsal, Standing};
 use crate::system::System;
 
@@ -168,6 +171,8 @@ struct Session<'a> {
     held: Option<Hold>,
     /// What is kept for whoever asks.
     asked: Option<Asked>,
+    /// Something was taken in since the last turn.
+    is_undecided: bool,
     /// Somebody who looks on, such as a dashboard.
     onlooker: Option<Arc<dyn Onlooker>>,
     /// The watches and the dispatcher; they end with the session.
@@ -215,6 +220,7 @@ impl<'a> Session<'a> {
             subjects,
             probing: None,
             onlooker: None,
+            is_undecided: false,
             held: None,
             tasks,
         }
@@ -280,6 +286,7 @@ impl<'a> Session<'a> {
                         return End::Anew;
                     }
                     for seen in batch.drain(..) {
+                        self.decide_before(&seen);
                         self.take_seen(seen);
                     }
                 }
@@ -320,7 +327,9 @@ impl<'a> Session<'a> {
         let is_held = self.asked.as_ref().is_some_and(|asked| asked.is_held);
         let (begun, now) = (Instant::now(), self.clock.now());
         let is_full = is_held || self.dispatcher.is_full();
-        let turn = tokio::task::block_in_place(|| self.host.turn(now, is_full, CYCLE));
+        let phases = self.metrics.phases();
+        let turn = phases.time(Phase::Decide, || tokio::task::block_in_place(|| self.host.turn(now, is_full, CYCLE)));
+        self.is_undecided = turn.held.is_some() || turn.more;
         if turn.held.is_none() {
             self.metrics.cycle(begun.elapsed());
         }
@@ -408,15 +417,35 @@ impl<'a> Session<'a> {
         }
     }
 
+    /// In shadow mode another scheduler binds a pod, often before our turn comes: what was seen up to then is decided
+    /// first, so that the two can be compared.
+    fn decide_before(&mut self, seen: &Seen) {
+        let Seen::Object(Subject::Kind(kind), pod) = seen else { return };
+        if !self.settings.shadow || !self.is_undecided || (kind.group, kind.kind) != ("", "Pod") {
+            return;
+        }
+        let text = |pointer: &str| pod.pointer(pointer).and_then(Value::as_str);
+        let key = PodKey {
+            namespace: text("/metadata/namespace").unwrap_or_default().into(),
+            name: text("/metadata/name").unwrap_or_default().into(),
+        };
+        if text("/spec/nodeName").is_some() && self.host.is_complete() && self.host.scheduler().waits(&key) {
+            while self.take_turn().0 {}
+        }
+    }
+
     fn take_seen(&mut self, seen: Seen) {
         if let Some(asked) = &mut self.asked {
             asked.see(&seen);
         }
+        let phases = self.metrics.phases();
         if let Some(onlooker) = &self.onlooker {
-            onlooker.sees(&seen);
+            phases.time(Phase::Observers, || onlooker.sees(&seen, self.host.scheduler().engine()));
         }
+        self.is_undecided = true;
         let was_complete = self.host.is_complete();
-        let also = self.host.see(self.clock.now(), seen);
+        let now = self.clock.now();
+        let also = phases.time(Phase::TakeIn, || self.host.see(now, seen));
         if let Some(pods) = also
             && self.subjects.insert(pods)
         {
@@ -456,15 +485,20 @@ impl<'a> Session<'a> {
     }
 
     fn tell_status(&mut self) {
+        let phases = self.metrics.phases().clone();
+        phases.time(Phase::Status, || self.tell_standing());
+        if let Some(onlooker) = self.onlooker.as_ref().filter(|_| self.host.is_complete()) {
+            phases.time(Phase::Observers, || onlooker.looks(self.clock.now(), self.host.scheduler().engine()));
+        }
+    }
+
+    fn tell_standing(&mut self) {
         let scheduler = self.host.scheduler();
         self.metrics.set_waiting(scheduler.waiting().into_iter());
         if self.metrics.is_read() {
             let quotas = scheduler.engine().quotas();
             self.metrics.set_cards(&scheduler.card_samples(&quotas));
             self.metrics.set_quotas(quotas);
-        }
-        if let Some(onlooker) = self.onlooker.as_ref().filter(|_| self.host.is_complete()) {
-            onlooker.looks(self.clock.now(), scheduler.engine());
         }
         if self.fence.holds() {
             for write in self.host.tell(self.clock.now()) {
@@ -478,7 +512,7 @@ impl<'a> Session<'a> {
             asked.happened.extend(happened.iter().cloned());
         }
         if let Some(onlooker) = &self.onlooker {
-            onlooker.hears(self.clock.now(), &happened);
+            self.metrics.phases().time(Phase::Observers, || onlooker.hears(self.clock.now(), &happened));
         }
         let shadow = self.settings.shadow;
         let (mut bound, mut evicted, mut held) = (0, 0, 0);

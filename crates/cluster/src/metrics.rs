@@ -18,6 +18,7 @@ use quotient_engine::{Code, QuotaReport};
 use quotient_host::{Subject, Verb};
 
 use crate::call::CallError;
+use crate::profile::Phases;
 use crate::quota_figures;
 use quotient_host::queue::Outcome;
 use quotient_host::scheduler::Happened;
@@ -88,6 +89,8 @@ pub struct Metrics {
     reviews: Family<Labels, Counter>,
     leads: Gauge,
     configuration_valid: Gauge,
+    comparisons: Family<Labels, Counter>,
+    phases: Phases,
     begun: Instant,
     heartbeat_ms: Arc<AtomicU64>,
     ready: Arc<AtomicBool>,
@@ -125,6 +128,8 @@ impl Default for Metrics {
             reviews: Family::default(),
             leads: Gauge::default(),
             configuration_valid: Gauge::default(),
+            comparisons: Family::default(),
+            phases: Phases::default(),
             begun: Instant::now(),
             heartbeat_ms: Arc::default(),
             ready: Arc::default(),
@@ -163,6 +168,8 @@ impl Default for Metrics {
         let valid = "1 where the configuration file on disk is the one in use, 0 where it was rejected";
         registry.register("configuration_valid", valid, metrics.configuration_valid.clone());
         metrics.configuration_valid.set(1);
+        let compared = "Binds and evictions of another scheduler beside ours, by outcome";
+        registry.register("comparisons", compared, metrics.comparisons.clone());
         let build = Info::new([("version", VERSION), ("commit", COMMIT)]);
         registry.register("build", "The version and the commit that this process was built from", build);
         let mut card_registry = Registry::default();
@@ -234,6 +241,16 @@ impl Metrics {
         for (channel, count) in [("seen", seen), ("reports", reports)] {
             self.channels.get_or_create(&vec![("channel", channel.to_string())]).set(count as i64);
         }
+    }
+
+    /// A bind or an eviction of another scheduler was compared with ours.
+    pub fn count_comparison(&self, of: &'static str, outcome: &'static str) {
+        self.comparisons.get_or_create(&vec![("of", of.to_string()), ("outcome", outcome.to_string())]).inc();
+    }
+
+    /// Where the scheduler's task spends its time.
+    pub fn phases(&self) -> &Phases {
+        &self.phases
     }
 
     pub fn cycle(&self, took: Duration) {

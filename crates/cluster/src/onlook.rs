@@ -11,8 +11,8 @@ use serde_json::{Value, json};
 pub trait Onlooker: Send + Sync {
     /// A session begins, with nothing known.
     fn begins(&self);
-    /// An object was seen, or is gone.
-    fn sees(&self, seen: &Seen);
+    /// An object was seen, or is gone. The engine has not taken it in yet.
+    fn sees(&self, seen: &Seen, engine: &Engine);
     /// Something was decided, or is wrong with an object.
     fn hears(&self, now: Now, happened: &[Happened]);
     /// A moment to read the engine: as soon as everything was seen, and about once a second from then on. What takes
@@ -38,8 +38,8 @@ impl Onlooker for Onlookers {
         self.0.iter().for_each(|onlooker| onlooker.begins());
     }
 
-    fn sees(&self, seen: &Seen) {
-        self.0.iter().for_each(|onlooker| onlooker.sees(seen));
+    fn sees(&self, seen: &Seen, engine: &Engine) {
+        self.0.iter().for_each(|onlooker| onlooker.sees(seen, engine));
     }
 
     fn hears(&self, now: Now, happened: &[Happened]) {

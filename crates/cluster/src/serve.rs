@@ -1,4 +1,4 @@
-//! `/metrics`, `/livez` and `/readyz`.
+//! `/metrics`, `/livez` and `/readyz`; `/comparison` and `/debug/profile` where they are asked for.
 
 use std::collections::BTreeMap;
 use std::convert::Infallible;
@@ -23,6 +23,7 @@ use tokio_rustls::rustls::crypto::ring;
 use tokio_rustls::rustls::{ServerConfig, version};
 
 use crate::metrics::Metrics;
+use crate::profile::{self, Form, profile};
 use crate::review::{may_read, person};
 use crate::webhook::certificates::{FolderCertificate, Holder, KeepError};
 
@@ -49,7 +50,14 @@ pub struct ServeSettings {
     /// Whoever reads metrics needs a token whose owner may `get /metrics`, as the API server behind this client says;
     /// `None`: everyone who reaches the port reads them.
     pub authorizer: Option<Client>,
+    /// What `/comparison` answers, as JSON; `None`: there is no such path.
+    pub comparison: Option<Page>,
+    /// Whether `/debug/profile` is served.
+    pub profiling: bool,
 }
+
+/// A page that is made when it is asked for.
+pub type Page = Arc<dyn Fn() -> String + Send + Sync>;
 
 /// Metrics cannot be served.
 #[derive(Debug, thiserror::Error)]
@@ -67,7 +75,7 @@ pub async fn serve(
     settings: ServeSettings,
     metrics: Metrics,
 ) -> Result<(SocketAddr, impl Future<Output = ()> + Send), ServeError> {
-    let ServeSettings { address, certificate, authorizer } = settings;
+    let ServeSettings { address, certificate, authorizer, comparison, profiling } = settings;
     let wrong = |error| ServeError::Address { address, error };
     let tls = match certificate {
         None => None,
@@ -81,7 +89,8 @@ pub async fn serve(
     let listener = TcpListener::bind(address).await.map_err(wrong)?;
     let bound = listener.local_addr().map_err(wrong)?;
     let (acceptor, certificate) = tls.unzip();
-    let desk = Desk { metrics, guard: authorizer.map(|client| Arc::new(Guard::new(client))) };
+    let guard = authorizer.map(|client| Arc::new(Guard::new(client)));
+    let desk = Desk { metrics, guard, comparison, profiling };
     let work = async move {
         tokio::select! {
             () = answer_all(listener, acceptor, desk) => {}
@@ -116,12 +125,14 @@ async fn look_after(certificate: Option<FolderCertificate>) {
 struct Desk {
     metrics: Metrics,
     guard: Option<Arc<Guard>>,
+    comparison: Option<Page>,
+    profiling: bool,
 }
 
 /// Asks the API server who may read metrics.
 struct Guard {
     client: Client,
-    /// Answers by the fingerprint of a token, with a key of this process: tokens are not kept.
+    /// Answers by the fingerprint of a token and a path, with a key of this process: tokens are not kept.
     known: Mutex<BTreeMap<u64, (Instant, bool)>>,
     fingerprint: RandomState,
 }
@@ -131,19 +142,19 @@ impl Guard {
         Guard { client, known: Mutex::default(), fingerprint: RandomState::new() }
     }
 
-    /// Why whoever asks may not read metrics, if so.
-    async fn refusal(&self, headers: &HeaderMap) -> Option<StatusCode> {
+    /// Why whoever asks may not read a path, if so.
+    async fn refusal(&self, headers: &HeaderMap, path: &str) -> Option<StatusCode> {
         let value = headers.get(header::AUTHORIZATION).and_then(|value| value.to_str().ok());
         let Some(token) = value.and_then(|value| value.strip_prefix("Bearer ")).map(str::trim) else {
             return Some(StatusCode::UNAUTHORIZED);
         };
-        let print = self.fingerprint.hash_one(token);
+        let print = self.fingerprint.hash_one((token, path));
         let lock = || self.known.lock().unwrap_or_else(PoisonError::into_inner);
         let now = Instant::now();
         let known = lock().get(&print).filter(|(until, _)| *until > now).map(|(_, allowed)| *allowed);
         let allowed = match known {
             Some(allowed) => allowed,
-            None => match self.ask(token).await {
+            None => match self.ask(token, path).await {
                 Ok(allowed) => {
                     let mut known = lock();
                     known.retain(|_, (until, _)| *until > now);
@@ -161,9 +172,9 @@ impl Guard {
         (!allowed).then_some(StatusCode::FORBIDDEN)
     }
 
-    async fn ask(&self, token: &str) -> Result<bool, crate::call::CallError> {
+    async fn ask(&self, token: &str, path: &str) -> Result<bool, crate::call::CallError> {
         match person(&self.client, token).await? {
-            Some(person) => may_read(&self.client, &person, "/metrics").await,
+            Some(person) => may_read(&self.client, &person, path).await,
             None => Ok(false),
         }
     }
@@ -208,17 +219,43 @@ async fn converse(stream: impl AsyncRead + AsyncWrite + Unpin, desk: Desk) {
     let _ = server.serve_connection(TokioIo::new(stream), service).await;
 }
 
+/// What takes a token where one is asked for.
+const PROTECTED: [&str; 3] = ["/metrics", COMPARISON, PROFILE];
+const COMPARISON: &str = "/comparison";
+const PROFILE: &str = "/debug/profile";
+
 /// Probes are answered to everyone: a kubelet has no token.
 async fn respond(desk: &Desk, request: &Request<Incoming>) -> Response<Full<Bytes>> {
     let path = request.uri().path();
-    if let Some(guard) = desk.guard.as_ref().filter(|_| path == "/metrics")
-        && let Some(status) = guard.refusal(request.headers()).await
+    if let Some(guard) = desk.guard.as_ref().filter(|_| PROTECTED.contains(&path))
+        && let Some(status) = guard.refusal(request.headers(), path).await
     {
-        let mut response = Response::new(Full::new(Bytes::from("expected a token whose owner may get /metrics\n")));
-        *response.status_mut() = status;
-        return response;
+        return text(status, format!("expected a token whose owner may get {path}\n"));
     }
-    answer(&desk.metrics, request.method(), path)
+    match (path, &desk.comparison) {
+        (COMPARISON, Some(page)) if request.method() == Method::GET => json(page()),
+        (PROFILE, _) if request.method() == Method::GET && desk.profiling => {
+            match profile::asked(request.uri().query().unwrap_or_default()) {
+                Err(wrong) => text(StatusCode::BAD_REQUEST, wrong + "\n"),
+                Ok((time, Form::Json)) => json(profile(desk.metrics.phases().clone(), time, Form::Json).await),
+                Ok((time, form)) => text(StatusCode::OK, profile(desk.metrics.phases().clone(), time, form).await),
+            }
+        }
+        _ => answer(&desk.metrics, request.method(), path),
+    }
+}
+
+fn text(status: StatusCode, body: String) -> Response<Full<Bytes>> {
+    let mut response = Response::new(Full::new(Bytes::from(body)));
+    *response.status_mut() = status;
+    response
+}
+
+fn json(body: String) -> Response<Full<Bytes>> {
+    let mut response = text(StatusCode::OK, body);
+    let kind = header::HeaderValue::from_static("application/json");
+    response.headers_mut().insert(header::CONTENT_TYPE, kind);
+    response
 }
 
 fn answer(metrics: &Metrics, method: &Method, path: &str) -> Response<Full<Bytes>> {

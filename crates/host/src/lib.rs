@@ -21,6 +21,7 @@ pub mod patrol;
 pub mod queue;
 pub mod scheduler;
 pub mod session;
+pub mod shadow;
 pub mod subject;
 pub mod victims;
 pub mod watched;

@@ -187,6 +187,11 @@ impl Scheduler {
         counts
     }
 
+    /// Whether a pod waits for a node, as far as was seen.
+    pub fn waits(&self, pod: &PodKey) -> bool {
+        self.waiting.contains_key(pod)
+    }
+
     /// The first of the pods that wait.
     pub fn first_waiting(&self) -> Option<PodRef> {
         self.waiting.iter().next().map(|(pod, waiting)| PodRef { key: pod.clone(), uid: waiting.uid.clone() })

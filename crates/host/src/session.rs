@@ -23,6 +23,7 @@ use quotient_engine::{Budget, Tick};
 use crate::objects::{SharedObjects, pods_of_kind, watched_kinds};
 use crate::queue::{Failed, Feedback};
 use crate::scheduler::{Happened, Now, Scheduler, Seen};
+use crate::shadow::Shadow;
 use crate::subject::Subject;
 use crate::victims::Victims;
 use crate::write::{PodRef, Slot, Write};
@@ -108,6 +109,7 @@ pub struct Session {
     leads: bool,
     taking_over: Option<TakingOver>,
     victims: Victims,
+    shadow: Shadow,
 }
 
 /// How far it is to what the last leader wrote.
@@ -139,6 +141,7 @@ impl Session {
             leads: false,
             taking_over: None,
             victims: Victims::default(),
+            shadow: Shadow::default(),
         };
         let kinds: Vec<Subject> = watched_kinds().map(Subject::Kind).collect();
         // Some pods are watched apart once there is something that they are looked at for.
@@ -178,6 +181,7 @@ impl Session {
             Seen::Object(..) | Seen::Gone(..) => None,
         };
         self.victims.see(&seen);
+        self.shadow.see(&seen);
         self.scheduler.see(now, seen);
         let (subject, sight) = sight?;
         let (is_served, is_absent) = (sight == Sight::Current, sight == Sight::Absent);
@@ -298,7 +302,13 @@ impl Session {
                 self.scheduler.take_fact(now, fact);
                 turn.happened.push(Happened::Problem(problem));
             }
+            for fact in self.shadow.overdue(now.tick) {
+                self.scheduler.take_fact(now, fact);
+            }
             let round = self.scheduler.decide(now, budget);
+            if self.parts.shadow {
+                round.writes.iter().for_each(|write| self.shadow.note(write, now.tick));
+            }
             turn.writes.extend(round.writes);
             turn.happened.extend(round.happened);
             (turn.more, turn.wake_at) = (round.more, round.wake_at);
@@ -307,7 +317,8 @@ impl Session {
         }
         turn.writes.retain(|write| self.is_ours(write));
         turn.writes.iter().for_each(|write| self.victims.note(write, now.tick));
-        turn.wake_at = turn.wake_at.into_iter().chain(self.victims.next_due()).min();
+        let due = self.victims.next_due().into_iter().chain(self.shadow.next_due());
+        turn.wake_at = turn.wake_at.into_iter().chain(due).min();
         turn
     }
 

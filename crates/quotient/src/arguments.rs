@@ -110,6 +110,12 @@ pub enum Command {
     /// Asks the API server and changes nothing; the webhooks are tried with a dry run. Run it as an administrator
     /// before and after an installation, and when something does not work.
     Check(CheckArguments),
+    /// Say what moving from another scheduler means for a cluster, and how to do it
+    ///
+    /// Reads a cluster that runs scheduler-plugins, nos, Koordinator or Volcano: their configurations, objects and pods.
+    /// Says what works as it is, what differs, what would be decided differently today, and the steps. Nothing is written
+    /// to the cluster.
+    Migrate(MigrateArguments),
     /// Measure the engine: decisions per second, memory, growth with the cluster
     ///
     /// Everything is measured through the engine's public interface, on one thread, with the same workload each time.
@@ -503,6 +509,7 @@ pub struct LintArguments {
 Examples:
   quotient run                                       the cluster that kubectl talks to
   quotient run --shadow --metrics 127.0.0.1:9090     decide and report, write nothing
+  quotient run --shadow --compare                    count where another scheduler agrees
   quotient run --config quotient.yaml --log json
   quotient run --webhook 127.0.0.1:9443 --webhook-url https://127.0.0.1:9443
 
@@ -530,9 +537,20 @@ pub struct RunArguments {
     /// Decide and report, and write nothing
     #[arg(long)]
     pub shadow: bool,
+    /// Compare decisions with those of the scheduler that binds the pods, and count where the two agree: metrics,
+    /// /comparison, and a line in the log
+    #[arg(long, requires = "shadow")]
+    pub compare: bool,
+    /// How often the comparison is logged
+    #[arg(long, value_name = "DURATION", default_value = "1h", value_parser = quotient_api::time::parse_duration)]
+    #[arg(requires = "compare")]
+    pub compare_every: Duration,
     /// Serve /metrics, /livez and /readyz here
     #[arg(long, value_name = "ADDRESS:PORT")]
     pub metrics: Option<SocketAddr>,
+    /// Serve /debug/profile beside metrics: where the process spends its time, and its memory
+    #[arg(long, requires = "metrics")]
+    pub profiling: bool,
     /// Who may read /metrics; probes are answered to everyone
     #[arg(long, value_enum, value_name = "WHO", default_value = "open")]
     pub metrics_access: MetricsAccess,
@@ -585,7 +603,7 @@ pub struct RunArguments {
 pub enum MetricsAccess {
     /// Everyone who reaches the port
     Open,
-    /// Owners of a token that may get the path /metrics, as the API server says
+    /// Owners of a token that may get the path, such as /metrics, as the API server says
     Authorized,
 }
 
@@ -663,6 +681,30 @@ pub struct CheckArguments {
     /// The QuotientConfiguration of a program outside of the cluster; otherwise its ConfigMap is read
     #[arg(long, value_name = "FILE")]
     pub config: Option<PathBuf>,
+    #[command(flatten)]
+    pub output: OutputArguments,
+}
+
+/// What `migrate` is told.
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  quotient migrate                                   the cluster that kubectl talks to
+  quotient migrate -f cluster.snapshot --scheduler-config volcano-scheduler.conf
+  kubectl get cm,deploy,nodes,pods,queues -A -o yaml | quotient migrate -f -
+  quotient migrate --write-config quotient.yaml      the configuration that it proposes
+
+Snapshots hold no ConfigMaps and no flags of containers: give the scheduler's configuration with
+--scheduler-config.")]
+pub struct MigrateArguments {
+    /// The configuration of a scheduler: a KubeSchedulerConfiguration, one of Volcano, or a ConfigMap with one
+    #[arg(long, num_args = 1.., value_name = "FILE")]
+    pub scheduler_config: Vec<PathBuf>,
+    /// Also write the proposed QuotientConfiguration to this file
+    #[arg(long, value_name = "FILE")]
+    pub write_config: Option<PathBuf>,
+    #[command(flatten)]
+    pub state: StateArguments,
     #[command(flatten)]
     pub output: OutputArguments,
 }

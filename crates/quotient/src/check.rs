@@ -15,6 +15,7 @@ use quotient_cluster::Clients;
 use serde::Serialize;
 
 pub use asking::Asking;
+pub use schedulers::scheduler_name_flags;
 
 /// How it stands with one thing.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize)]

@@ -44,15 +44,25 @@ pub fn relevant_kinds() -> impl Iterator<Item = &'static Kind> {
 
 /// Reads the cluster.
 pub fn read(which: &Which) -> Result<Seen> {
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
-    runtime.context("the runtime cannot be started")?.block_on(read_async(which))
+    read_kinds(which, relevant_kinds().collect())
 }
 
-async fn read_async(which: &Which) -> Result<Seen> {
+/// Reads the cluster and its ConfigMaps, among which are configurations of schedulers.
+pub fn read_with_config_maps(which: &Which) -> Result<Seen> {
+    let maps = KINDS.iter().find(|kind| (kind.group, kind.kind) == ("", "ConfigMap"));
+    read_kinds(which, relevant_kinds().chain(maps).collect())
+}
+
+fn read_kinds(which: &Which, kinds: Vec<&'static Kind>) -> Result<Seen> {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+    runtime.context("the runtime cannot be started")?.block_on(read_async(which, kinds))
+}
+
+async fn read_async(which: &Which, kinds: Vec<&'static Kind>) -> Result<Seen> {
     let Which { kubeconfig, context, namespace } = which;
     let (client, server, version) = reader(kubeconfig.as_deref().map(Path::new), context.as_deref()).await?;
     let mut seen = Seen { server, version, ..Seen::default() };
-    for kind in relevant_kinds() {
+    for kind in kinds {
         let all = kind_path(kind, None);
         let one = namespace.as_deref().filter(|_| kind.namespaced).map(|namespace| kind_path(kind, Some(namespace)));
         match list(&client, &all).await? {

@@ -238,7 +238,7 @@ impl Onlooker for LiveRecording {
         books.unseen = books.known.keys().chain(books.pods.keys()).cloned().collect();
     }
 
-    fn sees(&self, seen: &Seen) {
+    fn sees(&self, seen: &Seen, _: &Engine) {
         let at_ms = self.at_ms();
         let mut books = self.books();
         for key in books.missing(seen) {

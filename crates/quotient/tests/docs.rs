@@ -114,7 +114,7 @@ fn words(command: &str) -> Vec<&str> {
 }
 
 /// Commands that need no cluster.
-const OFFLINE: [&str; 7] = ["simulate", "explain", "tree", "top", "plan", "test", "lint"];
+const OFFLINE: [&str; 8] = ["simulate", "explain", "tree", "top", "plan", "test", "lint", "migrate"];
 
 #[test]
 fn commands_in_pages_exist_and_run() {

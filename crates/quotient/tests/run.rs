@@ -228,6 +228,68 @@ fn in_the_shadow_it_decides_and_writes_nothing() {
     assert!(items(&plane, "leases.coordination.k8s.io").iter().all(|lease| lease["metadata"]["name"] != "quotient"));
 }
 
+/// A pod of this scheduler.
+fn pod_of(scheduler: &str, name: &str) -> Value {
+    json!({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": name, "namespace": "default"},
+        "spec": {"schedulerName": scheduler, "containers": [{"name": "c", "image": "i"}]}})
+}
+
+/// A bad configuration is refused in one line and the old one stays; a good one is used, without a restart.
+#[test]
+fn a_configuration_is_read_again_when_it_changes() {
+    let plane = ControlPlane::start(Options::default()).expect("the control plane starts");
+    plane.make_nodes("n", 1, &NodeShape::default()).expect("the node is made");
+    let port = std::net::TcpListener::bind("127.0.0.1:0").and_then(|l| l.local_addr()).expect("a port").port();
+    let (log, file) = (plane.folder().join("quotient.log"), plane.folder().join("quotient.yaml"));
+    let write = |text: &str| std::fs::write(&file, text).expect("a file can be written");
+    let said = || std::fs::read_to_string(&log).unwrap_or_default();
+    let valid = |value: u8| {
+        let line = format!("quotient_configuration_valid {value}\n");
+        eventually(&plane, &line, || ask(port, "/metrics").filter(|(_, metrics)| metrics.contains(&line)));
+    };
+    write("schedulerNames: [first]\n");
+    let (address, config) = (format!("127.0.0.1:{port}"), file.display().to_string());
+    let daemon = Daemon::start(&plane.kubeconfig(), &log, &["--metrics", &address, "--config", &config]);
+    eventually(&plane, "it is ready", || ask(port, "/readyz").filter(|(status, _)| *status == 200));
+    let process = daemon.id();
+    valid(1);
+
+    write("schedulerNames: [second]\nreserveAfter: soon\n");
+    valid(0);
+    let refusals: Vec<String> =
+        said().lines().filter(|line| line.contains("is rejected")).map(str::to_string).collect();
+    let [refusal] = &refusals[..] else { panic!("one line: {refusals:?}") };
+    for part in ["quotient.yaml", "reserveAfter", "soon", "expected", "the last valid one stays in use"] {
+        assert!(refusal.contains(part), "no {part} in {refusal}");
+    }
+    let bound = |name: &str| {
+        eventually(&plane, &format!("{name} is bound"), || {
+            let pods = items(&plane, "pods");
+            let is_bound = |pod: &Value| pod["metadata"]["name"] == name && pod["spec"]["nodeName"] == "n-0";
+            pods.iter().any(is_bound).then_some(())
+        });
+    };
+    plane.apply(&[pod_of("first", "p-1")]).expect("the pod is made");
+    bound("p-1");
+
+    // What is logged changes at once, and nothing else.
+    assert!(!said().contains("DEBUG"), "{}", said());
+    write("schedulerNames: [first]\nlog: debug\n");
+    valid(1);
+    eventually(&plane, "it logs more", || said().contains("DEBUG").then_some(()));
+    assert!(!said().contains("rebuilds its state"), "{}", said());
+    write("schedulerNames: [first]\nlog: loudly=\n");
+    valid(0);
+
+    write("schedulerNames: [second]\n");
+    valid(1);
+    plane.apply(&[pod_of("second", "p-2")]).expect("the pod is made");
+    bound("p-2");
+    assert!(said().contains("rebuilds its state"), "{}", said());
+    assert_eq!(daemon.id(), process);
+    daemon.stop();
+}
+
 /// The files that the documentation has people apply.
 #[test]
 fn the_examples_for_a_live_cluster_do_what_they_say() {

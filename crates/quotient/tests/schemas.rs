@@ -99,7 +99,7 @@ fn what_is_printed_is_what_the_schema_says() {
     let teams = "examples/two-teams";
     let event = written("event.yaml", EVENT);
     let trace = written("trace.jsonl", TRACE);
-    let cases: [(&str, Vec<&str>); 15] = [
+    let cases: [(&str, Vec<&str>); 19] = [
         ("simulate", vec!["simulate", "examples/first-steps"]),
         ("simulate", vec!["simulate", teams]),
         ("explain", vec!["explain", "vision/evaluate", "-f", teams]),
@@ -126,6 +126,10 @@ fn what_is_printed_is_what_the_schema_says() {
         ("explain eviction", vec!["explain", "eviction", "b/victim", "-f", &event]),
         ("test", vec!["test", "scenarios/kubernetes/host-ports.yaml"]),
         ("version", vec!["version"]),
+        ("migrate", vec!["migrate", "-f", "examples/migration/scheduler-plugins.yaml"]),
+        ("migrate", vec!["migrate", "-f", "examples/migration/nos.yaml"]),
+        ("migrate", vec!["migrate", "-f", "examples/migration/koordinator.yaml"]),
+        ("migrate", vec!["migrate", "-f", "examples/migration/volcano.yaml"]),
         ("replay", vec!["replay", &trace, "--forecasts", "20"]),
     ];
     for (command, arguments) in cases {

@@ -30,19 +30,31 @@ impl Engine {
     /// then by filter; among those that one filter closes the nearest first. Nothing for a pod that does not wait, or
     /// whose request cannot be read.
     pub fn verdicts(&self, pod: &PodKey) -> Vec<NodeVerdict> {
-        let Some(id) = self.world.pods.find(pod) else { return Vec::new() };
+        let Some((world, question)) = self.asked_for(pod) else { return Vec::new() };
+        let mut verdicts: Vec<_> = world.nodes.by_name().map(|node| world.verdict(&question, node)).collect();
+        verdicts.sort_by_key(|(nearness, _)| *nearness);
+        verdicts.into_iter().map(|(_, verdict)| verdict).collect()
+    }
+
+    /// What one node says to a waiting pod; nothing where there is no such node.
+    pub fn verdict(&self, pod: &PodKey, node: &Name) -> Option<NodeVerdict> {
+        let (world, question) = self.asked_for(pod)?;
+        let node = world.nodes.find_present(node)?;
+        Some(world.verdict(&question, node).1)
+    }
+
+    /// The question that a waiting pod asks nodes, in a copy: to ask prepares answers for the next who asks.
+    fn asked_for(&self, pod: &PodKey) -> Option<(World, Question)> {
+        let id = self.world.pods.find(pod)?;
         let waiting = self.world.pods.get(id);
         if waiting.place != Place::Waiting || waiting.problem.is_some() || waiting.is_leaving() {
-            return Vec::new();
+            return None;
         }
-        // To ask prepares answers for the next who asks; in a copy nobody notices.
         let mut world = self.world.clone();
         // What is kept for the pod itself is not in its way.
         world.count_reservation(id, Sign::Take);
         let question = world.question(id);
-        let mut verdicts: Vec<_> = world.nodes.by_name().map(|node| world.verdict(&question, node)).collect();
-        verdicts.sort_by_key(|(nearness, _)| *nearness);
-        verdicts.into_iter().map(|(_, verdict)| verdict).collect()
+        Some((world, question))
     }
 }
 

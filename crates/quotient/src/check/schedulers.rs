@@ -49,7 +49,7 @@ pub async fn check(asking: &Asking, namespace: &str, configuration: &Configurati
         }
     }
     for deployment in deployments.iter().flatten() {
-        for scheduler in foreign_names(deployment, namespace).filter(|name| ours.iter().any(|our| our == name)) {
+        for scheduler in foreign_names(deployment, namespace).into_iter().filter(|name| ours.contains(name)) {
             let place = deployment.pointer("/metadata/namespace").and_then(Value::as_str).unwrap_or_default();
             section.fail(
                 format!(
@@ -79,20 +79,25 @@ fn is_alive(lease: &Value, now_us: i64) -> bool {
     !holder.is_empty() && renewed.is_some_and(|renewed| now_us - renewed <= 2 * duration_s * 1_000_000)
 }
 
-/// The scheduler names that a Deployment of somebody else takes as `--scheduler-name`.
-fn foreign_names<'a>(deployment: &'a Value, namespace: &str) -> impl Iterator<Item = &'a str> {
-    const FLAG: &str = "--scheduler-name";
+/// The scheduler names that a Deployment of another program takes as `--scheduler-name`.
+fn foreign_names(deployment: &Value, namespace: &str) -> Vec<String> {
     let is_ours = deployment.pointer("/metadata/namespace").and_then(Value::as_str) == Some(namespace)
         && name(deployment).is_some_and(|name| name.starts_with("quotient"));
-    let containers = deployment.pointer("/spec/template/spec/containers").and_then(Value::as_array);
-    let words = containers.into_iter().flatten().filter(move |_| !is_ours).flat_map(|container| {
+    if is_ours { Vec::new() } else { scheduler_name_flags(deployment) }
+}
+
+/// The values of `--scheduler-name` of a workload's containers.
+pub fn scheduler_name_flags(workload: &Value) -> Vec<String> {
+    const FLAG: &str = "--scheduler-name";
+    let containers = workload.pointer("/spec/template/spec/containers").and_then(Value::as_array);
+    let names = containers.into_iter().flatten().flat_map(|container| {
         let words = ["command", "args"].into_iter().filter_map(|part| container[part].as_array());
         let words: Vec<&str> = words.flatten().filter_map(Value::as_str).collect();
         let apart = words.windows(2).filter(|pair| pair[0] == FLAG).map(|pair| pair[1]);
         let joined = words.iter().filter_map(|word| word.strip_prefix(FLAG)?.strip_prefix('='));
-        apart.chain(joined).collect::<Vec<_>>()
+        apart.chain(joined).map(str::to_owned).collect::<Vec<_>>()
     });
-    words.collect::<Vec<_>>().into_iter()
+    names.collect()
 }
 
 #[cfg(test)]
@@ -106,7 +111,7 @@ mod tests {
             json!({"metadata": {"namespace": namespace, "name": name},
                 "spec": {"template": {"spec": {"containers": [{"args": words}]}}}})
         };
-        let names = |deployment: &Value| foreign_names(deployment, "q").map(str::to_string).collect::<Vec<_>>();
+        let names = |deployment: &Value| foreign_names(deployment, "q");
         assert_eq!(names(&deployment("v", "s", json!(["--scheduler-name=a", "-v=3"]))), ["a"]);
         assert_eq!(names(&deployment("v", "s", json!(["--scheduler-name", "b"]))), ["b"]);
         assert_eq!(names(&deployment("v", "s", json!(["--scheduler-name-prefix=c"]))), [""; 0]);

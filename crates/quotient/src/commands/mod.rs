@@ -12,6 +12,7 @@ mod lint;
 mod log;
 pub mod manifests;
 mod mcp;
+mod migrate;
 mod plan;
 mod replay;
 mod run;
@@ -56,6 +57,7 @@ fn dispatch(command: Command) -> Result<Exit> {
         Command::Lint(arguments) => lint::run(arguments),
         Command::Man { folder } => describe::manual(&folder),
         Command::Mcp(arguments) => mcp::run(arguments),
+        Command::Migrate(arguments) => migrate::run(arguments),
         Command::Plan(arguments) => plan::run(arguments),
         Command::Replay(arguments) => replay::run(arguments),
         Command::Run(arguments) => run::run(arguments),

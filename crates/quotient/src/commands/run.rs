@@ -9,7 +9,7 @@ use quotient_api::Configuration;
 use quotient_cluster::onlook::{Onlooker, Onlookers};
 use quotient_cluster::patience::Patience;
 use quotient_cluster::permission::{first_missing, may_serve};
-use quotient_cluster::serve::{ServeSettings, serve};
+use quotient_cluster::serve::{Page, ServeSettings, serve};
 use quotient_cluster::system::System;
 use quotient_cluster::webhook::certificates::Source;
 use quotient_cluster::webhook::configuration::Target;
@@ -22,6 +22,7 @@ use tokio::signal::unix::{SignalKind, signal};
 use super::configuration_file::ConfigurationFile;
 use super::log::Log;
 use crate::arguments::{Format, MetricsAccess, Part, RunArguments};
+use crate::comparison::Comparison;
 use crate::exit::Exit;
 use crate::live_dashboard::{LiveSource, TokenGate, Watcher};
 use crate::live_recording::LiveRecording;
@@ -50,17 +51,14 @@ async fn serve_cluster(arguments: RunArguments, mut configuration: Configuration
     if configuration.runs_volcano_jobs && !may_run_jobs {
         tracing::info!("the controller of Volcano Jobs is off: this account may not create pods (`--systems …,jobs`)");
     }
-    let (source, onlookers) = onlookers(&arguments, &clients).await?;
-    let RunArguments { config, only, shadow, metrics: address, lease, lease_duration, .. } = arguments;
-    let RunArguments { metrics_access, metrics_certificate, .. } = arguments;
     let metrics = Metrics::default();
-    if let Some(address) = address {
-        let authorizer = (metrics_access == MetricsAccess::Authorized).then(|| clients.webhook.clone());
-        let settings = ServeSettings { address, certificate: metrics_certificate, authorizer };
-        let (address, answer) = serve(settings, metrics.clone()).await?;
-        tracing::info!(%address, "serves /metrics, /livez and /readyz");
-        tokio::spawn(answer);
-    }
+    let comparison = arguments.compare.then(|| {
+        let names = configuration.scheduler_names.clone();
+        Comparison::new(names, arguments.compare_every, metrics.clone(), quotient_cluster::clock::wall_us())
+    });
+    let (source, onlookers) = onlookers(&arguments, &clients, comparison.clone()).await?;
+    serve_metrics(&arguments, &clients, &metrics, comparison.clone()).await?;
+    let RunArguments { config, only, shadow, lease, lease_duration, .. } = arguments;
     let (namespace, name) = place("--lease", &lease)?;
     let lease = LeaseSettings { namespace, name, identity: identity(), duration: lease_duration };
     let runs = |part: Part| only.is_empty() || only.contains(&part);
@@ -113,11 +111,36 @@ async fn serve_cluster(arguments: RunArguments, mut configuration: Configuration
             None => break,
         }
     }
+    if let Some(comparison) = comparison {
+        comparison.log();
+    }
     tracing::info!("stops");
     if let Some(lingers) = lingers {
         tokio::time::sleep(lingers).await;
     }
     Ok(Exit::Fine)
+}
+
+/// Serves metrics, probes and what is asked for beside them, where an address is given.
+async fn serve_metrics(
+    arguments: &RunArguments,
+    clients: &Clients,
+    metrics: &Metrics,
+    comparison: Option<Arc<Comparison>>,
+) -> Result<()> {
+    let RunArguments { metrics: address, metrics_access, metrics_certificate, profiling, .. } = arguments;
+    let Some(address) = *address else { return Ok(()) };
+    let settings = ServeSettings {
+        address,
+        certificate: metrics_certificate.clone(),
+        authorizer: (*metrics_access == MetricsAccess::Authorized).then(|| clients.webhook.clone()),
+        comparison: comparison.map(|comparison| Arc::new(move || comparison.json()) as Page),
+        profiling: *profiling,
+    };
+    let (address, answer) = serve(settings, metrics.clone()).await?;
+    tracing::info!(%address, "serves /metrics, /livez and /readyz");
+    tokio::spawn(answer);
+    Ok(())
 }
 
 /// The API server, where we have the rights without which nothing works, and whether we may run Volcano Jobs.
@@ -131,10 +154,11 @@ async fn reach(arguments: &RunArguments, systems: &[System]) -> Result<(Clients,
     Ok((clients, may_run_jobs))
 }
 
-/// What observes the scheduler: the dashboard, and a recording.
+/// What observes the scheduler: the dashboard, a recording and a comparison.
 async fn onlookers(
     arguments: &RunArguments,
     clients: &Clients,
+    comparison: Option<Arc<Comparison>>,
 ) -> Result<(Option<Arc<LiveSource>>, Option<Arc<dyn Onlooker>>)> {
     let mut all: Vec<Arc<dyn Onlooker>> = Vec::new();
     let mut source = None;
@@ -153,6 +177,7 @@ async fn onlookers(
     if let Some(path) = &arguments.record {
         all.push(LiveRecording::begin(path, arguments.config.as_deref())?);
     }
+    all.extend(comparison.map(|comparison| comparison as Arc<dyn Onlooker>));
     let onlooker = (!all.is_empty()).then(|| Arc::new(Onlookers(all)) as Arc<dyn Onlooker>);
     Ok((source, onlooker))
 }

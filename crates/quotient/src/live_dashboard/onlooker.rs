@@ -88,7 +88,7 @@ impl Onlooker for Watcher {
         *self.kept() = Kept::default();
     }
 
-    fn sees(&self, seen: &Seen) {
+    fn sees(&self, seen: &Seen, _: &Engine) {
         let mut kept = self.kept();
         kept.changed = true;
         match seen {

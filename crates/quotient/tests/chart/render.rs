@@ -141,7 +141,9 @@ fn it_renders_what_install_prints() {
 fn each_switch_does_what_it_says() {
     const ALL: &str = "serviceMonitor.enabled=true,prometheusRule.enabled=true,networkPolicy.enabled=true,\
         grafanaDashboard.enabled=true,webhooks.separate=true,configuration.reserveAfter=1m,\
-        webhooks.certificateSecret=own,prometheusRule.runbooks=https://docs.example/alerts";
+        webhooks.certificateSecret=own,prometheusRule.runbooks=https://docs.example/alerts,\
+        dashboard.enabled=true,dashboard.ingress.enabled=true,dashboard.ingress.host=q.example.com,\
+        dashboard.ingress.tlsSecret=q-tls,dashboard.ingress.className=nginx";
     const NONE: &str = "crds.install=false,flowControl.enabled=false,podDisruptionBudget.enabled=false,\
         webhooks.enabled=false";
     let place = || "quotient-system".to_string();
@@ -154,9 +156,11 @@ fn each_switch_does_what_it_says() {
             key("ConfigMap", "quotient"),
             key("ConfigMap", "quotient-grafana-dashboard"),
             key("Deployment", "quotient-webhooks"),
+            key("Ingress", "quotient-dashboard"),
             key("NetworkPolicy", "quotient"),
             key("PodDisruptionBudget", "quotient-webhooks"),
             key("PrometheusRule", "quotient"),
+            key("Service", "quotient-dashboard"),
             key("Service", "quotient-scheduler"),
             key("ServiceMonitor", "quotient"),
         ];
@@ -167,6 +171,18 @@ fn each_switch_does_what_it_says() {
         assert!(!arguments("quotient").to_string().contains("--webhook="));
         assert!(arguments("quotient-webhooks").to_string().contains("--only=webhooks"));
         assert!(arguments("quotient-webhooks").to_string().contains("--webhook-certificate=/etc/quotient-certificate"));
+        let ports = |name: &str| {
+            let container = &all[&key("Deployment", name)]["spec"]["template"]["spec"]["containers"][0];
+            container["ports"].to_string()
+        };
+        assert!(arguments("quotient").to_string().contains("--dashboard=0.0.0.0:8081"));
+        assert!(ports("quotient").contains("dashboard") && !ports("quotient-webhooks").contains("dashboard"));
+        let ingress = &all[&key("Ingress", "quotient-dashboard")]["spec"];
+        let rule = &ingress["rules"][0];
+        assert_eq!((&rule["host"], &ingress["ingressClassName"]), (&json!("q.example.com"), &json!("nginx")));
+        assert_eq!(ingress["tls"][0], json!({"hosts": ["q.example.com"], "secretName": "q-tls"}));
+        let backend = &rule["http"]["paths"][0]["backend"]["service"];
+        assert_eq!(*backend, json!({"name": "quotient-dashboard", "port": {"name": "dashboard"}}));
         let service = &all[&key("Service", "quotient")]["spec"]["selector"];
         assert_eq!(*service, json!({"app.kubernetes.io/name": "quotient-webhooks"}));
         let rule = &all[&key("PrometheusRule", "quotient")]["spec"]["groups"][0]["rules"][0];
@@ -195,6 +211,8 @@ fn lint_finds_nothing_and_the_schema_finds_mistakes() {
             ("replica=1", "replica"),
             ("systems={elastic,kueue}", "systems"),
             ("webhooks.url=http://x", "url"),
+            ("dashboard.ingress.enabled=true", "dashboard.enabled=true"),
+            ("dashboard.enabled=true,dashboard.ingress.enabled=true", "dashboard.ingress.host"),
         ] {
             let output = helm(program, &["template", "q", &chart, "--set", value]).output().expect("Helm runs");
             let said = String::from_utf8_lossy(&output.stderr).into_owned();
