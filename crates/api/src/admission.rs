@@ -38,11 +38,12 @@ use serde_json::Value;
 
 use crate::cursor::{Cursor, Notes};
 use crate::device::check as device;
-use crate::elastic::Held;
+use crate::elastic::{self as elastic_api, Held, Sums};
 use crate::gpu_memory::WHOLE_GPU_GB;
 use crate::kinds::{self, Kind};
 use crate::object::{ObjectKey, key_of};
 use crate::pod_group as pod_group_api;
+use crate::pointer::at;
 use crate::problem::Problem;
 use crate::quota_kinds::QUOTA_KINDS;
 use crate::tree;
@@ -82,6 +83,14 @@ pub trait View {
     /// What all nodes hold together. A view that is asked for many quotas adds it up once.
     fn held(&self) -> Arc<Held> {
         Arc::new(Held::by(&self.list("", "Node", None), self.whole_gpu_gb()))
+    }
+    /// What the elastic quotas of a group guarantee together. A view that is asked for many quotas keeps the sum.
+    fn guaranteed(&self, group: &str) -> Sums {
+        let mut sums = Sums::default();
+        for kind in [elastic_api::PLAIN, elastic_api::COMPOSITE] {
+            self.list(group, kind, None).into_iter().for_each(|quota| sums.add_min(quota));
+        }
+        sums
     }
 }
 
@@ -352,26 +361,38 @@ pub fn guarded_kinds() -> impl Iterator<Item = Guarded> {
 /// be stored.
 pub fn admit(request: Request<'_>, view: &dyn View) -> Result<Admitted, Rejection> {
     let Request { operation, mut object, old } = request;
-    let key = key_of(&object).map_err(|problem| Rejection::new(problem.to_string()))?;
+    let warnings = admit_in_place(operation, &mut object, old, view)?;
+    Ok(Admitted { object, warnings })
+}
+
+/// The same, with the object as it is to be stored in its place, and what its owner should know though it was let in. Of
+/// one that is refused, some defaults may be filled in.
+pub fn admit_in_place(
+    operation: Operation,
+    object: &mut Value,
+    old: Option<&Value>,
+    view: &dyn View,
+) -> Result<Vec<String>, Rejection> {
+    let key = key_of(object).map_err(|problem| Rejection::new(problem.to_string()))?;
     let context = Context { operation, key: &key, old, view, warnings: RefCell::default() };
     let rules = rules_of(&key);
     let parts = || rules.into_iter().flat_map(|rules| [&rules.server, &rules.webhook]);
     if operation != Operation::Delete {
-        metadata::set_namespace(&mut object, &key);
+        metadata::set_namespace(object, &key);
     }
     for rule in parts().flat_map(|part| part.defaults(operation)) {
-        rule(&mut object, &context)?;
+        rule(object, &context)?;
     }
     let notes = Notes::default();
-    let root = Cursor::root(&object, &notes);
+    let root = Cursor::root(object, &notes);
     if operation != Operation::Delete {
         metadata::check(&root);
     }
     parts().flat_map(|part| part.checks(operation)).for_each(|check| check(&root, &context));
     refuse_if_noted(notes)?;
     // As on an API server, a quota is asked last: an object that is refused anyway does not count.
-    resource_quota::check(&object, &context)?;
-    Ok(Admitted { object, warnings: context.warnings.into_inner() })
+    resource_quota::check(object, &context)?;
+    Ok(context.warnings.into_inner())
 }
 
 /// Fills in what our webhooks fill in. The object has passed an API server's own defaults.
@@ -418,7 +439,7 @@ pub(crate) fn object_in<'a>(value: &'a mut Value, name: &str) -> Option<&'a mut 
 
 /// Whether an API server has made the object already: what it was let in with then is not decided anew.
 fn exists_elsewhere(object: &Value) -> bool {
-    object.pointer("/metadata/uid").and_then(Value::as_str).is_some_and(|uid| !uid.is_empty())
+    at(object, "/metadata/uid").and_then(Value::as_str).is_some_and(|uid| !uid.is_empty())
 }
 
 /// Whether a field is there and not `null`.

@@ -11,7 +11,7 @@ pub mod status;
 pub mod takeover;
 pub mod traps;
 
-pub use capacity::Held;
+pub use capacity::{Held, Sums};
 
 use std::collections::BTreeSet;
 

@@ -25,6 +25,7 @@ mod object_map;
 pub mod order;
 mod pod;
 pub mod pod_group;
+mod pointer;
 pub mod problem;
 mod quota_kinds;
 pub mod read;
@@ -39,14 +40,17 @@ mod volcano_conf;
 mod volume;
 mod yaml;
 
-pub use admission::{Admitted, Guarded, Operation, Rejection, Request, View, admit, guarded_kinds, mutate, validate};
+pub use admission::{
+    Admitted, Guarded, Operation, Rejection, Request, View, admit, admit_in_place, guarded_kinds, mutate, validate,
+};
 pub use config::Configuration;
 pub use crossquota::CrossQuota;
-pub use elastic::Held;
+pub use elastic::{Held, Sums};
 pub use kinds::Kind;
 pub use object::{ObjectKey, key_of};
 pub use object_map::ObjectMap;
 pub use pod::{preemption_message, ties};
+pub use pointer::at;
 pub use problem::Problem;
 pub use quota_kinds::is_quota;
 pub use read::{Document, Ignored, Place, Read, read, read_path};

@@ -9,6 +9,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use serde_json::Value;
 
 use crate::object::ObjectKey;
+use crate::pointer::at;
 use crate::quota_kinds::is_quota;
 use crate::read::Document;
 use crate::{tree, volcano};
@@ -53,7 +54,7 @@ fn parent<'a>(key: &ObjectKey, object: &'a Value) -> Option<&'a str> {
         return tree::label(object, tree::keys::PARENT);
     }
     let is_queue = (key.group, key.kind) == (volcano::SCHEDULING, volcano::QUEUE);
-    object.pointer("/spec/parent").and_then(Value::as_str).filter(|_| is_queue)
+    at(object, "/spec/parent").and_then(Value::as_str).filter(|_| is_queue)
 }
 
 /// Each object after the one above it. Those that are above each other in a circle keep their order.

@@ -357,10 +357,24 @@ pub fn files_of(path: &Path) -> Result<Vec<PathBuf>, Problem> {
         return Ok(files);
     }
     let mut message = "holds no .yaml, .yml or .json file".to_string();
-    if let Some(folder) = folders.iter().min() {
+    if let Some(folder) = first_with_files(&folders, FOLDERS_DEEP_MAX) {
         message = format!("{message}: expected a folder that does, such as {}", folder.display());
     }
     Err(Problem::new(message).in_file(path.display().to_string()))
+}
+
+/// How far below a folder without files one with files is looked for.
+const FOLDERS_DEEP_MAX: usize = 3;
+
+/// The first of some folders that holds files to read, or of those below them.
+fn first_with_files(folders: &[PathBuf], deep_max: usize) -> Option<PathBuf> {
+    let mut folders = folders.to_vec();
+    folders.sort();
+    folders.iter().find(|folder| files_of(folder).is_ok()).cloned().or_else(|| {
+        let below = folders.iter().filter_map(|folder| std::fs::read_dir(folder).ok()).flatten();
+        let below: Vec<PathBuf> = below.filter_map(|entry| Some(entry.ok()?.path())).filter(|p| p.is_dir()).collect();
+        (deep_max > 1 && !below.is_empty()).then(|| first_with_files(&below, deep_max - 1)).flatten()
+    })
 }
 
 /// The text of a file.

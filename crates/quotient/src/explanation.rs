@@ -4,6 +4,8 @@ pub mod eviction;
 pub mod obstacles;
 pub mod words;
 
+use std::sync::Arc;
+
 use obstacles::{Obstacle, obstacles};
 use quotient_api::ObjectKey;
 use quotient_engine::quantity::canonical;
@@ -166,7 +168,7 @@ impl From<Happened<'_>> for Eviction {
 impl Explanation {
     /// All there is to say about a pod that is in the cluster, or was and had to go.
     pub fn of(state: &State, namespace: &str, name: &str) -> Option<Explanation> {
-        let pod = state.pods().iter().find(|pod| pod.namespace == namespace && pod.name == name).cloned();
+        let pod = state.pod(namespace, name);
         let of_it = |Happened { evicted, .. }: &Happened<'_>| evicted.namespace == namespace && evicted.name == name;
         let for_it = |Happened { evicted, .. }: &Happened<'_>| {
             evicted.claimant.as_deref().and_then(|claimant| claimant.split_once('/')) == Some((namespace, name))
@@ -180,15 +182,17 @@ impl Explanation {
             pod.unwrap_or_else(|| gone(namespace, name));
         let PodObject { created, started, nominated_node, priority, is_leaving, is_dated } =
             state.pod_object(&namespace, &name);
-        let quotas = with_those_above(quotas, state.quotas().into_iter().map(|(_, quota)| quota).collect());
+        let quotas = with_those_above(quotas, state.quotas());
         let waits = phase == PodPhase::Pending;
         let reason = state.reason(&namespace, &name).filter(|_| waits);
         let verdicts = if waits { state.verdicts(&namespace, &name) } else { Vec::new() };
         let object = state.object(&ObjectKey::pod(&namespace, &name)).unwrap_or(&Value::Null);
         let obstacles = obstacles(state, object, &verdicts);
-        let remedies = if reason.is_some() { remedies(state, &namespace, &name, &obstacles) } else { Vec::new() };
-        let when = reason.map(|_| when(state, &ObjectKey::pod(&namespace, &name)));
-        let mut reason = reason.map(ReasonExplained::from);
+        let key = ObjectKey::pod(&namespace, &name);
+        let of_reason = |reason: &Arc<Reason>| remedies(state, &key, reason.clone(), &verdicts, &obstacles);
+        let remedies = reason.as_ref().map(of_reason).unwrap_or_default();
+        let when = reason.as_ref().map(|_| when(state, &key));
+        let mut reason = reason.map(|reason| ReasonExplained::from(&*reason));
         if let Some(ReasonExplained { reason, .. }) = &mut reason {
             // What was not tried is not said.
             reason.remedies = remedies.iter().map(|remedy| remedy.message.clone()).collect();
@@ -218,11 +222,13 @@ impl Explanation {
 }
 
 /// The quotas of these names, and all above them: what they hold counts there as well.
-fn with_those_above(names: Vec<String>, all: Vec<QuotaReport>) -> Vec<QuotaReport> {
+fn with_those_above(names: Vec<String>, all: &[(ObjectKey, QuotaReport)]) -> Vec<QuotaReport> {
     let mut found: Vec<QuotaReport> = Vec::new();
     for name in names {
         let mut next = Some(name);
-        while let Some(quota) = next.and_then(|name| all.iter().find(|quota| quota.object == name)) {
+        while let Some(quota) =
+            next.and_then(|name| all.iter().map(|(_, quota)| quota).find(|quota| quota.object == name))
+        {
             if found.iter().any(|known| known.object == quota.object) {
                 break;
             }

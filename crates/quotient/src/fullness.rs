@@ -7,7 +7,7 @@ use quotient_sim::report::{NodeState, Quantities, QuotaReport};
 use serde::Serialize;
 
 use crate::printer::{LINES_MAX, Printer, Tone};
-use crate::standing::{Units, amount_of, amounts_of, in_order, resources_of, usage, usage_bar};
+use crate::standing::{Units, alike, amount_of, amounts_of, in_order, name_of_all, resources_of, usage, usage_bar};
 use crate::state::State;
 use crate::table::{Align, Cell, Table};
 use quotient_replay::tell::grouped;
@@ -69,11 +69,11 @@ impl Fullness {
     /// How full everything is: by one resource, or by each one's fullest.
     pub fn of(state: &State, by: Option<&str>) -> Self {
         let counts = |resource: &str| by.is_none_or(|by| by == resource);
-        let mut nodes: Vec<FullNode> = state.nodes().into_iter().map(|node| FullNode::of(node, &counts)).collect();
+        let mut nodes: Vec<FullNode> = state.nodes().iter().cloned().map(|node| FullNode::of(node, &counts)).collect();
         nodes.sort_by(|a, b| {
             (Reverse(percent(&a.fullest)), &a.node.name).cmp(&(Reverse(percent(&b.fullest)), &b.node.name))
         });
-        let quotas = state.quotas().into_iter().map(|(_, quota)| FullQuota::of(quota, &counts));
+        let quotas = state.quotas().iter().map(|(_, quota)| FullQuota::of(quota.clone(), &counts));
         let mut quotas: Vec<FullQuota> = quotas.collect();
         // Quotas come by namespace and name, and among equals stay so.
         quotas.sort_by_key(|quota| Reverse(percent(&quota.fullest)));
@@ -186,14 +186,12 @@ pub fn tell(printer: &mut Printer, fullness: &Fullness) -> Result<()> {
         format!("{}: {}{order}", printer.paint(Tone::Strong, what), grouped(count as u64))
     };
     printer.line(title(printer, "Nodes", nodes.len()))?;
-    let same = |a: &FullNode, b: &FullNode| {
-        !printer.is_wide() && (&a.node.used, &a.node.allocatable) == (&b.node.used, &b.node.allocatable)
-    };
-    let rows = nodes.chunk_by(same).count();
-    let (nodes_max, quota_rows_max) = room(printer, totals.len(), rows);
-    let shown = printer.shown_of(rows, nodes_max);
-    printer.table("  ", &node_table(nodes, shown, printer.units(), printer.columns()))?;
-    printer.left_out(rows, shown)?;
+    let each = printer.is_wide();
+    let rows = if each { nodes.iter().map(|node| vec![node]).collect() } else { alike(nodes, |node| &node.node) };
+    let (nodes_max, quota_rows_max) = room(printer, totals.len(), rows.len());
+    let shown = printer.shown_of(rows.len(), nodes_max);
+    printer.table("  ", &node_table(&rows, shown, printer.units(), printer.columns()))?;
+    printer.left_out(rows.len(), shown)?;
     // A quota that neither limits nor guarantees anything is not full of anything.
     let limited = quotas.iter().position(|quota| quota.fullest.is_none()).unwrap_or(quotas.len());
     let quotas = &quotas[..limited];
@@ -269,8 +267,8 @@ fn tone(percent: u64) -> Tone {
     }
 }
 
-/// Equally full nodes follow each other, and are told of once: `gpu-1 and 19 more`.
-fn node_table(nodes: &[FullNode], shown: usize, units: Units, room: Option<usize>) -> Table {
+/// Equally full nodes are told of once: `gpu-1 and 19 more`.
+fn node_table(nodes: &[Vec<&FullNode>], shown: usize, units: Units, room: Option<usize>) -> Table {
     let with_bars = node_rows(nodes, shown, units, true);
     match room {
         Some(room) if with_bars.width() > room => node_rows(nodes, shown, units, false),
@@ -278,21 +276,14 @@ fn node_table(nodes: &[FullNode], shown: usize, units: Units, room: Option<usize
     }
 }
 
-fn node_rows(nodes: &[FullNode], shown: usize, units: Units, bars: bool) -> Table {
-    let resources = in_order(nodes.iter().flat_map(|node| node.node.allocatable.keys()));
+fn node_rows(groups: &[Vec<&FullNode>], shown: usize, units: Units, bars: bool) -> Table {
+    let nodes = || groups.iter().filter_map(|alike| Some((*alike.first()?, alike.len())));
+    let resources = in_order(nodes().flat_map(|(node, _)| node.node.allocatable.keys()));
     let mut columns = vec![("NODE".to_owned(), Align::Left), ("FULLEST".to_owned(), Align::Right)];
     columns.extend(resources.iter().map(|name| (name.to_uppercase(), Align::Left)));
     let mut table = Table::new(columns);
-    let same = |a: &FullNode, b: &FullNode| {
-        units == Units::Rounded && (&a.node.used, &a.node.allocatable) == (&b.node.used, &b.node.allocatable)
-    };
-    for alike in nodes.chunk_by(same).take(shown) {
-        let FullNode { fullest, node } = &alike[0];
-        let most = percent(fullest);
-        let name = match alike.len() {
-            1 => node.name.clone(),
-            count => format!("{} and {} more", node.name, grouped(count as u64 - 1)),
-        };
+    for (FullNode { fullest, node }, count) in nodes().take(shown) {
+        let (most, name) = (percent(fullest), name_of_all(&node.name, count));
         let mut cells = vec![Cell::from(name), Cell::from(most.map_or(String::new(), percentage))];
         cells.extend(resources.iter().map(|resource| {
             let percent = share(amount_of(&node.used, resource), amount_of(&node.allocatable, resource));

@@ -183,7 +183,7 @@ impl Plan {
 }
 
 fn quota_changes(before: &State, after: &State) -> Vec<QuotaChange> {
-    let by_key = |state: &State| state.quotas().into_iter().collect::<BTreeMap<_, _>>();
+    let by_key = |state: &State| state.quotas().iter().cloned().collect::<BTreeMap<_, _>>();
     let (mut before, mut after) = (by_key(before), by_key(after));
     let keys: BTreeSet<_> = before.keys().chain(after.keys()).cloned().collect();
     let change = |key| {
@@ -242,7 +242,7 @@ fn unkept(state: &State) -> Vec<Unkept> {
     let quotas = state.quotas();
     let names: BTreeSet<(&str, &str)> =
         quotas.iter().map(|(key, report)| (key.group, report.object.as_str())).collect();
-    for (key, quota) in &quotas {
+    for (key, quota) in quotas {
         let is_top = quota.parent.as_ref().is_none_or(|parent| !names.contains(&(key.group, parent.as_str())));
         for resource in quota.min.keys().filter(|_| is_top) {
             *promised.entry((key.group, resource.clone())).or_default() += amount_of(&quota.min, resource);

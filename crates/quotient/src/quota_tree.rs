@@ -74,10 +74,10 @@ impl Forest {
     pub fn of(state: &State) -> Self {
         let mut groups: BTreeMap<&'static str, Vec<QuotaReport>> = BTreeMap::new();
         for (key, quota) in state.quotas() {
-            groups.entry(key.group).or_default().push(quota);
+            groups.entry(key.group).or_default().push(quota.clone());
         }
         let groups = groups.into_iter().map(|(group, quotas)| Group::of(group, quotas)).collect();
-        let mut caps: Vec<NodeCap> = state.nodes().into_iter().filter_map(NodeCap::of).collect();
+        let mut caps: Vec<NodeCap> = state.nodes().iter().cloned().filter_map(NodeCap::of).collect();
         caps.sort_by_key(|cap| (cap.over.is_empty(), std::cmp::Reverse(cap.fullness()), cap.node.clone()));
         Forest { groups, caps }
     }

@@ -11,7 +11,10 @@ mod quota;
 mod tests;
 mod trial;
 
-use quotient_sim::report::PodPhase;
+use std::sync::Arc;
+
+use quotient_api::ObjectKey;
+use quotient_engine::{NodeVerdict, Reason};
 use serde::Serialize;
 
 use crate::explanation::obstacles::Obstacle;
@@ -42,15 +45,16 @@ pub struct FieldChange {
     pub to: Option<String>,
 }
 
-/// The remedies for a pending pod, the smallest interventions first. Empty where nothing that was tried helps.
-pub fn remedies(state: &State, namespace: &str, name: &str, obstacles: &[Obstacle]) -> Vec<Remedy> {
-    let is_pending = |pod: &quotient_sim::report::PodReport| {
-        (pod.namespace.as_str(), pod.name.as_str(), pod.phase) == (namespace, name, PodPhase::Pending)
-    };
-    let Some(trial) = state.pods().iter().find(|pod| is_pending(pod)).and_then(|_| Trial::of(state, namespace, name))
-    else {
-        return Vec::new();
-    };
+/// The remedies for a pod that is pending for this reason, and to which each node says this; the smallest interventions
+/// first. Empty where nothing that was tried helps.
+pub fn remedies(
+    state: &State,
+    key: &ObjectKey,
+    reason: Arc<Reason>,
+    verdicts: &[NodeVerdict],
+    obstacles: &[Obstacle],
+) -> Vec<Remedy> {
+    let Some(trial) = Trial::of(state, key, reason, verdicts) else { return Vec::new() };
     let mut found = Vec::new();
     found.extend(demand::without_gates(&trial));
     found.extend(quota::another_queue(&trial));

@@ -5,6 +5,7 @@ use std::collections::BTreeSet;
 use quotient_engine::quantity::{Format, Quantity, canonical};
 use quotient_sim::report::{NodeState, Quantities, QuotaReport};
 
+use crate::kin::grouped_by;
 use crate::table::{Align, Table, bar};
 use quotient_replay::tell::grouped;
 
@@ -116,9 +117,26 @@ pub fn resources_of(quota: &QuotaReport) -> Vec<String> {
     in_order([min, max, entitlement, runtime, borrowed, lent].into_iter().flat_map(|amounts| amounts.keys()))
 }
 
-/// A row for each of the first nodes, with a column for each resource that any node has. Where many resources would
-/// make the table wider than `room`, bars are left out.
-pub fn node_table(nodes: &[NodeState], shown: usize, units: Units, room: Option<usize>) -> Table {
+/// Nodes of which the same is to be said, by the first of them, in order.
+pub fn alike<'a, T>(nodes: &'a [T], state: impl Fn(&'a T) -> &'a NodeState) -> Vec<Vec<&'a T>> {
+    let said = |node: &'a T| {
+        let NodeState { name: _, allocatable, used, cards: _, cap, cap_used } = state(node);
+        (allocatable, used, cap, cap_used)
+    };
+    grouped_by(nodes, said).into_iter().map(|(_, alike)| alike).collect()
+}
+
+/// `gpu-1 and 19 more`.
+pub fn name_of_all(first: &str, count: usize) -> String {
+    match count {
+        1 => first.to_owned(),
+        count => format!("{first} and {} more", grouped(count as u64 - 1)),
+    }
+}
+
+/// A row for each of the first groups of nodes, with a column for each resource that any node has. Where many resources
+/// would make the table wider than `room`, bars are left out.
+pub fn node_table(nodes: &[Vec<&NodeState>], shown: usize, units: Units, room: Option<usize>) -> Table {
     let with_bars = node_rows(nodes, shown, units, true);
     match room {
         Some(room) if with_bars.width() > room => node_rows(nodes, shown, units, false),
@@ -126,15 +144,16 @@ pub fn node_table(nodes: &[NodeState], shown: usize, units: Units, room: Option<
     }
 }
 
-fn node_rows(nodes: &[NodeState], shown: usize, units: Units, bars: bool) -> Table {
-    let resources = in_order(nodes.iter().flat_map(|node| node.allocatable.keys()));
-    let capped = in_order(nodes.iter().flat_map(|node| node.cap.keys()));
+fn node_rows(groups: &[Vec<&NodeState>], shown: usize, units: Units, bars: bool) -> Table {
+    let nodes = || groups.iter().filter_map(|alike| Some((*alike.first()?, alike.len())));
+    let resources = in_order(nodes().flat_map(|(node, _)| node.allocatable.keys()));
+    let capped = in_order(nodes().flat_map(|(node, _)| node.cap.keys()));
     let mut columns = vec![("NAME".to_owned(), Align::Left)];
     columns.extend(resources.iter().map(|name| (name.to_uppercase(), Align::Left)));
     columns.extend(capped.iter().map(|name| (format!("{} WITHOUT GPU", name.to_uppercase()), Align::Left)));
     let mut table = Table::new(columns);
-    for NodeState { name, allocatable, used, cap, cap_used, .. } in nodes.iter().take(shown) {
-        let mut cells = vec![name.clone()];
+    for (NodeState { name, allocatable, used, cap, cap_used, .. }, count) in nodes().take(shown) {
+        let mut cells = vec![name_of_all(name, count)];
         cells.extend(resources.iter().map(|resource| usage(resource, used, allocatable, units, bars)));
         cells.extend(capped.iter().map(|resource| usage(resource, cap_used, cap, units, bars)));
         table.row(cells);

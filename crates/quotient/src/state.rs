@@ -3,11 +3,13 @@
 //! Commands ask this type and nothing else, and what they print is made from plain values that they got here: where the
 //! state comes from is nobody else's business. Today it is a virtual cluster that files were applied to.
 
+use std::cell::OnceCell;
 use std::collections::BTreeSet;
 use std::path::PathBuf;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use quotient_api::{ObjectKey, pod_group};
+use quotient_api::{ObjectKey, at, pod_group};
 use quotient_engine::fact::{Name, PodKey};
 use quotient_engine::quantity::canonical;
 use quotient_engine::{NodeVerdict, Reason};
@@ -34,8 +36,10 @@ const NAMES_MAX: usize = 3;
 #[derive(Debug, Clone)]
 pub struct State {
     simulation: Simulation,
-    /// All pods, by namespace and name.
-    pods: Vec<PodReport>,
+    /// All pods, quotas and nodes, once they are asked for: of a large cluster each list takes longer than most answers.
+    pods: OnceCell<Vec<PodReport>>,
+    quotas: OnceCell<Vec<(ObjectKey, QuotaReport)>>,
+    nodes: OnceCell<Vec<NodeState>>,
     /// Evictions before the state was read, as events tell of them.
     past: Vec<PastEviction>,
 }
@@ -64,7 +68,7 @@ pub struct PodObject {
 
 impl State {
     pub fn of(simulation: Simulation) -> State {
-        State { pods: simulation.cluster().pods(), simulation, past: Vec::new() }
+        State { simulation, pods: OnceCell::new(), quotas: OnceCell::new(), nodes: OnceCell::new(), past: Vec::new() }
     }
 
     /// A cluster to which these inputs were applied in order.
@@ -160,17 +164,34 @@ impl State {
 
     /// All pods, by namespace and name; those that were evicted and have nobody to make them anew too.
     pub fn pods(&self) -> &[PodReport] {
-        &self.pods
+        self.pods.get_or_init(|| self.simulation.cluster().pods())
+    }
+
+    /// One pod; those that were evicted and have nobody to make them anew too.
+    pub fn pod(&self, namespace: &str, name: &str) -> Option<PodReport> {
+        self.simulation.cluster().pod(&ObjectKey::pod(namespace, name))
+    }
+
+    /// The names of all pods, by namespace and name.
+    pub fn pod_names(&self) -> impl Iterator<Item = (&str, &str)> {
+        let keys = self.simulation.cluster().pod_keys();
+        keys.map(|key| (key.namespace.as_deref().unwrap_or_default(), &*key.name))
     }
 
     /// All quotas with their keys, by namespace and name.
-    pub fn quotas(&self) -> Vec<(ObjectKey, QuotaReport)> {
-        self.simulation.cluster().keyed_quotas()
+    pub fn quotas(&self) -> &[(ObjectKey, QuotaReport)] {
+        self.quotas.get_or_init(|| self.simulation.cluster().keyed_quotas())
     }
 
     /// All nodes, by name.
-    pub fn nodes(&self) -> Vec<NodeState> {
-        self.simulation.cluster().nodes()
+    pub fn nodes(&self) -> &[NodeState] {
+        self.nodes.get_or_init(|| self.simulation.cluster().nodes())
+    }
+
+    /// The node of that name.
+    pub fn node(&self, name: &str) -> Option<&NodeState> {
+        let nodes = self.nodes();
+        nodes.binary_search_by(|node| node.name.as_str().cmp(name)).ok().map(|at| &nodes[at])
     }
 
     /// The evictions so far, in order, and what led to each.
@@ -185,8 +206,8 @@ impl State {
     }
 
     /// Why a pod waits, if it does, as things stand now.
-    pub fn reason(&self, namespace: &str, name: &str) -> Option<&Reason> {
-        self.simulation.cluster().reasons().get(&pod_key(namespace, name)).map(AsRef::as_ref)
+    pub fn reason(&self, namespace: &str, name: &str) -> Option<Arc<Reason>> {
+        self.simulation.cluster().reason(&ObjectKey::pod(namespace, name))
     }
 
     /// What each node says to a waiting pod, the nearest first.
@@ -240,7 +261,7 @@ impl State {
     /// All pods that have succeeded, by namespace and name.
     pub fn ended_pods(&self) -> impl Iterator<Item = (&ObjectKey, &Value)> {
         let pods = self.simulation.cluster().store().pods().map(|(key, pod)| (key, pod.as_ref()));
-        pods.filter(|(_, pod)| pod.pointer("/status/phase").is_some_and(|phase| phase == "Succeeded"))
+        pods.filter(|(_, pod)| at(pod, "/status/phase").is_some_and(|phase| phase == "Succeeded"))
     }
 
     /// A quota and all below it, by the names that reports give them.

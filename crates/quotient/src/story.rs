@@ -9,7 +9,7 @@ use quotient_sim::report::{
 
 use crate::kin::{grouped_by, stem};
 use crate::printer::{LINES_MAX, Printer, Tone};
-use crate::standing::{Units, node_table, quota_table};
+use crate::standing::{Units, alike, node_table, quota_table};
 use quotient_replay::tell::grouped;
 
 /// The most names that a line lists.
@@ -209,7 +209,10 @@ fn tell_nodes(printer: &mut Printer, nodes: &[NodeState]) -> Result<()> {
         return printer.line(format_args!("{}: none", printer.paint(Tone::Strong, "Nodes")));
     }
     printer.line(format_args!("{}: {}", printer.paint(Tone::Strong, "Nodes"), grouped(nodes.len() as u64)))?;
-    let shown = printer.shown_of(nodes.len(), LINES_MAX);
-    printer.table("  ", &node_table(nodes, shown, printer.units(), printer.columns()))?;
-    printer.left_out(nodes.len(), shown)
+    // Where there are many, those of which the same is to be said are told of once.
+    let each = printer.is_wide() || nodes.len() <= LINES_MAX / 2;
+    let rows = if each { nodes.iter().map(|node| vec![node]).collect() } else { alike(nodes, |node| node) };
+    let shown = printer.shown_of(rows.len(), LINES_MAX);
+    printer.table("  ", &node_table(&rows, shown, printer.units(), printer.columns()))?;
+    printer.left_out(rows.len(), shown)
 }

@@ -7,7 +7,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use quotient_api::{ObjectKey, time};
+use quotient_api::{ObjectKey, at, time};
 use quotient_engine::fact::PodKey;
 use quotient_sim::forecast::{Forecast, History, Life, Running, Window};
 use serde::Serialize;
@@ -33,8 +33,8 @@ pub struct When {
 /// When this pending pod may start.
 pub fn when(state: &State, key: &ObjectKey) -> When {
     let cluster = state.cluster();
-    let histories = Histories::of(state);
     let running: Vec<(&ObjectKey, &Value)> = state.running_pods().collect();
+    let histories = Histories::of(state, &running);
     let known: Vec<Running> = running.iter().filter_map(|(of, pod)| histories.running(of, pod)).collect();
     let told = format!("{} of {} running pods say how long they run", known.len(), running.len());
     let unknown = |basis: String| When { earliest: None, latest: None, basis };
@@ -71,17 +71,18 @@ struct Histories<'a> {
 }
 
 impl<'a> Histories<'a> {
-    fn of(state: &'a State) -> Self {
+    fn of(state: &'a State, running: &[(&'a ObjectKey, &'a Value)]) -> Self {
         let now_us = state.cluster().now_us();
         let mut lives: BTreeMap<Owner<'_>, (Vec<u64>, Vec<u64>)> = BTreeMap::new();
         for (key, pod) in state.ended_pods() {
-            let ended = at(pod, "/status/containerStatuses/0/state/terminated/finishedAt");
-            if let (Some(started), Some(ended)) = (at(pod, "/status/startTime"), ended) {
+            let ended = moment(pod, "/status/containerStatuses/0/state/terminated/finishedAt");
+            if let (Some(started), Some(ended)) = (moment(pod, "/status/startTime"), ended) {
                 lives.entry(owner(key)).or_default().0.push(ms_between(started, ended));
             }
         }
-        for (key, pod) in state.running_pods() {
-            if let (Some(lives), Some(started)) = (lives.get_mut(&owner(key)), at(pod, "/status/startTime")) {
+        let running = if lives.is_empty() { &[][..] } else { running };
+        for (key, pod) in running {
+            if let (Some(lives), Some(started)) = (lives.get_mut(&owner(key)), moment(pod, "/status/startTime")) {
                 lives.1.push(ms_between(started, now_us));
             }
         }
@@ -92,18 +93,22 @@ impl<'a> Histories<'a> {
     }
 
     fn running(&self, key: &ObjectKey, pod: &Value) -> Option<Running> {
-        let started = at(pod, "/status/startTime").unwrap_or(self.now_us);
-        Some(Running { pod: pod_key(key), ran_ms: ms_between(started, self.now_us), life: self.life(key, pod)? })
+        let life = self.life(key, pod)?;
+        let started = moment(pod, "/status/startTime").unwrap_or(self.now_us);
+        Some(Running { pod: pod_key(key), ran_ms: ms_between(started, self.now_us), life })
     }
 
     /// How long a pod runs: as it says, as earlier pods of its owner ran, or up to its deadline.
     fn life(&self, key: &ObjectKey, pod: &Value) -> Option<Life> {
-        let annotation = pod.pointer("/metadata/annotations").and_then(|all| all.get(DURATION)).and_then(Value::as_str);
+        let annotation = at(pod, "/metadata/annotations").and_then(|all| all.get(DURATION)).and_then(Value::as_str);
         if let Some(duration) = annotation.and_then(|text| time::parse_duration(text).ok()) {
             return Some(Life::Exactly(u64::try_from(duration.as_millis()).unwrap_or(u64::MAX)));
         }
-        let deadline = pod.pointer("/spec/activeDeadlineSeconds").and_then(Value::as_u64);
+        let deadline = at(pod, "/spec/activeDeadlineSeconds").and_then(Value::as_u64);
         let deadline = deadline.map(|seconds| seconds.saturating_mul(1000));
+        if self.by_owner.is_empty() {
+            return deadline.map(Life::AtMost);
+        }
         match self.by_owner.get(&owner(key)) {
             Some(history) => Some(Life::Like { history: history.clone(), at_most: deadline }),
             None => deadline.map(Life::AtMost),
@@ -115,8 +120,8 @@ fn owner(key: &ObjectKey) -> (Option<&str>, &str) {
     (key.namespace.as_deref(), stem(&key.name))
 }
 
-fn at(pod: &Value, pointer: &str) -> Option<i64> {
-    time::parse_timestamp(pod.pointer(pointer)?.as_str()?).ok()
+fn moment(pod: &Value, pointer: &str) -> Option<i64> {
+    time::parse_timestamp(at(pod, pointer)?.as_str()?).ok()
 }
 
 fn ms_between(from_us: i64, to_us: i64) -> u64 {

@@ -1,6 +1,7 @@
 //! A live cluster at rest, read with the caller's rights or from a snapshot, stays as it is when it is simulated.
 
 mod daemon;
+mod schema;
 
 use std::process::Output;
 
@@ -152,6 +153,10 @@ fn a_cluster_at_rest_stays_as_it_is() {
 
     let typed = output(&["complete", "--", "explain", "--kubeconfig", &kubeconfig, "team/la"]);
     assert_eq!(String::from_utf8_lossy(&typed.stdout), "team/large\n:4\n", "names of live pods are completed");
+
+    let checked = output(&["check", "--kubeconfig", &kubeconfig, "-o", "json"]);
+    let found = serde_json::from_slice(&checked.stdout).expect("check answers in JSON, whatever it found");
+    schema::check("check", &found, "check");
 
     evictions_are_told(&plane, &kubeconfig, &file);
 

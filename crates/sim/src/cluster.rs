@@ -18,7 +18,7 @@ pub use happened::Happened;
 pub use record::{Decided, Round};
 
 use std::cell::OnceCell;
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, HashSet};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -78,7 +78,7 @@ pub struct Cluster {
     /// Changes that the scheduler has not seen yet.
     unseen: Vec<Change>,
     /// What changed last, for whoever asks what does not come to rest.
-    last_changed: BTreeSet<ObjectKey>,
+    last_changed: Vec<ObjectKey>,
     /// Pods that were evicted and that nobody makes anew.
     lost: BTreeSet<ObjectKey>,
     happened: Happened,
@@ -96,7 +96,7 @@ impl Cluster {
             setup,
             reasons: OnceCell::new(),
             unseen: Vec::new(),
-            last_changed: BTreeSet::new(),
+            last_changed: Vec::new(),
             lost: BTreeSet::new(),
             happened: Happened::default(),
             record: None,
@@ -308,9 +308,10 @@ impl Cluster {
         if rounds.done < ROUNDS_MIN || rounds.done < *rounds.limit.get_or_insert_with(|| self.rounds_limit()) {
             return Ok(());
         }
-        let mut named: Vec<String> = self.last_changed.iter().take(NAMED_MAX).map(ToString::to_string).collect();
-        if self.last_changed.len() > NAMED_MAX {
-            named.push(format!("and {} more", self.last_changed.len() - NAMED_MAX));
+        let changed: BTreeSet<&ObjectKey> = self.last_changed.iter().collect();
+        let mut named: Vec<String> = changed.iter().take(NAMED_MAX).map(ToString::to_string).collect();
+        if changed.len() > NAMED_MAX {
+            named.push(format!("and {} more", changed.len() - NAMED_MAX));
         }
         Err(Stuck::Unsettled { rounds: rounds.done, changing: named.join(", ") })
     }
@@ -333,7 +334,7 @@ impl Cluster {
         if self.unseen.is_empty() {
             return;
         }
-        let (now, mut shown) = (self.now(), BTreeSet::new());
+        let (now, mut shown) = (self.now(), HashSet::new());
         for change in std::mem::take(&mut self.unseen) {
             match &change {
                 Change::Seen(key) if !shown.insert(key.clone()) => continue,
@@ -381,8 +382,11 @@ impl Cluster {
 
     /// Why a pod waits, if it does, in a cluster that has settled.
     pub fn reason(&self, pod: &ObjectKey) -> Option<Arc<Reason>> {
-        let namespace = pod.namespace.clone()?;
-        self.reasons().get(&PodKey { namespace, name: pod.name.clone() }).cloned()
+        let pod = PodKey { namespace: pod.namespace.clone()?, name: pod.name.clone() };
+        match self.reasons.get() {
+            Some(all) => all.get(&pod).cloned(),
+            None => self.engine().reason_now(&pod),
+        }
     }
 
     /// Why each pod that waits does so, in a cluster that has settled.
@@ -393,29 +397,50 @@ impl Cluster {
     /// All pods, by namespace and name; those that were evicted and have nobody to make them anew too.
     pub fn pods(&self) -> Vec<PodReport> {
         let names = QuotaNames::of(&self.engine().quotas());
+        // To look at all at once is less than to look at each.
+        self.reasons();
         let mut pods: BTreeMap<&ObjectKey, PodReport> = BTreeMap::new();
         for key in &self.lost {
             pods.insert(key, pod_report(key, PodPhase::Evicted));
         }
         for (key, pod) in self.store().pods() {
-            let node = field::text(pod, "/spec/nodeName").map(str::to_string);
-            let phase = match field::text(pod, "/status/phase") {
-                Some("Succeeded") => PodPhase::Succeeded,
-                Some("Failed") => PodPhase::Failed,
-                _ if node.is_some() => PodPhase::Running,
-                _ => PodPhase::Pending,
-            };
-            let reason = match phase {
-                PodPhase::Pending => self.reason(key).map(|reason| ReasonReport::from(&*reason)),
-                _ => None,
-            };
-            let pod = PodKey { namespace: key.namespace.clone().unwrap_or_default(), name: key.name.clone() };
-            let quotas = self.engine().quotas_of(&pod);
-            let quotas = quotas.iter().filter_map(elastic::object_key).map(|key| names.shown(&key)).collect();
-            let capacity = self.engine().capacity(&pod).map(|(_, capacity)| capacity.name().to_string());
-            pods.insert(key, PodReport { node, reason, quotas, capacity, ..pod_report(key, phase) });
+            pods.insert(key, self.standing(&names, key, pod));
         }
         pods.into_values().collect()
+    }
+
+    /// The keys of all pods, by namespace and name; those that were evicted and have nobody to make them anew too.
+    pub fn pod_keys(&self) -> impl Iterator<Item = &ObjectKey> {
+        let mut keys: BTreeSet<&ObjectKey> = self.lost.iter().collect();
+        keys.extend(self.store().pods().map(|(key, _)| key));
+        keys.into_iter()
+    }
+
+    /// One pod; one that was evicted and has nobody to make it anew too.
+    pub fn pod(&self, key: &ObjectKey) -> Option<PodReport> {
+        match self.store().get(key) {
+            Some(pod) => Some(self.standing(&QuotaNames::of(&self.engine().quotas()), key, pod)),
+            None => self.lost.contains(key).then(|| pod_report(key, PodPhase::Evicted)),
+        }
+    }
+
+    fn standing(&self, names: &QuotaNames, key: &ObjectKey, pod: &Value) -> PodReport {
+        let node = field::text(pod, "/spec/nodeName").map(str::to_string);
+        let phase = match field::text(pod, "/status/phase") {
+            Some("Succeeded") => PodPhase::Succeeded,
+            Some("Failed") => PodPhase::Failed,
+            _ if node.is_some() => PodPhase::Running,
+            _ => PodPhase::Pending,
+        };
+        let reason = match phase {
+            PodPhase::Pending => self.reason(key).map(|reason| ReasonReport::from(&*reason)),
+            _ => None,
+        };
+        let pod = PodKey { namespace: key.namespace.clone().unwrap_or_default(), name: key.name.clone() };
+        let quotas = self.engine().quotas_of(&pod);
+        let quotas = quotas.iter().filter_map(elastic::object_key).map(|key| names.shown(&key)).collect();
+        let capacity = self.engine().capacity(&pod).map(|(_, capacity)| capacity.name().to_string());
+        PodReport { node, reason, quotas, capacity, ..pod_report(key, phase) }
     }
 
     /// All quotas, by namespace and name.

@@ -5,6 +5,7 @@
 //! node, the dependents of an owner, everything in a namespace.
 
 mod admitting;
+mod guaranteed;
 mod pod;
 mod replacement;
 
@@ -17,7 +18,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use quotient_api::{
-    Configuration, Held, ObjectKey, Operation, Problem, Request, admit, key_of, kinds, pod_group, time,
+    Configuration, Held, ObjectKey, Operation, Problem, Rejection, admit_in_place, key_of, kinds, pod_group, time,
 };
 use quotient_engine::fact::Name;
 use serde_json::{Value, json};
@@ -27,6 +28,7 @@ use crate::clock::Clock;
 use crate::field;
 use crate::naming;
 use crate::server::admitting::Admitting;
+use crate::server::guaranteed::Guaranteed;
 use crate::store::Store;
 
 /// The label that every namespace has: its name.
@@ -79,6 +81,8 @@ pub struct Server {
     whole_gpu_gb: Option<u32>,
     /// What all nodes hold, once it was asked for and until a node changes.
     held: OnceCell<Arc<Held>>,
+    /// What the elastic quotas of each group guarantee.
+    guaranteed: Guaranteed,
     /// Whether a composite quota governs only namespaces that agree.
     needs_consent: bool,
 }
@@ -266,6 +270,7 @@ impl Server {
         if key.kind == "Node" {
             self.held.take();
         }
+        self.guaranteed.replace(&key, self.store.get(&key).map(AsRef::as_ref), Some(&object));
         self.store.put(key, object);
     }
 
@@ -274,44 +279,45 @@ impl Server {
         &mut self,
         operation: Operation,
         key: &ObjectKey,
-        object: Value,
+        mut object: Value,
         old: Option<&Value>,
     ) -> Result<Value, Refusal> {
-        let view = Admitting {
-            store: &self.store,
-            whole_gpu_gb: self.whole_gpu_gb,
-            held: &self.held,
-            needs_consent: self.needs_consent,
-        };
-        match admit(Request { operation, object, old }, &view) {
-            Ok(admitted) => {
-                let warn = |message| Problem::new(message).of_object(key);
-                // What is to be said of a template was said of whatever makes pods from it.
-                if field::controller(&admitted.object).is_none() {
-                    self.warnings.extend(admitted.warnings.into_iter().map(warn));
-                }
-                Ok(admitted.object)
-            }
+        match self.admit(operation, key, &mut object, old) {
+            Ok(()) => Ok(object),
             Err(rejection) => Err(self.reject(Rejected { object: key.clone(), message: rejection.message })),
         }
     }
 
-    /// A pod that runs in the cluster it is from. Where admission would refuse it now, it runs all the same.
-    fn adopted(&mut self, key: &ObjectKey, pod: Value) -> Value {
-        let told = self.rejected.len();
-        match self.admitted(Operation::Create, key, pod.clone(), None) {
-            Ok(admitted) => admitted,
-            Err(refusal) => {
-                self.rejected.truncate(told);
-                let why = match refusal {
-                    Refusal::Rejected(rejected) => rejected.message,
-                    other => other.to_string(),
-                };
-                let message = format!("runs and is counted, though it would be refused if it were made now: {why}");
-                self.warnings.push(Problem::new(message).of_object(key));
-                pod
-            }
+    fn admit(
+        &mut self,
+        operation: Operation,
+        key: &ObjectKey,
+        object: &mut Value,
+        old: Option<&Value>,
+    ) -> Result<(), Rejection> {
+        let view = Admitting {
+            store: &self.store,
+            whole_gpu_gb: self.whole_gpu_gb,
+            held: &self.held,
+            guaranteed: &self.guaranteed,
+            needs_consent: self.needs_consent,
+        };
+        let warnings = admit_in_place(operation, object, old, &view)?;
+        let warn = |message| Problem::new(message).of_object(key);
+        // What is to be said of a template was said of whatever makes pods from it.
+        if !warnings.is_empty() && field::controller(object).is_none() {
+            self.warnings.extend(warnings.into_iter().map(warn));
         }
+        Ok(())
+    }
+
+    /// A pod that runs in the cluster it is from. Where admission would refuse it now, it runs all the same.
+    fn adopted(&mut self, key: &ObjectKey, mut pod: Value) -> Value {
+        if let Err(Rejection { message: why, .. }) = self.admit(Operation::Create, key, &mut pod, None) {
+            let message = format!("runs and is counted, though it would be refused if it were made now: {why}");
+            self.warnings.push(Problem::new(message).of_object(key));
+        }
+        pod
     }
 
     fn reject(&mut self, rejected: Rejected) -> Refusal {
@@ -364,6 +370,7 @@ impl Server {
         let mut gone = vec![key.clone()];
         while let Some(key) = gone.pop() {
             let Some(object) = self.store.remove(&key) else { continue };
+            self.guaranteed.replace(&key, Some(&object), None);
             if key.kind == "Node" {
                 self.held.take();
             }

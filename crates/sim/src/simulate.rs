@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use quotient_api::{Document, ObjectKey, Problem, Read, order, time};
+use quotient_api::{Document, ObjectKey, Problem, Read, at, order, time};
 
 use crate::cluster::{Cluster, Happened, Setup, Stuck, is_bound};
 use crate::field;
@@ -59,7 +59,7 @@ impl Simulation {
         let Input { file, read } = input;
         let mut problems = read.problems;
         // What is made here is younger than what another cluster has made.
-        let stamps = read.documents.iter().filter(|document| document.value.pointer("/metadata/uid").is_some());
+        let stamps = read.documents.iter().filter(|document| at(&document.value, "/metadata/uid").is_some());
         let stamps = stamps.filter_map(|document| field::text(&document.value, "/metadata/creationTimestamp"));
         if let Some(latest) = stamps.filter_map(|stamp| time::parse_timestamp(stamp).ok()).max() {
             self.cluster.begin_at(latest);
@@ -94,11 +94,12 @@ impl Simulation {
     /// The nodes that pods run on and that are not there, with how many pods each: these count against quotas, and on
     /// no node.
     pub fn missing_nodes(&self) -> BTreeMap<String, usize> {
+        let store = self.cluster.store();
         let mut missing = BTreeMap::new();
-        for (_, pod) in self.cluster.store().pods().filter(|(_, pod)| is_bound(pod)) {
-            let node = field::text(pod, "/spec/nodeName").unwrap_or_default();
-            if !self.cluster.store().contains(&ObjectKey::node(node)) {
-                *missing.entry(node.to_owned()).or_default() += 1;
+        for (node, pods) in store.nodes_of_pods().filter(|(node, _)| !store.contains(&ObjectKey::node(node))) {
+            let bound = pods.iter().filter(|pod| store.get(pod).is_some_and(|pod| is_bound(pod))).count();
+            if bound > 0 {
+                missing.insert(node.to_string(), bound);
             }
         }
         missing

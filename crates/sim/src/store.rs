@@ -114,6 +114,11 @@ impl Store {
         self.pods_on.get(node).map_or_else(Vec::new, |keys| keys.iter().cloned().collect())
     }
 
+    /// The nodes that pods name, each with these pods.
+    pub fn nodes_of_pods(&self) -> impl Iterator<Item = (&Name, &BTreeSet<ObjectKey>)> {
+        self.pods_on.iter().map(|(node, pods)| (node, &**pods))
+    }
+
     /// Keeps the object under `key`, and says whether that changed anything.
     pub fn put(&mut self, key: ObjectKey, object: Value) -> bool {
         if self.objects.get(&key).is_some_and(|known| **known == object) {

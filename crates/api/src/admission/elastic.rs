@@ -133,21 +133,17 @@ fn check_namespaces(root: &Cursor<'_, '_>, context: &Context<'_>) {
 fn warn_beyond_nodes(root: &Cursor<'_, '_>, context: &Context<'_>) {
     let held = context.view.held();
     let Some(object) = root.value().filter(|_| !held.is_nothing()) else { return };
-    let mut sums = Sums::default();
-    sums.add(object.pointer("/spec/min"));
     let group = context.key.group;
+    let mut sums = context.view.guaranteed(group);
+    sums.add_min(object);
+    // As it was until now, and what it takes the place of, do not count.
+    context.view.get(context.key).into_iter().for_each(|quota| sums.take_min(quota));
     let replaced: BTreeSet<&str> = match context.key.kind {
         COMPOSITE => namespaces(object).collect(),
         _ => BTreeSet::new(),
     };
-    for kind in [PLAIN, COMPOSITE] {
-        for quota in context.view.list(group, kind, None) {
-            let Ok(key) = key_of(quota) else { continue };
-            let is_replaced = kind == PLAIN && key.namespace.as_deref().is_some_and(|n| replaced.contains(n));
-            if key != *context.key && !is_replaced {
-                sums.add(quota.pointer("/spec/min"));
-            }
-        }
+    for namespace in replaced {
+        context.view.list(group, PLAIN, Some(namespace)).into_iter().for_each(|quota| sums.take_min(quota));
     }
     for (resource, _) in Sums::of(object.pointer("/spec/min")).iter() {
         let (sum, held) = (sums.get(resource), held.amount(resource));

@@ -6,10 +6,11 @@ use serde_json::Value;
 
 use crate::cursor::{Cursor, Notes};
 use crate::gpu_memory::{GPU_MEMORY, gigabytes};
+use crate::pointer::at;
 
 /// Amounts by resource, added up in 128 bits.
 #[derive(Debug, Clone, Default)]
-pub(crate) struct Sums(BTreeMap<String, i128>);
+pub struct Sums(BTreeMap<String, i128>);
 
 impl Sums {
     /// What can be read of one map of quantities.
@@ -27,6 +28,18 @@ impl Sums {
             if let Some(amount) = value.amount(resource) {
                 *self.0.entry(resource.to_string()).or_default() += i128::from(amount);
             }
+        }
+    }
+
+    /// Adds what an elastic quota guarantees.
+    pub fn add_min(&mut self, quota: &Value) {
+        self.add(at(quota, "/spec/min"));
+    }
+
+    /// Takes off what an elastic quota guarantees.
+    pub fn take_min(&mut self, quota: &Value) {
+        for (resource, amount) in Sums::of(at(quota, "/spec/min")).0 {
+            *self.0.entry(resource).or_default() -= amount;
         }
     }
 

@@ -8,7 +8,7 @@ use crate::nodes::NodeId;
 use crate::pods::Pod;
 use crate::reason::Reason;
 use crate::resources::{PODS_ID, ResourceId};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 impl Engine {
@@ -28,11 +28,29 @@ impl Engine {
         waiting.map(|(key, known)| (key.clone(), copy.reason(&key).unwrap_or(known))).collect()
     }
 
+    /// Why one pod that waits does so as things stand now. Nothing can be decided in a cluster that has settled, so
+    /// that each pod's reason is its own: the others need not be looked at.
+    pub fn reason_now(&self, pod: &PodKey) -> Option<Arc<Reason>> {
+        let id = self.world.pods.find(pod)?;
+        let known = self.world.pods.get(id).reason.clone()?;
+        let mut copy = self.fork();
+        if let Some(group) = self.world.pods.get(id).group {
+            copy.queue.wake(group);
+        }
+        copy.decide(Tick(0), Budget::default());
+        Some(copy.reason(pod).unwrap_or(known))
+    }
+
     /// All quotas, by key.
     pub fn quotas(&self) -> Vec<QuotaReport> {
         let quotas = self.world.quotas.fresh();
         let lending = quotas.lending();
         quotas.iter().map(|(id, _)| quotas.report(id, &lending, &self.world.names)).collect()
+    }
+
+    /// The priorities that pods on nodes have, each once, in order.
+    pub fn running_priorities(&self) -> BTreeSet<i32> {
+        self.world.pods.iter().filter(|(_, pod)| pod.node().is_some()).map(|(_, pod)| pod.priority).collect()
     }
 
     /// All groups whose objects were seen, by namespace and name.

@@ -28,9 +28,14 @@ pub fn version(arguments: OutputArguments) -> Result<Exit> {
 pub fn completion(shell: Shell) -> Result<Exit> {
     let mut text = Vec::new();
     clap_complete::generate(shell, &mut command_line("quotient"), "quotient", &mut text);
-    text.extend_from_slice(live_names(shell).as_bytes());
+    let text = String::from_utf8_lossy(&text);
+    // What registers the script comes at its end; for zsh that is ours to do.
+    let script = match shell {
+        Shell::Zsh => text.split("\nif [ \"$funcstack[1]\"").next().unwrap_or(&text),
+        _ => &text,
+    };
     let mut printer = Printer::new(crate::arguments::Format::Table);
-    for line in String::from_utf8_lossy(&text).lines() {
+    for line in script.lines().chain(live_names(shell).lines()) {
         printer.raw_line(line)?;
     }
     printer.finish()?;
@@ -46,7 +51,9 @@ _quotient_live() {
     local word="${COMP_WORDS[COMP_CWORD]}"
     if [[ "${COMP_WORDS[1]}" == explain && "$word" != -* ]]; then
         local IFS=$'\n'
-        COMPREPLY=($(quotient complete -- "${COMP_WORDS[@]:1:COMP_CWORD}" 2>/dev/null | sed '/^:/d; s/\t.*//'))
+        COMPREPLY=($(quotient complete -- "${COMP_WORDS[@]:1:COMP_CWORD}" 2>/dev/null | grep -v '^:' | cut -f 1))
+        # After a kind, the name follows at once.
+        [[ ${#COMPREPLY[@]} -eq 1 && "${COMPREPLY[0]}" == */ ]] && compopt -o nospace 2>/dev/null
         [[ ${#COMPREPLY[@]} -gt 0 ]] && return 0
     fi
     _quotient "$@"
@@ -54,17 +61,27 @@ _quotient_live() {
 complete -F _quotient_live -o bashdefault -o default quotient
 "#
         }
+        // The words are quoted one by one: the one that is typed may be empty, and must not be lost.
         Shell::Zsh => {
             r#"
 _quotient_live() {
     if [[ "$words[2]" == explain && "$words[CURRENT]" != -* ]]; then
-        local -a found
-        found=(${(f)"$(quotient complete -- ${words[2,CURRENT]} 2>/dev/null | sed '/^:/d; s/\t.*//')"})
-        (( $#found )) && compadd -- $found && return 0
+        local -a found kinds
+        found=(${(f)"$(quotient complete -- "${(@)words[2,CURRENT]}" 2>/dev/null | grep -v '^:' | cut -f 1)"})
+        # After a kind, the name follows at once.
+        kinds=(${(M)found:#*/}) found=(${found:#*/})
+        local done=1
+        (( $#kinds )) && compadd -S '' -- $kinds && done=0
+        (( $#found )) && compadd -- $found && done=0
+        (( done )) || return 0
     fi
     _quotient "$@"
 }
 compdef _quotient_live quotient
+# A script on the fpath is loaded by the first completion, and answers it.
+if [ "$funcstack[1]" = "_quotient" ]; then
+    _quotient_live "$@"
+fi
 "#
         }
         Shell::Fish => {

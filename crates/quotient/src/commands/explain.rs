@@ -252,8 +252,7 @@ fn find(state: &State, typed: &str, namespace: Option<&str>) -> Result<(String, 
         }
         (namespace, None) => (namespace, typed),
     };
-    let pods = state.pods();
-    let standing = pods.iter().map(|pod| (pod.namespace.as_str(), pod.name.as_str()));
+    let standing = state.pod_names();
     let gone = state.evictions().map(|happened| happened.evicted);
     let gone = gone.map(|evicted| (evicted.namespace.as_str(), evicted.name.as_str()));
     let mut known: Vec<(&str, &str)> = standing.chain(gone).collect();

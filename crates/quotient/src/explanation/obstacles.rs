@@ -108,8 +108,7 @@ fn cards(state: &State, pod: &Value, node: Option<&str>) -> Option<String> {
     let wanted =
         pod.pointer("/metadata/annotations").and_then(|all| all.get(volcano::CARD_NAME)).and_then(Value::as_str);
     let wanted = wanted.map(|cards| cards.split('|').collect::<Vec<_>>().join(" or "))?;
-    let has = state.nodes().into_iter().find(|known| Some(known.name.as_str()) == node)?.cards;
-    let has: Vec<String> = has.into_keys().collect();
+    let has: Vec<&str> = state.node(node?)?.cards.keys().map(String::as_str).collect();
     let has = if has.is_empty() { "no card".to_owned() } else { has.join(", ") };
     Some(format!("card {wanted} requested, the node has {has}"))
 }

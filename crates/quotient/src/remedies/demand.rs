@@ -37,7 +37,7 @@ pub(super) fn another_card(trial: &Trial<'_>) -> Vec<Remedy> {
     let annotation = trial.pod.pointer("/metadata/annotations").and_then(|all| all.get(volcano::CARD_NAME));
     let Some(wanted) = annotation.and_then(Value::as_str) else { return Vec::new() };
     let accepted: Vec<&str> = wanted.split('|').collect();
-    let cards: BTreeSet<String> = trial.state.nodes().into_iter().flat_map(|node| node.cards.into_keys()).collect();
+    let cards: BTreeSet<String> = trial.state.nodes().iter().flat_map(|node| node.cards.keys().cloned()).collect();
     let others = cards.into_iter().filter(|card| !accepted.contains(&card.as_str()));
     let tried = others.filter_map(|card| {
         let wider = format!("{wanted}|{card}");
@@ -54,12 +54,10 @@ pub(super) fn another_card(trial: &Trial<'_>) -> Vec<Remedy> {
 
 /// The resource that alone is missing, and how much of it: at the quota that refuses, or on the node that lacks least.
 fn missing(trial: &Trial<'_>) -> Option<Numbers> {
-    let reason = trial.reason()?;
-    if reason.quota.is_some() {
-        return reason.numbers.clone();
+    if trial.reason.quota.is_some() {
+        return trial.reason.numbers.clone();
     }
-    let verdicts = trial.verdicts();
-    let alone = verdicts.iter().filter(|verdict| verdict.closed_by == Some(Filter::NodeResourcesFit));
+    let alone = trial.verdicts.iter().filter(|verdict| verdict.closed_by == Some(Filter::NodeResourcesFit));
     let alone = alone.filter_map(|verdict| match &verdict.short[..] {
         [numbers] => Some(numbers),
         _ => None,
@@ -159,7 +157,7 @@ fn ends_help(trial: &Trial<'_>, ends: &[ObjectKey]) -> bool {
 
 /// Sets of pods that hold together what is missing: under the quota that refuses, or on a node.
 fn candidate_sets(trial: &Trial<'_>) -> Vec<Vec<ObjectKey>> {
-    let Some(reason) = trial.reason() else { return Vec::new() };
+    let reason = &trial.reason;
     let running = trial.state.pods().iter().filter(|pod| pod.phase == PodPhase::Running);
     if let (Some(quota), Some(numbers)) = (&reason.quota, &reason.numbers) {
         let below = trial.state.quotas_below(&quota.to_string());
@@ -167,8 +165,7 @@ fn candidate_sets(trial: &Trial<'_>) -> Vec<Vec<ObjectKey>> {
         let pods: Vec<ObjectKey> = under.map(|pod| ObjectKey::pod(&pod.namespace, &pod.name)).collect();
         return covering(trial, &pods, std::slice::from_ref(numbers)).into_iter().collect();
     }
-    let verdicts = trial.verdicts();
-    let short = verdicts.iter().filter(|verdict| verdict.closed_by == Some(Filter::NodeResourcesFit));
+    let short = trial.verdicts.iter().filter(|verdict| verdict.closed_by == Some(Filter::NodeResourcesFit));
     let short = short.filter(|verdict| verdict.short.iter().all(|numbers| numbers.requested <= numbers.limit));
     short
         .take(NODES_MAX)
@@ -204,14 +201,13 @@ fn covering(trial: &Trial<'_>, pods: &[ObjectKey], missing: &[Numbers]) -> Optio
 pub(super) fn higher_priority(trial: &Trial<'_>) -> Option<Remedy> {
     let own = trial.pod.pointer("/spec/priority").and_then(Value::as_i64).unwrap_or(0);
     let never = trial.pod.pointer("/spec/preemptionPolicy").is_some_and(|policy| policy == "Never");
-    if never || trial.reason().is_some_and(|reason| reason.code == Code::SchedulingGated) {
+    if never || trial.reason.code == Code::SchedulingGated {
         return None;
     }
     const USER_PRIORITY_MAX: i64 = 1_000_000_000;
-    let running = trial.state.running_pods();
-    let priorities = running.map(|(_, pod)| pod.pointer("/spec/priority").and_then(Value::as_i64).unwrap_or(0));
-    let above: BTreeSet<i64> = priorities.filter(|priority| *priority >= own).map(|priority| priority + 1).collect();
-    let candidates: Vec<i64> = above.into_iter().filter(|priority| *priority <= USER_PRIORITY_MAX).collect();
+    let priorities = trial.state.cluster().engine().running_priorities().into_iter().map(i64::from);
+    let above = priorities.filter(|priority| *priority >= own).map(|priority| priority + 1);
+    let candidates: Vec<i64> = above.filter(|priority| *priority <= USER_PRIORITY_MAX).collect();
     let with = |priority: i64| {
         trial.changed(|pod| {
             pod["spec"]["priority"] = json!(priority);

@@ -148,7 +148,7 @@ fn parent_of(trial: &Trial<'_>, quota: &ObjectKey) -> Option<ObjectKey> {
 
 /// The limit that a refusal is about.
 fn limit_of(trial: &Trial<'_>, code: Code, quota: &str, numbers: &Numbers) -> Option<Limit> {
-    let (key, _) = trial.state.quotas().into_iter().find(|(_, report)| report.object == quota)?;
+    let (key, _) = trial.state.quotas().iter().find(|(_, report)| report.object == quota)?;
     let field = match code {
         Code::QuotaMaxExceeded if key.kind == volcano::QUEUE => Field::Capability,
         Code::QuotaMaxExceeded => Field::Max,
@@ -156,14 +156,14 @@ fn limit_of(trial: &Trial<'_>, code: Code, quota: &str, numbers: &Numbers) -> Op
         Code::CardQuotaExceeded => Field::CardQuota,
         _ => return None,
     };
-    Some(Limit { quota: key, field, resource: numbers.resource.to_string() })
+    Some(Limit { quota: key.clone(), field, resource: numbers.resource.to_string() })
 }
 
 /// The smallest raise of every quota that must rise.
 pub(super) fn raise(trial: &Trial<'_>) -> Option<Remedy> {
-    trial.reason()?.quota.as_ref()?;
+    trial.reason.quota.as_ref()?;
     let mut raised = Raised::default();
-    let mut reason = trial.reason().cloned();
+    let mut reason = Some(trial.reason.clone());
     let mut evicts = None;
     for _ in 0..RAISES_MAX {
         let refusal = reason.as_ref()?;
@@ -188,7 +188,7 @@ pub(super) fn raise(trial: &Trial<'_>) -> Option<Remedy> {
             evicts = Some(outcome.evicted);
             break;
         }
-        reason = outcome.reason.map(|reason| (*reason).clone());
+        reason = outcome.reason;
     }
     let evicts = evicts?;
     let evicts = least(trial, &mut raised).unwrap_or(evicts);
@@ -299,7 +299,7 @@ fn remedy(trial: &Trial<'_>, mut raised: Raised, evicts: Vec<String>) -> Remedy 
 
 /// A queue with nearly the name of one that does not exist.
 pub(super) fn another_queue(trial: &Trial<'_>) -> Vec<Remedy> {
-    if trial.reason().is_none_or(|reason| reason.code != Code::QueueNotFound) {
+    if trial.reason.code != Code::QueueNotFound {
         return Vec::new();
     }
     let annotation = trial.pod.pointer("/metadata/annotations").and_then(|all| all.get(volcano::QUEUE_NAME));

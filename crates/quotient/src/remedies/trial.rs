@@ -29,6 +29,10 @@ pub struct Trial<'a> {
     pub state: &'a State,
     pub key: ObjectKey,
     pub pod: Value,
+    /// Why the pod waits as things stand.
+    pub reason: Arc<Reason>,
+    /// What each node says to the pod, the nearest first.
+    pub verdicts: &'a [NodeVerdict],
     left: Cell<usize>,
 }
 
@@ -56,25 +60,19 @@ pub struct Outcome {
 }
 
 impl<'a> Trial<'a> {
-    pub fn of(state: &'a State, namespace: &str, name: &str) -> Option<Trial<'a>> {
-        let key = ObjectKey::pod(namespace, name);
-        let pod = state.object(&key)?.clone();
+    pub fn of(
+        state: &'a State,
+        key: &ObjectKey,
+        reason: Arc<Reason>,
+        verdicts: &'a [NodeVerdict],
+    ) -> Option<Trial<'a>> {
+        let pod = state.object(key)?.clone();
         let trials = (COPIED_MAX / state.cluster().store().len().max(1)).clamp(TRIALS_MIN, TRIALS_MAX);
-        Some(Trial { state, key, pod, left: Cell::new(trials) })
+        Some(Trial { state, key: key.clone(), pod, reason, verdicts, left: Cell::new(trials) })
     }
 
     fn pod_key(&self) -> PodKey {
         PodKey { namespace: self.key.namespace.clone().unwrap_or_default(), name: self.key.name.clone() }
-    }
-
-    /// Why the pod waits as things stand.
-    pub fn reason(&self) -> Option<&'a Reason> {
-        self.state.reason(self.key.namespace.as_deref().unwrap_or_default(), &self.key.name)
-    }
-
-    /// What each node says to the pod, the nearest first.
-    pub fn verdicts(&self) -> Vec<NodeVerdict> {
-        self.state.verdicts(self.key.namespace.as_deref().unwrap_or_default(), &self.key.name)
     }
 
     /// Tries edits out. A cluster that does not settle, or one trial too many, is no success.

@@ -3,9 +3,10 @@
 use std::cell::OnceCell;
 use std::sync::Arc;
 
-use quotient_api::{Held, ObjectKey, View};
+use quotient_api::{Held, ObjectKey, Sums, View};
 use serde_json::Value;
 
+use crate::server::guaranteed::Guaranteed;
 use crate::store::Store;
 
 /// What admission may ask: the objects, and what is configured.
@@ -13,6 +14,7 @@ pub(super) struct Admitting<'a> {
     pub store: &'a Store,
     pub whole_gpu_gb: Option<u32>,
     pub held: &'a OnceCell<Arc<Held>>,
+    pub guaranteed: &'a Guaranteed,
     pub needs_consent: bool,
 }
 
@@ -36,5 +38,9 @@ impl View for Admitting<'_> {
     fn held(&self) -> Arc<Held> {
         let add_up = || Arc::new(Held::by(&self.list("", "Node", None), self.whole_gpu_gb()));
         self.held.get_or_init(add_up).clone()
+    }
+
+    fn guaranteed(&self, group: &str) -> Sums {
+        self.guaranteed.of(group)
     }
 }

@@ -1,6 +1,6 @@
 //! How a pod is, as its object says, and how it begins and ends: the simulated kubelet.
 
-use quotient_api::{ObjectKey, time};
+use quotient_api::{ObjectKey, at, time};
 use serde_json::{Value, json};
 
 use crate::field;
@@ -17,7 +17,7 @@ pub fn is_over(pod: &Value) -> bool {
 
 /// Whether a pod is on its way out.
 pub fn is_leaving(pod: &Value) -> bool {
-    pod.pointer("/metadata/deletionTimestamp").is_some_and(|at| !at.is_null())
+    at(pod, "/metadata/deletionTimestamp").is_some_and(|at| !at.is_null())
 }
 
 /// Whether a pod runs and is ready.
