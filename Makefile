@@ -28,6 +28,7 @@ help:
 	@echo 'make release  everything that a release has, in dist/'
 	@echo 'make explore  the properties of the engine on random histories, for an hour or so'
 	@echo 'make storm    everything goes wrong: on the virtual API server (SEEDS=20000), then on a real one (STORM_SECONDS=600)'
+	@echo 'make conformance  Kubernetes'\'' own tests of scheduling, beside kube-scheduler: half an hour; keeps conformance/results.tsv'
 	@echo 'make model    every decision on random small clusters compared with a model written apart from the engine'
 	@echo 'make fuzz     one minute of random bytes for each parser (installs cargo-fuzz)'
 
@@ -78,6 +79,11 @@ bench:
 	@$(CARGO) build --quiet --release --locked --package quotient
 	@$(TARGET)/release/quotient bench
 	@$(TARGET)/release/quotient bench --growth docs/pictures/growth.svg
+
+# Kubernetes' own end-to-end tests of scheduling, built from its Go module, with Quotient and with kube-scheduler.
+.PHONY: conformance
+conformance: testenv
+	@$(CARGO) test --quiet --locked --package quotient --test conformance -- --ignored --nocapture
 
 # Instructions, which no other work on the machine can move, and not time.
 counts:

@@ -27,6 +27,8 @@ pub(crate) struct Definition {
     pub status: Value,
     /// Whether the status is written apart from the object.
     pub has_status_subresource: bool,
+    /// The schemas of fields beside `spec` and `status`.
+    pub top_level: Vec<(&'static str, Value)>,
     pub columns: Vec<Column>,
 }
 
@@ -53,8 +55,18 @@ const PROTECTED: [&str; 2] = [".k8s.io", ".kubernetes.io"];
 
 impl Definition {
     fn into_object(self) -> Value {
-        let Definition { kind, singular, short_names, description, spec, status, has_status_subresource, columns } =
-            self;
+        let Definition { kind, singular, short_names, description, spec, status, has_status_subresource, .. } = self;
+        let Definition { top_level, columns, .. } = self;
+        let mut properties = json!({
+            "apiVersion": {"type": "string"},
+            "kind": {"type": "string"},
+            "metadata": {"type": "object"},
+            "spec": spec,
+            "status": status,
+        });
+        for (field, schema) in top_level {
+            properties[field] = schema;
+        }
         let mut metadata = json!({"name": format!("{}.{}", kind.plural, kind.group)});
         if PROTECTED.iter().any(|suffix| kind.group.ends_with(suffix)) {
             metadata["annotations"] =
@@ -68,13 +80,7 @@ impl Definition {
                 "schema": {"openAPIV3Schema": {
                     "type": "object",
                     "description": description,
-                    "properties": {
-                        "apiVersion": {"type": "string"},
-                        "kind": {"type": "string"},
-                        "metadata": {"type": "object"},
-                        "spec": spec,
-                        "status": status,
-                    },
+                    "properties": properties,
                 }},
                 "subresources": if has_status_subresource { json!({"status": {}}) } else { json!({}) },
                 "additionalPrinterColumns": printer_columns(&columns),

@@ -93,6 +93,7 @@ pub static KINDS: &[Kind] = &[
     namespaced("scheduling.k8s.io", &["v1beta1", "v1alpha3"], "PodGroup", "podgroups"),
     namespaced("scheduling.k8s.io", &["v1beta1", "v1alpha3"], "Workload", "workloads"),
     namespaced("batch.volcano.sh", &["v1alpha1"], "Job", "jobs"),
+    namespaced("bus.volcano.sh", &["v1alpha1"], "Command", "commands"),
     cluster("quotient.dev", &["v1alpha1"], "QuotientConfiguration", "quotientconfigurations"),
     cluster("quotient.dev", &["v1alpha1"], "Scenario", "scenarios"),
 ];

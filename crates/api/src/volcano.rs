@@ -5,6 +5,7 @@
 //! runs it (the virtual cluster, the live program) carries out what it answers.
 
 pub mod cards;
+pub mod command;
 pub mod discovery;
 pub mod events;
 pub mod gang;

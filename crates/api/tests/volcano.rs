@@ -618,7 +618,7 @@ fn the_status_of_a_queue() {
         ..QuotaReport::default()
     };
     let fields = |queue: &Value, report: Option<&QuotaReport>, groups: &[(&'static str, u32)]| {
-        let fields = queue_status(queue, report, &groups.iter().copied().collect());
+        let fields = queue_status(queue, report, &groups.iter().copied().collect(), None);
         Value::Object(fields.into_iter().map(|(name, value)| (name.to_string(), value)).collect())
     };
     let status = fields(&queue_of("q", json!({})), Some(&report), &[("Running", 2), ("Pending", 1)]);

@@ -60,6 +60,8 @@ impl World {
         let known_for = |_: &str| Duration::ZERO;
         let state = JobState {
             known_for: &known_for,
+            command: None,
+            lacks: false,
             job: &self.job,
             group: self.group.as_ref(),
             pods: &self.pods.values().collect::<Vec<_>>(),
@@ -75,8 +77,8 @@ impl World {
             if plan == Plan::default() {
                 return self;
             }
-            let Plan { delete, delete_group, make_group, group_spec, make_once, make, status, events, .. } = plan;
-            self.made_once.extend(make_once);
+            let Plan { delete, delete_group, make_group, group_spec, belongings, make, status, events, .. } = plan;
+            self.made_once.extend(belongings.into_iter().map(|mut made| made.object_mut().take()));
             for key in delete {
                 assert!(self.pods.remove(&key).is_some(), "{key} is deleted and was not there");
             }
@@ -375,4 +377,43 @@ fn pods_find_each_other_by_name() {
     let env = pod["containers"][0]["env"].as_array().cloned().unwrap_or_default();
     assert!(env.contains(&json!({"name": "VC_WORKER_HOSTS", "value": "j-worker-0.j,j-worker-1.j"})), "{env:?}");
     assert_eq!(world.settle().phase(), "Running");
+}
+
+#[test]
+fn a_task_has_failed_when_its_containers_were_restarted_often_enough() {
+    let run = |max_retry: Value| {
+        let mut world = World::new(json!([{"action": "AbortJob", "event": "TaskFailed"}]), json!({}));
+        world.job["spec"]["tasks"][1]["maxRetry"] = max_retry;
+        let mut world = world.running();
+        for (name, count) in [("j-worker-0", 1), ("j-worker-1", 2)] {
+            let pod = world.pods.get_mut(&ObjectKey::pod("ml", name)).expect("a pod");
+            pod["status"]["containerStatuses"] = json!([{"restartCount": count, "ready": true}]);
+        }
+        world.settle().phase().to_string()
+    };
+    let phases = [json!(4), json!(3), Value::Null, json!(-1)].map(run);
+    assert_eq!(phases, ["Running", "Aborted", "Aborted", "Running"], "three restarts in all");
+}
+
+#[test]
+fn a_task_waits_for_all_that_it_depends_on_or_for_any() {
+    let run = |iteration: &str| {
+        let task = |name: &str, more: Value| {
+            let mut task = json!({"name": name, "replicas": 1, "template": container(json!({}))});
+            more.as_object().into_iter().flatten().for_each(|(key, value)| task[key] = value.clone());
+            task
+        };
+        let last = json!({"dependsOn": {"name": ["a", "b"], "iteration": iteration}});
+        let tasks = json!([task("a", json!({})), task("b", json!({})), task("c", last)]);
+        let mut world = World::of(json!({}), json!({"tasks": tasks}));
+        world.settle().admit();
+        let first = (world.names().len(), world.group.as_ref().expect("a group")["spec"]["minMember"].clone());
+        assert_eq!(first, (2, json!(2)), "the gang is that of the tasks that may start");
+        world.set(&["j-a-0"], "Running");
+        let one = world.names().len();
+        world.set(&["j-b-0"], "Running");
+        assert_eq!((world.names().len(), &world.group.as_ref().expect("a group")["spec"]["minMember"]), (3, &json!(3)));
+        one
+    };
+    assert_eq!((run("all"), run(""), run("any")), (2, 2, 3));
 }

@@ -138,6 +138,13 @@ impl Api for Http {
         }
         answer
     }
+
+    fn secret_bytes(&self) -> Result<[u8; 32], CallError> {
+        let drawn = ring::rand::generate(&ring::rand::SystemRandom::new());
+        drawn
+            .map(ring::rand::Random::expose)
+            .map_err(|_| CallError::Unavailable("the system has no random bytes".to_string()))
+    }
 }
 
 impl From<quotient_host::Call> for Call {

@@ -35,7 +35,7 @@ impl System {
         match kind.group {
             group if elastic::GROUPS.contains(&group) => Some(System::Elastic),
             tree::GROUP | tree::PROFILE_GROUP => Some(System::Tree),
-            volcano::SCHEDULING | volcano::BATCH => Some(System::Queues),
+            volcano::SCHEDULING | volcano::BATCH | volcano::command::BUS => Some(System::Queues),
             group => is_quota(group, kind.kind).then_some(System::Elastic),
         }
     }

@@ -104,4 +104,7 @@ pub enum CallError {
 pub trait Api {
     /// The answer. Of what is written nobody reads more than whether it was.
     fn call(&self, call: Call) -> impl Future<Output = Result<Value, CallError>> + Send;
+
+    /// Bytes to make a secret key of. What is random comes from outside, like time.
+    fn secret_bytes(&self) -> Result<[u8; 32], CallError>;
 }

@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use quotient_api::ties::BOUND_AS;
 use quotient_api::volcano::POD_GROUP;
+use quotient_api::volcano::job::ssh::{PRIVATE_KEY, PUBLIC_KEY};
 use quotient_api::{ObjectKey, kinds, preemption_message};
 use quotient_engine::ClaimBinding;
 use quotient_engine::fact::{Name, PodKey};
@@ -16,6 +17,7 @@ use serde_json::{Value, json};
 use crate::call::{Api, Call, CallError, Content, Target, Verb};
 use crate::event::{EventNote, whole_seconds};
 use crate::queue::Outcome;
+use crate::ssh_key::KeyPair;
 use crate::write::{Amendment, DeviceWrites, PodRef, Write};
 
 /// How often a bind looks whether the volumes of its pod have come.
@@ -52,6 +54,8 @@ pub async fn carry_out(api: &impl Api, write: &Write, wall_us: i64) -> (Outcome,
         Write::Event(note) => tell(api, note).await,
         Write::Amend(amendment) => amend(api, amendment).await,
         Write::Make { key, object } => make(api, key, object).await,
+        Write::MakeWithKeys { key, object } => make_with_keys(api, key, object).await,
+        Write::Renew { key, object } => renew(api, key, object).await,
         Write::Admit { group } => patch_status(api, group, json!({"status": {"phase": "Inqueue"}})).await,
         Write::Delete { object, uid } => {
             let body = match uid {
@@ -186,6 +190,37 @@ async fn make(api: &impl Api, key: &ObjectKey, object: &Value) -> Result<(), Sto
         Ok(_) | Err(Stop::Error(CallError::Conflict(_))) => Ok(()),
         Err(stop) => Err(stop),
     }
+}
+
+/// Makes a Secret with a new SSH key pair.
+async fn make_with_keys(api: &impl Api, key: &ObjectKey, object: &Value) -> Result<(), Stop> {
+    let seed = api.secret_bytes().map_err(Stop::Error)?;
+    let KeyPair { private, public } = KeyPair::from_seed(&seed, &format!("{key}"));
+    let mut object = object.clone();
+    object["stringData"][PRIVATE_KEY] = json!(private);
+    object["stringData"][PUBLIC_KEY] = json!(public);
+    make(api, key, &object).await
+}
+
+/// Makes an object, or replaces its data. One that others made, or that an earlier owner of the same name did, stays.
+async fn renew(api: &impl Api, key: &ObjectKey, object: &Value) -> Result<(), Stop> {
+    match send(api, Call::new(Verb::Create, key, Content::Json, object.clone())).await {
+        Err(Stop::Error(CallError::Conflict(_))) => {}
+        other => return other.map(drop),
+    }
+    let found = send(api, Call::get(key)).await?;
+    let owner = |object: &Value| object.pointer("/metadata/ownerReferences/0/uid").cloned();
+    if owner(&found) != owner(object) {
+        return Err(Stop::Refused(format!("{key} exists and was made by another")));
+    }
+    let mut data = object["data"].clone();
+    for name in found["data"].as_object().into_iter().flatten().map(|(name, _)| name) {
+        if data.get(name).is_none() {
+            data[name] = Value::Null;
+        }
+    }
+    let body = json!({"metadata": {"uid": found["metadata"]["uid"]}, "data": data});
+    send(api, Call::new(Verb::Patch, key, Content::MergePatch, body)).await.map(drop)
 }
 
 /// Binds a pod: its claims first, then, when they are bound, the pod itself.
@@ -356,6 +391,10 @@ mod tests {
             let answer = script.0.remove(0);
             std::future::ready(answer)
         }
+
+        fn secret_bytes(&self) -> Result<[u8; 32], CallError> {
+            Ok([7; 32])
+        }
     }
 
     fn carried(write: &Write, answers: Vec<Answer>) -> (Outcome, String) {
@@ -413,5 +452,21 @@ mod tests {
         assert_eq!(carried(&note(2), vec![done()]), (Outcome::Done, "patch".to_string()));
         let forgotten = vec![Err(CallError::NotFound(String::new())), done()];
         assert_eq!(carried(&note(2), forgotten), (Outcome::Done, "patch, create".to_string()));
+    }
+
+    #[test]
+    fn data_is_renewed_only_of_what_the_same_owner_made() {
+        let map = |owner: &str, data: Value| json!({"metadata": {"uid": "m", "ownerReferences": [{"uid": owner}]}, "data": data});
+        let key = ObjectKey::new(kinds::find("", "ConfigMap").expect("it is known"), Some("a"), "j-svc");
+        let write = Write::Renew { key, object: map("1", json!({"a": "1"})) };
+        let done = || Ok(Value::Null);
+        assert_eq!(carried(&write, vec![done()]), (Outcome::Done, "create".to_string()));
+        let known = || Ok(map("1", json!({"a": "0", "b": "0"})));
+        assert_eq!(
+            carried(&write, vec![conflict(), known(), done()]),
+            (Outcome::Done, "create, get, patch".to_string())
+        );
+        let others = vec![conflict(), Ok(map("2", json!({"a": "0"})))];
+        assert!(matches!(carried(&write, others).0, Outcome::Refused(_)));
     }
 }

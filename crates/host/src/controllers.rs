@@ -13,7 +13,7 @@ mod quota;
 
 use std::collections::BTreeSet;
 
-use quotient_api::volcano::{self, events};
+use quotient_api::volcano::{self, command, events};
 use quotient_api::{Configuration, ObjectKey, Problem, View};
 use quotient_engine::fact::Name;
 use quotient_engine::{Engine, QuotaReport, Tick};
@@ -131,6 +131,10 @@ impl Controllers {
                 self.jobs.group_seen(key, controller_of(object));
             }
             (volcano::BATCH, volcano::JOB) => self.jobs.due(key.clone()),
+            (command::BUS, command::COMMAND) => {
+                let job = command::target(key, object).filter(volcano::is_job);
+                job.filter(|job| objects.get(job).is_some()).into_iter().for_each(|job| self.jobs.due(job));
+            }
             _ if is_owner(key) => self.gangs.owner_seen(key, objects),
             _ => {}
         }

@@ -14,7 +14,7 @@ use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 
 use quotient_api::gpu_memory::WHOLE_GPU_GB;
 use quotient_api::volcano::status::Ended;
-use quotient_api::volcano::{self, GROUP_MIN_MEMBER};
+use quotient_api::volcano::{self, GROUP_MIN_MEMBER, command};
 use quotient_api::{Configuration, Kind, ObjectKey, ObjectMap, View, at, is_quota, kinds, pod_group, told_kinds, tree};
 use quotient_engine::fact::Name;
 use serde_json::{Value, json};
@@ -28,6 +28,7 @@ pub fn watched_kinds() -> impl Iterator<Item = &'static Kind> {
             (kind.group, kind.kind),
             (tree::PROFILE_GROUP, tree::PROFILE)
                 | (volcano::BATCH, volcano::JOB)
+                | (command::BUS, command::COMMAND)
                 | ("scheduling.k8s.io", "PriorityClass")
                 | ("apps", "Deployment")
                 | ("batch", "Job")
@@ -376,6 +377,22 @@ impl Objects {
         }
     }
 
+    /// The commands about an object that are still to be carried out, the oldest first.
+    pub fn commands_about<'a>(
+        &'a self,
+        key: &ObjectKey,
+        object: &Value,
+    ) -> impl Iterator<Item = (&'a ObjectKey, &'a Value)> + use<'a> {
+        let all = self.of_kind(command::BUS, command::COMMAND, key.namespace.as_deref());
+        let is_open = |command: &Value| command.pointer("/metadata/deletionTimestamp").is_none_or(Value::is_null);
+        let about = all.filter(|(of, command)| {
+            command::target(of, command).as_ref() == Some(key) && command::is_about(command, object) && is_open(command)
+        });
+        let mut about: Vec<_> = about.collect();
+        about.sort_by_key(|(_, command)| command.pointer("/metadata/creationTimestamp").and_then(Value::as_str));
+        about.into_iter()
+    }
+
     /// The objects of a kind that are kept, with their keys, of one namespace or of all.
     pub fn of_kind<'a>(
         &'a self,
@@ -422,6 +439,7 @@ fn is_kept(key: &ObjectKey) -> bool {
             | (pod_group::SCHEDULING, pod_group::POD_GROUP)
             | (volcano::SCHEDULING, volcano::POD_GROUP)
             | (volcano::BATCH, volcano::JOB)
+            | (command::BUS, command::COMMAND)
     );
     other || is_quota(key.group, key.kind) || tree::is_profile(key)
 }

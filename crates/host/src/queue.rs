@@ -417,7 +417,11 @@ impl WriteQueue {
                 let evictions = parked.iter().filter_map(|slot| self.take_out(slot)).collect::<Vec<_>>();
                 evictions.into_iter().for_each(|eviction| self.give_up(eviction.write, message.clone(), now));
             }
-            Write::Amend(_) | Write::Make { .. } | Write::Delete { .. } => {
+            Write::Amend(_)
+            | Write::Make { .. }
+            | Write::MakeWithKeys { .. }
+            | Write::Renew { .. }
+            | Write::Delete { .. } => {
                 self.put_off.push(Feedback { at: now, failed: Failed::Asked(write.slot()), message });
             }
             Write::Label { .. } | Write::Condition { .. } | Write::Event(_) | Write::Admit { .. } => {}

@@ -44,6 +44,10 @@ pub enum Write {
     Amend(Amendment),
     /// Make an object, if it is not there.
     Make { key: ObjectKey, object: Value },
+    /// Make a Secret with an SSH key pair, if it is not there. The keys are drawn when it is sent.
+    MakeWithKeys { key: ObjectKey, object: Value },
+    /// Make an object, or replace the `data` of one that is there, if the same owner made it.
+    Renew { key: ObjectKey, object: Value },
     /// Let a group of pods into its queue.
     Admit { group: ObjectKey },
     /// Take out an object, if it is the one with this uid.
@@ -168,7 +172,9 @@ impl Write {
             Write::Condition { pod, .. } => Slot::Condition(pod.key.clone()),
             Write::Event(note) => Slot::Event(note.about.clone(), note.reason),
             Write::Amend(Amendment { object, .. }) => Slot::Amend(object.clone()),
-            Write::Make { key, .. } => Slot::Make(key.clone()),
+            Write::Make { key, .. } | Write::MakeWithKeys { key, .. } | Write::Renew { key, .. } => {
+                Slot::Make(key.clone())
+            }
             Write::Admit { group } => Slot::Admit(group.clone()),
             Write::Delete { object, .. } => Slot::Delete(object.clone()),
         }

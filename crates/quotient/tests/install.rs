@@ -397,6 +397,46 @@ fn a_job_of_several_tasks(installed: &Installed) {
     eventually(plane, "the job goes when its time is up", || {
         get(plane, &["jobs.batch.volcano.sh", "j", "-n", "work"]).is_none().then_some(())
     });
+    what_a_job_makes_and_is_told(installed);
+}
+
+/// A job gets keys, a volume and the names of its pods, which follow when it is scaled; a command ends it.
+fn what_a_job_makes_and_is_told(installed: &Installed) {
+    let plane = &installed.plane;
+    let claim = json!({"storageClassName": "none", "accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "1Gi"}}});
+    let job = |replicas: u32| {
+        let template = json!({"spec": {"nodeSelector": {"pool": "none"}, "containers": [{"name": "c", "image": "i"}]}});
+        json!({"apiVersion": "batch.volcano.sh/v1alpha1", "kind": "Job", "metadata": {"name": "k", "namespace": "work"},
+            "spec": {"queue": "q", "minAvailable": 1, "tasks": [{"name": "t", "replicas": replicas, "template": template}],
+                "plugins": {"svc": [], "ssh": []}, "volumes": [{"mountPath": "/x", "volumeClaim": claim}]}})
+    };
+    let hosts = |count: &str| {
+        eventually(plane, &format!("the ConfigMap has {count} hosts"), || {
+            let map = get(plane, &["configmap", "k-svc", "-n", "work"])?;
+            (map["data"]["VC_T_NUM"] == count).then_some(())
+        });
+    };
+    installed.apply(&[job(1)]);
+    hosts("1");
+    let secret = eventually(plane, "the job has keys", || get(plane, &["secret", "k-ssh", "-n", "work"]));
+    let names: Vec<&String> = secret["data"].as_object().into_iter().flatten().map(|(name, _)| name).collect();
+    assert_eq!(names, ["config", "id_rsa", "id_rsa.pub"]);
+    eventually(plane, "the job has a volume claim", || {
+        let claims = get(plane, &["persistentvolumeclaims", "-n", "work"])?;
+        let is_its = |claim: &Value| claim["metadata"]["ownerReferences"][0]["name"] == "k";
+        claims["items"].as_array()?.iter().any(is_its).then_some(())
+    });
+    installed.apply(&[job(2)]);
+    hosts("2");
+    installed.apply(&[json!({"apiVersion": "bus.volcano.sh/v1alpha1", "kind": "Command",
+        "metadata": {"name": "stop", "namespace": "work"}, "action": "AbortJob",
+        "target": {"apiVersion": "batch.volcano.sh/v1alpha1", "kind": "Job", "name": "k"}})]);
+    eventually(plane, "the job is aborted, and the command gone", || {
+        let job = get(plane, &["jobs.batch.volcano.sh", "k", "-n", "work"])?;
+        let is_gone = get(plane, &["commands.bus.volcano.sh", "stop", "-n", "work"]).is_none();
+        (job["status"]["state"]["phase"] == "Aborted" && is_gone).then_some(())
+    });
+    plane.kubectl(&["delete", "jobs.batch.volcano.sh", "k", "-n", "work"]).expect("it goes");
 }
 
 /// A gang of Kubernetes' own starts, and its group says so.

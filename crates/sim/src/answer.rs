@@ -12,6 +12,7 @@ use serde_json::{Map, Value, json};
 
 use crate::controllers::disruption::budgets_of;
 use crate::field;
+use crate::random::Random;
 use crate::server::{self, EVENT, Refusal, Server, is_pod};
 
 /// A server that answers at once.
@@ -27,6 +28,13 @@ impl Api for AtOnce<'_> {
     fn call(&self, call: Call) -> impl Future<Output = Result<Value, CallError>> + Send {
         let answer = self.0.lock().unwrap_or_else(PoisonError::into_inner).answer(call);
         std::future::ready(answer)
+    }
+
+    /// They follow from the time, as everything else here.
+    fn secret_bytes(&self) -> Result<[u8; 32], CallError> {
+        let now = self.0.lock().unwrap_or_else(PoisonError::into_inner).clock.now_us();
+        let mut random = Random::new(now.unsigned_abs());
+        Ok(std::array::from_fn(|_| random.below(256) as u8))
     }
 }
 

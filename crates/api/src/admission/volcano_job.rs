@@ -7,6 +7,7 @@ use serde_json::{Value, json};
 use super::{Context, Operation, Rejection, is_given, metadata, object_in, pod, queue};
 use crate::cursor::Cursor;
 use crate::volcano::job::declared::{Declared, default_task_name};
+use crate::volcano::job::depends;
 use crate::volcano::job::policy::{ACTIONS, EVENTS, IDLE_EVENTS};
 
 /// The plugins that Volcano has.
@@ -75,17 +76,98 @@ pub(super) fn check(root: &Cursor<'_, '_>, context: &Context<'_>) {
     if let Some(declared) = declared.filter(|declared| declared.min_available > declared.replicas()) {
         min_available.note(format!("is more than the tasks have pods, which is {}", declared.replicas()));
     }
-    if spec.field("volumes").exists() {
-        context.warn("spec.volumes has no effect here".to_string());
+    check_dependencies(root, &tasks);
+    match (context.operation, context.old) {
+        (Operation::Update, Some(old)) => check_fixed(root, old),
+        _ => check_volumes(&spec),
     }
     let plugins = spec.field("plugins");
     for (name, plugin) in plugins.entries() {
         if !PLUGINS.contains(&name) {
             plugin.note(format!("no such plugin: expected one of {}", PLUGINS.join(", ")));
-        } else if !["env", "svc"].contains(&name) {
+        } else if !["env", "svc", "ssh"].contains(&name) {
             context.warn(format!("plugin {name} of a job has no effect here"));
         }
     }
+}
+
+/// Tasks depend on tasks that there are, and none on itself by way of others.
+fn check_dependencies(root: &Cursor<'_, '_>, tasks: &Cursor<'_, '_>) {
+    let Some(declared) = root.value().map(Declared::of) else { return };
+    for task in tasks.items() {
+        let depends_on = task.field("dependsOn");
+        for at in depends_on.field("name").items() {
+            if at.non_empty_str().is_some_and(|name| !declared.tasks.iter().any(|task| task.name == name)) {
+                at.note("no such task: expected the name of a task of the job");
+            }
+        }
+        let iteration = depends_on.field("iteration");
+        if iteration.non_empty_str().is_some_and(|text| !["any", "all"].contains(&text)) {
+            iteration.note("expected any or all");
+        }
+    }
+    if let Some(task) = depends::circle(&declared) {
+        tasks.note(format!(
+            "{task} depends on itself by way of others: expected tasks that can start one after another"
+        ));
+    }
+}
+
+/// Every volume has a place of its own, and names a claim or says what it should be.
+fn check_volumes(spec: &Cursor<'_, '_>) {
+    let mut paths = BTreeSet::new();
+    for volume in spec.field("volumes").items() {
+        let (path, name, claim) =
+            (volume.field("mountPath"), volume.field("volumeClaimName"), volume.field("volumeClaim"));
+        match path.non_empty_str() {
+            None => volume.note_missing("mountPath", "a volume says where it is mounted"),
+            Some(text) if !paths.insert(text) => path.note("two volumes are mounted there"),
+            Some(_) => {}
+        }
+        match (name.non_empty_str(), claim.exists()) {
+            (None, false) => volume.note_missing("volumeClaim", "expected volumeClaim or volumeClaimName"),
+            (Some(_), true) => name.note("must be left out where volumeClaim is given"),
+            (Some(text), false) if !metadata::is_subdomain(text) => name.note("expected the name of a volume claim"),
+            _ => {}
+        }
+    }
+}
+
+/// What may not change: pods that are there would not follow. How many there are may.
+fn check_fixed(root: &Cursor<'_, '_>, old: &Value) {
+    let spec = root.field("spec");
+    for field in ["plugins", "volumes"] {
+        let at = spec.field(field);
+        if at.value().map(without_claim_names) != old.pointer(&format!("/spec/{field}")).map(without_claim_names) {
+            at.note("may not change after creation");
+        }
+    }
+    let tasks = spec.field("tasks");
+    let before = old.pointer("/spec/tasks").and_then(Value::as_array).map_or(&[][..], Vec::as_slice);
+    if tasks.items().count() != before.len() {
+        return tasks.note(format!("may not change after creation: expected {} tasks", before.len()));
+    }
+    for (task, before) in tasks.items().zip(before) {
+        for field in ["name", "template", "dependsOn"] {
+            let at = task.field(field);
+            // A name that was left out was filled in since.
+            let was = before.get(field).filter(|value| !value.is_null() && *value != "");
+            if (was.is_some() || field != "name") && at.value().filter(|value| !value.is_null()) != was {
+                task.note_at(field, "may not change after creation".to_string());
+            }
+        }
+    }
+}
+
+/// Volumes without the names of claims that a controller wrote.
+fn without_claim_names(volumes: &Value) -> Value {
+    let mut volumes = volumes.clone();
+    for volume in volumes.as_array_mut().into_iter().flatten() {
+        if let Some(volume) = volume.as_object_mut().filter(|volume| volume.contains_key("volumeClaim")) {
+            volume.shift_remove("volumeClaimName");
+        }
+    }
+    volumes
 }
 
 fn check_task(task: &Cursor<'_, '_>, context: &Context<'_>) {
@@ -100,9 +182,7 @@ fn check_task(task: &Cursor<'_, '_>, context: &Context<'_>) {
     if name.non_empty_str().is_some_and(|text| !metadata::is_subdomain(text) || text.contains('.')) {
         name.note("expected lower-case letters, digits and '-': it is part of the names of pods");
     }
-    if task.field("dependsOn").exists() {
-        context.warn("dependsOn of a task has no effect here: its pods are made with the others".to_string());
-    }
+    task.field("maxRetry").int::<i32>();
     check_policies(task, context);
     let template = task.field("template");
     match template.exists() {

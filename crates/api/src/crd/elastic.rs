@@ -35,6 +35,7 @@ fn definition(kind: &'static Kind) -> Definition {
         spec: spec(is_composite),
         status: status(kind),
         has_status_subresource: true,
+        top_level: Vec::new(),
         columns,
     }
 }

@@ -28,6 +28,7 @@ fn wide(name: &'static str, path: &'static str, description: &'static str) -> Co
 fn quota(kind: &'static kinds::Kind) -> Definition {
     Definition {
         has_status_subresource: true,
+        top_level: Vec::new(),
         kind,
         singular: "elasticquota",
         short_names: &["eq", "eqs"],
@@ -70,6 +71,7 @@ fn quota(kind: &'static kinds::Kind) -> Definition {
 fn profile(kind: &'static kinds::Kind) -> Definition {
     Definition {
         has_status_subresource: true,
+        top_level: Vec::new(),
         kind,
         singular: "elasticquotaprofile",
         short_names: &["eqp", "eqps"],

@@ -6,10 +6,11 @@ use serde_json::{Value, json};
 use super::schema::{amounts, not_below};
 use super::{Column, Definition};
 use crate::kinds;
+use crate::volcano::command::{BUS, COMMAND};
 use crate::volcano::{BATCH, JOB, POD_GROUP, QUEUE, SCHEDULING};
 
 pub(crate) fn definitions() -> Vec<Definition> {
-    [queue(), pod_group(), job()].into_iter().flatten().collect()
+    [queue(), pod_group(), job(), command()].into_iter().flatten().collect()
 }
 
 fn column(name: &'static str, path: &'static str, description: &'static str) -> Column {
@@ -53,6 +54,7 @@ fn queue() -> Option<Definition> {
         spec,
         status,
         has_status_subresource: true,
+        top_level: Vec::new(),
         columns: vec![
             column("Parent", ".spec.parent", "The queue above it"),
             column("State", ".status.state", "Whether it starts new pods"),
@@ -87,6 +89,7 @@ fn pod_group() -> Option<Definition> {
         status,
         // Programs that know this kind write the status with the object.
         has_status_subresource: false,
+        top_level: Vec::new(),
         columns: vec![
             column("Status", ".status.phase", "Where it is in its life"),
             column("MinMember", ".spec.minMember", "So many pods must be able to run"),
@@ -103,11 +106,22 @@ fn job() -> Option<Definition> {
         "minAvailable": count("How many of them must be able to run."),
         "template": open(json!({"metadata": {"type": "object", "x-kubernetes-preserve-unknown-fields": true}})),
         "policies": {"type": "array", "items": open(json!({}))},
+        "dependsOn": open(json!({
+            "name": {"type": "array", "items": {"type": "string"}},
+            "iteration": {"type": "string", "enum": ["", "any", "all"]},
+        })),
+        "maxRetry": {"type": "integer", "format": "int32"},
     }));
     let spec = open(json!({
         "queue": {"type": "string"},
         "minAvailable": count("How many pods must be able to run."),
         "maxRetry": count("How often it is tried."),
+        "ttlSecondsAfterFinished": count("After so many seconds it is deleted when it is done."),
+        "volumes": {"type": "array", "items": open(json!({
+            "mountPath": {"type": "string"},
+            "volumeClaimName": {"type": "string"},
+            "volumeClaim": {"type": "object", "x-kubernetes-preserve-unknown-fields": true},
+        }))},
         "tasks": {"type": "array", "items": task},
         "policies": {"type": "array", "items": open(json!({}))},
     }));
@@ -120,11 +134,31 @@ fn job() -> Option<Definition> {
         spec,
         status,
         has_status_subresource: true,
+        top_level: Vec::new(),
         columns: vec![
             column("Status", ".status.state.phase", "Where it is in its life"),
             column("MinAvailable", ".status.minAvailable", "How many pods must be able to run"),
             column("Running", ".status.running", "Pods that run"),
             column("Queue", ".spec.queue", "Its queue"),
         ],
+    })
+}
+
+fn command() -> Option<Definition> {
+    Some(Definition {
+        kind: kinds::find(BUS, COMMAND)?,
+        singular: "command",
+        short_names: &[],
+        description: "What is to be done about a job or a queue, once; it is deleted when that was done.",
+        spec: open(json!({})),
+        status: open(json!({})),
+        has_status_subresource: false,
+        top_level: vec![
+            ("action", json!({"type": "string"})),
+            ("target", open(json!({}))),
+            ("reason", json!({"type": "string"})),
+            ("message", json!({"type": "string"})),
+        ],
+        columns: vec![column("Action", ".action", "What is to be done")],
     })
 }

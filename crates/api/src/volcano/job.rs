@@ -10,26 +10,33 @@
 //!  (new) ──▶ Pending ──enough pods run──▶ Running ──all pods ended──▶ Completed, Failed
 //!               │                            │
 //!               └────────────┬───────────────┘
-//!     AbortJob ▶ Aborting ▶ Aborted │ CompleteJob ▶ Completing ▶ Completed │ TerminateJob ▶ Terminating ▶ Terminated
+//!     AbortJob ▶ Aborting ▶ Aborted (ResumeJob ▶ Restarting) │ CompleteJob ▶ Completing ▶ Completed │ TerminateJob ▶ Terminating ▶ Terminated
 //! ```
 
+mod arguments;
+mod belongings;
 pub mod declared;
+pub mod depends;
 pub mod min_resources;
 mod phase;
 mod pods;
 pub mod policy;
+pub mod ssh;
 mod standing;
 mod svc;
+mod volumes;
 
 use std::collections::BTreeSet;
 use std::time::Duration;
 
-use serde_json::Value;
+use serde_json::{Map, Value};
 
 use crate::admission::View;
 use crate::object::{ObjectKey, key_of};
 use crate::time::parse_timestamp;
+use crate::volcano::command::JobCommand;
 use crate::volcano::group::GroupPhase;
+pub use belongings::Made;
 use declared::Declared;
 pub use phase::JobPhase;
 use policy::{Action, Cause};
@@ -46,6 +53,10 @@ pub struct JobState<'a> {
     pub gone: &'a [&'a Value],
     /// For how long it is known what happened to a pod, by its uid: policies may wait for so long.
     pub known_for: &'a dyn Fn(&str) -> Duration,
+    /// What somebody wants to be done about it.
+    pub command: Option<JobCommand>,
+    /// Something that it needs was refused, so that all of that is made again.
+    pub lacks: bool,
 }
 
 /// What is to be done about a job, in the order of the fields.
@@ -59,8 +70,8 @@ pub struct Plan {
     pub make_group: Option<Value>,
     /// What the group's `spec` should be, where it is something else.
     pub group_spec: Option<Value>,
-    /// What pods need that has no status to wait for: a Service and a ConfigMap. It is made once.
-    pub make_once: Vec<Value>,
+    /// What pods need that has no status to wait for: what plugins make, and volume claims.
+    pub belongings: Vec<Made>,
     /// Pods to make.
     pub make: Vec<Value>,
     /// The job's status, where it changed.
@@ -96,6 +107,7 @@ pub fn plan(state: &JobState<'_>, view: &dyn View, now: &str) -> Plan {
         declared: Declared::of(job),
         before: Standing::of(job),
         after: Standing::of(job),
+        controlled: job.pointer("/status/controlledResources").and_then(Value::as_object).cloned().unwrap_or_default(),
         plan: Plan::default(),
     };
     planner.look(view);
@@ -108,11 +120,16 @@ struct Planner<'a> {
     declared: Declared<'a>,
     before: Standing,
     after: Standing,
+    /// What was made for it, as its status records it.
+    controlled: Map<String, Value>,
     plan: Plan,
 }
 
 impl Planner<'_> {
     fn look(&mut self, view: &dyn View) {
+        if self.state.command.is_some_and(|command| self.obey(command)) {
+            return;
+        }
         match self.before.phase {
             JobPhase::Pending | JobPhase::Running => {
                 let found = policy::cause(&self.declared, self.state, &self.before, &mut self.plan.awaited);
@@ -147,6 +164,31 @@ impl Planner<'_> {
                     self.drop_group();
                 }
             }
+        }
+    }
+
+    /// Does what a command says; `false` where the job is not in a state for it, and goes on as it would.
+    fn obey(&mut self, command: JobCommand) -> bool {
+        use JobPhase::{Aborted, Aborting, Pending, Restarting, Running};
+        let phase = self.before.phase;
+        match command {
+            JobCommand::Act(action) => {
+                let is_under_way = matches!(phase, Pending | Running)
+                    || phase == Restarting && action != Action::RestartJob && !self.is_last_try();
+                if is_under_way {
+                    let message = format!("commanded: {}", action.name());
+                    self.act(Cause { action, task: String::new(), pod: String::new(), message });
+                }
+                is_under_way
+            }
+            JobCommand::Resume if matches!(phase, Aborting | Aborted) => {
+                self.plan.events.push(("ResumeJob", "commanded: ResumeJob".to_string()));
+                self.after.phase = Restarting;
+                self.after.version += 1;
+                self.wind_up(Keep::None);
+                true
+            }
+            JobCommand::Resume => false,
         }
     }
 
@@ -210,11 +252,9 @@ impl Planner<'_> {
 
     /// Makes what is missing, deletes what is too much, and says how far the job is.
     fn keep_going(&mut self, view: &dyn View) {
-        let wanted = pods::group(self.state.job, &self.declared, view);
-        let is_made = self.state.job.pointer("/status/controlledResources/plugin-svc").is_some();
-        if self.declared.plugins.contains(&svc::PLUGIN) && !is_made {
-            self.plan.make_once = svc::objects(self.state.job, &self.declared);
-        }
+        let waiting = depends::waiting(&self.declared, self.state.pods);
+        let wanted = pods::group(self.state.job, &self.declared, &waiting, view);
+        (self.plan.belongings, self.controlled) = belongings::missing(self.state.job, &self.declared, self.state.lacks);
         let Some(group) = self.state.group else {
             self.plan.make_group = Some(wanted);
             return;
@@ -229,7 +269,8 @@ impl Planner<'_> {
         for task in &self.declared.tasks {
             for index in 0..task.replicas {
                 let name = pods::name(self.state.job, &task.name, index);
-                if phase != GroupPhase::Pending && !there.contains(&*name) {
+                let is_due = phase != GroupPhase::Pending && !waiting.contains(&*task.name);
+                if is_due && !there.contains(&*name) {
                     self.plan.make.push(pods::pod(self.state.job, &self.declared, task, index, &self.before));
                 }
                 names.insert(name);
@@ -288,8 +329,8 @@ impl Planner<'_> {
     }
 
     fn finish(self, now: &str) -> Plan {
-        let Planner { state, declared, before, after, mut plan } = self;
-        let status = standing::status(state, &declared, &before, &after, now);
+        let Planner { state, declared, before, after, controlled, mut plan } = self;
+        let status = standing::status(state, &declared, &before, &after, &controlled, now);
         if state.job.get("status") != Some(&status) {
             plan.status = Some(status);
         }

@@ -6,6 +6,7 @@ use quotient_engine::quantity::canonical;
 use quotient_engine::{GroupReport, QuotaReport};
 use serde_json::{Map, Value, json};
 
+use super::command::QueueCommand;
 use super::group::GroupPhase;
 use crate::gpu_memory::GPU_MEMORY;
 
@@ -109,11 +110,12 @@ impl Conditions {
 }
 
 /// The fields that the status of a queue should have. `report` is how the engine has the queue, `groups` are the phases
-/// of the groups in it.
+/// of the groups in it, and `command` is what somebody wants to be done about it.
 pub fn queue_status(
     queue: &Value,
     report: Option<&QuotaReport>,
     groups: &BTreeMap<&'static str, u32>,
+    command: Option<QueueCommand>,
 ) -> Vec<(&'static str, Value)> {
     let count = |phase: GroupPhase| groups.get(phase.name()).copied().unwrap_or(0);
     let used = report.map(|report| report.used.as_slice()).unwrap_or_default();
@@ -123,8 +125,17 @@ pub fn queue_status(
     let phases = [GroupPhase::Pending, GroupPhase::Inqueue, GroupPhase::Running, GroupPhase::Unknown].map(&count);
     let is_idle = allocated.is_empty() && phases.iter().all(|count| *count == 0);
     let state = match queue.pointer("/status/state").and_then(Value::as_str) {
+        _ if command == Some(QueueCommand::Open) => "Open",
         // One that is being closed is closed when nothing is left in it.
         Some("Closing") if is_idle => "Closed",
+        Some("Closed") => "Closed",
+        _ if command == Some(QueueCommand::Close) => {
+            if is_idle {
+                "Closed"
+            } else {
+                "Closing"
+            }
+        }
         None | Some("") => "Open",
         Some(state) => state,
     };

@@ -6,8 +6,9 @@
 use std::collections::BTreeMap;
 
 use quotient_api::elastic::takeover::takeover;
+use quotient_api::volcano::command::QueueCommand;
 use quotient_api::volcano::group::GroupPhase;
-use quotient_api::volcano::queue::standing_queues;
+use quotient_api::volcano::queue::{is_closed, standing_queues};
 use quotient_api::volcano::status::queue_status;
 use quotient_api::volcano::{DEFAULT_QUEUE, POD_GROUP, QUEUE, QUEUE_NAME, SCHEDULING};
 use quotient_api::{ObjectKey, View, elastic, key_of, kinds, tree};
@@ -93,11 +94,38 @@ impl Quotas {
                 let held = report.and_then(|report| held.get(&report.key));
                 tree::status::write(&mut told, report, held, &now.text);
             } else if (key.group, key.kind) == (SCHEDULING, QUEUE) {
-                put_status(&mut told, queue_status(object, report, groups.get(&*key.name).unwrap_or(&none)));
+                let groups = groups.get(&*key.name).unwrap_or(&none);
+                let command = self.carry_out_commands(key, object, objects, now, wanted);
+                put_status(&mut told, queue_status(object, report, groups, command));
             }
             let write = Amendment::between(key, object, &told).map(Write::Amend);
             wanted.writes.extend(write.and_then(|write| self.asked.ask(write, now.tick)));
         }
+    }
+
+    /// What somebody wants to be done about a queue. Commands that were carried out are deleted.
+    fn carry_out_commands(
+        &mut self,
+        key: &ObjectKey,
+        queue: &Value,
+        objects: &Objects,
+        now: &Moment,
+        wanted: &mut Wanted,
+    ) -> Option<QueueCommand> {
+        for (of, command) in objects.commands_about(key, queue) {
+            let meant = QueueCommand::of(command);
+            let is_done = match meant {
+                Some(QueueCommand::Open) => !is_closed(queue),
+                Some(QueueCommand::Close) => is_closed(queue),
+                None => true,
+            };
+            if !is_done {
+                return meant;
+            }
+            let write = Write::Delete { object: of.clone(), uid: Some(uid_of(command)) };
+            wanted.writes.extend(self.asked.ask(write, now.tick));
+        }
+        None
     }
 
     /// Deletes the quotas whose place another one takes.

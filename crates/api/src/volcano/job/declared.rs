@@ -3,6 +3,7 @@
 
 use serde_json::Value;
 
+use super::arguments::Arguments;
 use crate::volcano::{DEFAULT_QUEUE, TASK_SPEC, annotation};
 
 /// The version of the job that a pod was made for: pods of an earlier one belong to a run that was given up.
@@ -23,8 +24,8 @@ pub struct Declared<'a> {
     pub max_retry: u64,
     /// For how many seconds it is kept when it is done; `None`: for good.
     pub keeps_s: Option<u64>,
-    /// What is added to its pods, by name.
-    pub plugins: Vec<&'a str>,
+    /// What is added to its pods: names and arguments.
+    pub plugins: Vec<(&'a str, Arguments<'a>)>,
     pub policies: &'a [Value],
 }
 
@@ -37,6 +38,12 @@ pub struct Task<'a> {
     pub given_minimum: Option<u64>,
     pub template: &'a Value,
     pub policies: &'a [Value],
+    /// The tasks that have to start before it.
+    pub depends_on: Vec<&'a str>,
+    /// One of them is enough.
+    pub any_will_do: bool,
+    /// After so many restarts of containers it has failed; `None`: never.
+    pub max_retry: Option<u64>,
 }
 
 impl<'a> Declared<'a> {
@@ -59,11 +66,16 @@ impl<'a> Declared<'a> {
                 .and_then(Value::as_object)
                 .into_iter()
                 .flatten()
-                .map(|(name, _)| &**name)
+                .map(|(name, plugin)| (&**name, Arguments::of(plugin)))
                 .collect(),
             policies: list(spec, "policies"),
             tasks,
         }
+    }
+
+    /// The arguments of a plugin that it has.
+    pub fn plugin(&self, name: &str) -> Option<Arguments<'a>> {
+        self.plugins.iter().find(|(known, _)| *known == name).map(|(_, arguments)| *arguments)
     }
 
     /// How many pods it has in all.
@@ -92,12 +104,19 @@ pub fn default_task_name(index: usize) -> String {
 fn task_at(index: usize, task: &Value) -> Task<'_> {
     static NOTHING: Value = Value::Null;
     let name = task.get("name").and_then(Value::as_str).filter(|name| !name.is_empty());
+    let depends_on = task.get("dependsOn");
     Task {
         name: name.map_or_else(|| default_task_name(index), str::to_string),
         replicas: number(task, "replicas").unwrap_or(1),
         given_minimum: number(task, "minAvailable"),
         template: task.get("template").unwrap_or(&NOTHING),
         policies: list(task, "policies"),
+        depends_on: depends_on.map_or(&[][..], |tasks| list(tasks, "name")).iter().filter_map(Value::as_str).collect(),
+        any_will_do: depends_on.and_then(|tasks| tasks.get("iteration")).is_some_and(|iteration| iteration == "any"),
+        max_retry: match task.get("maxRetry").and_then(Value::as_i64) {
+            None | Some(0) => Some(MAX_RETRY),
+            Some(count) => u64::try_from(count).ok(),
+        },
     }
 }
 

@@ -1,10 +1,12 @@
 //! The objects that a job makes: its group and its pods.
 
+use std::collections::BTreeSet;
+
 use serde_json::{Map, Value, json};
 
 use super::declared::{Declared, JOB_VERSION, Task};
 use super::standing::Standing;
-use super::{group_name, min_resources, svc};
+use super::{group_name, min_resources, ssh, svc, volumes};
 use crate::admission::View;
 use crate::volcano::{
     CARD_NAME, CARD_REQUEST, GROUP_NAMES, MIXED_CARDS, POD_GROUP, PREEMPTABLE, QUEUE_NAME, SCHEDULING, TASK_SPEC,
@@ -25,12 +27,14 @@ pub(super) fn name(job: &Value, task: &str, index: u64) -> String {
     format!("{}-{task}-{index}", job.pointer("/metadata/name").and_then(Value::as_str).unwrap_or_default())
 }
 
-/// The group of a job. Its owner is set by whoever makes it.
-pub(super) fn group(job: &Value, declared: &Declared<'_>, view: &dyn View) -> Value {
-    let tasks: Map<String, Value> =
-        declared.tasks.iter().map(|task| (task.name.clone(), Value::from(task.minimum()))).collect();
+/// The group of a job. Its owner is set by whoever makes it. Tasks that wait for others are not part of it yet, or the
+/// others would wait for them; its queue must have room for all.
+pub(super) fn group(job: &Value, declared: &Declared<'_>, waiting: &BTreeSet<&str>, view: &dyn View) -> Value {
+    let started = || declared.tasks.iter().filter(|task| !waiting.contains(&*task.name));
+    let tasks: Map<String, Value> = started().map(|task| (task.name.clone(), Value::from(task.minimum()))).collect();
+    let replicas = started().map(|task| task.replicas).fold(0, u64::saturating_add);
     let mut spec = json!({
-        "minMember": declared.min_available,
+        "minMember": if waiting.is_empty() { declared.min_available } else { declared.min_available.min(replicas) },
         "minTaskMember": tasks,
         "queue": declared.queue,
         "minResources": min_resources::of_job(declared, view),
@@ -107,12 +111,16 @@ pub(super) fn pod(job: &Value, declared: &Declared<'_>, task: &Task<'_>, index: 
         spec["schedulerName"] = Value::from(scheduler);
     }
     let own = name(job, &task.name, index);
-    if declared.plugins.contains(&"env") {
+    if declared.plugin("env").is_some() {
         add_index(&mut spec, index);
     }
-    if declared.plugins.contains(&svc::PLUGIN) {
+    if declared.plugin(svc::PLUGIN).is_some() {
         svc::add(&mut spec, job, declared, &own);
     }
+    if let Some(arguments) = declared.plugin(ssh::PLUGIN) {
+        ssh::add(&mut spec, job, arguments);
+    }
+    volumes::add(&mut spec, job);
     json!({
         "apiVersion": "v1",
         "kind": "Pod",

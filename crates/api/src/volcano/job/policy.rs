@@ -18,7 +18,7 @@ pub enum Event {
     PodEvicted,
     /// A task's pods all succeeded.
     TaskCompleted,
-    /// A task's pods have all ended, and not all of them succeeded.
+    /// A task's pods have all ended, and not all of them succeeded; or their containers were restarted too often.
     TaskFailed,
 }
 
@@ -55,7 +55,8 @@ impl Action {
         }
     }
 
-    fn of(name: &str) -> Option<Self> {
+    /// The action of that name.
+    pub fn of(name: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|action| action.name() == name)
     }
 }
@@ -133,7 +134,9 @@ pub(super) fn cause(
         let phases: Vec<Option<&str>> = pods.iter().filter(of_task).map(|pod| phase_of(pod)).collect();
         let is_complete = u64::try_from(phases.len()).is_ok_and(|count| count >= task.replicas) && task.replicas > 0;
         let ended = phases.iter().all(|phase| matches!(phase, Some("Succeeded" | "Failed")));
-        if is_complete && ended {
+        let restarts = pods.iter().filter(of_task).map(|pod| restarts(pod)).fold(0, u64::saturating_add);
+        let is_worn_out = restarts > 0 && task.max_retry.is_some_and(|most| restarts >= most);
+        if is_complete && (ended || is_worn_out) {
             let all_succeeded = phases.iter().all(|phase| *phase == Some("Succeeded"));
             let event = if all_succeeded { Event::TaskCompleted } else { Event::TaskFailed };
             if let Some((action, _)) = action(task, declared, event, None) {
@@ -169,6 +172,13 @@ fn matches(policy: &Value, event: Event, exit_code: Option<i64>) -> bool {
     let by_event = one.into_iter().chain(several).any(|name| name == "*" || name == event.name());
     let code = policy.get("exitCode").and_then(Value::as_i64);
     by_event || (code.is_some() && code == exit_code)
+}
+
+/// How often the containers of a pod were restarted.
+fn restarts(pod: &Value) -> u64 {
+    let containers = pod.pointer("/status/containerStatuses").and_then(Value::as_array);
+    let counts = containers.into_iter().flatten().filter_map(|container| container["restartCount"].as_u64());
+    counts.fold(0, u64::saturating_add)
 }
 
 /// The exit code of the first container that ended with one other than 0.

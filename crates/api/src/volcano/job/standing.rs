@@ -84,6 +84,7 @@ pub(super) fn status(
     declared: &Declared<'_>,
     before: &Standing,
     after: &Standing,
+    controlled: &Map<String, Value>,
     now: &str,
 ) -> Value {
     let Counts { pending, running, succeeded, failed, terminating, unknown } = Counts::of(state.pods);
@@ -110,10 +111,8 @@ pub(super) fn status(
     ];
     status.extend(fields.map(|(name, value)| (name.to_string(), json!(value))));
     status.insert("taskStatusCount".to_string(), by_task(state.pods));
-    // Says that what the plugin needs was asked for.
-    if declared.plugins.contains(&super::svc::PLUGIN) {
-        let key = format!("plugin-{}", super::svc::PLUGIN);
-        status.insert("controlledResources".to_string(), json!({key: super::svc::PLUGIN}));
+    if !controlled.is_empty() {
+        status.insert("controlledResources".to_string(), Value::Object(controlled.clone()));
     }
     Value::Object(status)
 }
