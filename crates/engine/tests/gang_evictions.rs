@@ -166,13 +166,8 @@ fn gangs_do_not_evict_each_other_in_turn() {
 /// would come first.
 #[test]
 fn the_room_of_a_member_whose_bind_failed_is_kept() {
-    let gang = GroupFact {
-        namespace: name("a"),
-        name: name("g"),
-        min_member: 2,
-        admitted: true,
-        ..GroupFact::default()
-    };
+    let gang =
+        GroupFact { namespace: name("a"), name: name("g"), min_member: 2, admitted: true, ..GroupFact::default() };
     let members = [("g-0", 2, 1), ("g-1", 3, 2)]
         .map(|(named, created, cpu)| PodFact { group: Some(name("g").into()), ..waiting(named, created, 0, (cpu, 0)) });
     let mut engine = engine([node(3), Fact::Group(gang)].into_iter().chain(members.clone().map(Fact::Pod)));

@@ -164,7 +164,8 @@ impl World {
             let Some(gang) = self.pods[*pod].gang.filter(|_| names(*pod)) else { return true };
             let running = self.running_members(gang).into_iter().filter(|member| names(*member));
             let mut held = running.filter_map(|member| card(self.pods[member].node?));
-            held.next().is_none_or(|held| !self.pods[*pod].cards.iter().any(|own| own == held) || card(*node) == Some(held))
+            held.next()
+                .is_none_or(|held| !self.pods[*pod].cards.iter().any(|own| own == held) || card(*node) == Some(held))
         };
         cards.windows(2).all(|pair| pair[0] == pair[1]) && placed.iter().all(is_as_held)
     }
