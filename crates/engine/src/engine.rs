@@ -4,6 +4,7 @@ mod cycle;
 mod devices;
 mod evict;
 mod gang_admission;
+mod gang_cards;
 mod gang_places;
 mod gang_turn;
 mod membership;
@@ -199,6 +200,8 @@ pub struct Engine {
     /// Counts all changes; what was found hopeless is hopeless until then.
     changes: u64,
     hopeless: LookupMap<LikeClaimants, u64>,
+    /// Pods whose reservations others may take over as soon as the evictions for them are seen, with the others.
+    contested: BTreeMap<PodId, PodId>,
     /// A claimant waits for a victim that was only decided to be where it is.
     awaits_assumed: bool,
     /// A pod rests because pods that leave make room for it.
@@ -250,6 +253,7 @@ impl Engine {
     /// Gives up a waiting pod's reservation, if it has one.
     pub(super) fn drop_reservation(&mut self, id: PodId) {
         if self.claimants.remove(&id) {
+            self.contested.remove(&id);
             self.count_reservation(id, Sign::Take);
             let pod = self.world.pods.get_mut(id);
             pod.reservation = None;

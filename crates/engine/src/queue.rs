@@ -345,7 +345,7 @@ impl Queue {
         !self.gated.is_empty()
     }
 
-    #[cfg(test)]
+    /// Whether the group's pods are to be tried.
     pub fn is_awake(&self, id: GroupId) -> bool {
         self.group(id).state == State::Awake
     }

@@ -1,5 +1,6 @@
 //! What evictions make of gangs. Where a group needs one pod of a certain task, the pods of other tasks that run beside
-//! it do not stay without it; and gangs do not take turns in evicting each other.
+//! it do not stay without it; and gangs do not take turns in evicting each other. Nor is a gang left with a part of its
+//! pods because the bind of one was refused.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -159,4 +160,31 @@ fn gangs_do_not_evict_each_other_in_turn() {
         let mut engine = engine(others.into_iter().chain(old.chain(new).map(Fact::Pod)));
         assert_eq!(evicted(&mut engine, Tick(0)), expected, "{deserved} deserved");
     }
+}
+
+/// Whose bind fails while the others of its gang run is bound again: nobody takes its room meanwhile, though its turn
+/// would come first.
+#[test]
+fn the_room_of_a_member_whose_bind_failed_is_kept() {
+    let gang =
+        GroupFact { namespace: name("a"), name: name("g"), min_member: 2, admitted: true, ..GroupFact::default() };
+    let members = [("g-0", 2, 1), ("g-1", 3, 2)]
+        .map(|(named, created, cpu)| PodFact { group: Some(name("g").into()), ..waiting(named, created, 0, (cpu, 0)) });
+    let mut engine = engine([node(3), Fact::Group(gang)].into_iter().chain(members.clone().map(Fact::Pod)));
+    let bound = |engine: &mut Engine, now: Tick| -> BTreeSet<String> {
+        let decisions = engine.decide(now, Budget::default()).list.into_iter();
+        let bound = decisions.filter_map(|decision| match decision {
+            Decision::Bind { pod, .. } => Some(pod.name.to_string()),
+            _ => None,
+        });
+        bound.collect()
+    };
+    assert_eq!(bound(&mut engine, Tick(0)), names(["g-0", "g-1"]));
+    let [first, second] = members;
+    engine.observe(Tick(1), Fact::Pod(running(first)));
+    // One is older, and one could evict the gang, but not this pod without the other.
+    engine.observe(Tick(2), Fact::Pod(waiting("older", 1, 0, (1, 0))));
+    engine.observe(Tick(2), Fact::Pod(waiting("dearer", 4, 1, (2, 0))));
+    engine.observe(Tick(3), Fact::BindFailed { pod: second.key(), uid: second.uid });
+    assert_eq!(bound(&mut engine, Tick(4)), names(["g-1"]));
 }

@@ -8,50 +8,13 @@ use quotient_sim::cluster::{Decided, Round};
 use serde_json::Value;
 
 use crate::cost::Cost;
+pub use crate::difference::{Difference, Kind};
 use crate::fit::{Claimant, Placed};
 use crate::order::surely_before;
 use crate::quota::{Policy, Sure};
 use crate::rights::{Base, Rights};
 use crate::search::{better_set, leaving, may_take_claim, real_claim, relies_on, room_now, room_then, ways_by_request};
 use crate::world::World;
-
-/// A kind of difference.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Kind {
-    /// A pod was bound beyond a ceiling or beyond what its node has.
-    Ceiling,
-    /// A pod waits beside room that it may have.
-    Room,
-    /// A pod was evicted without a right to.
-    Right,
-    /// A cheaper set of victims was to be had.
-    Dearer,
-    /// Nobody was evicted though a claimant has the right to.
-    NoClaim,
-    /// Evictions do not come to an end.
-    Loop,
-    /// A pod was bound before one whose turn it was.
-    Order,
-    /// A pod took what is reserved for another.
-    Reservation,
-    /// A claimant still waits although its victims are gone.
-    ForNothing,
-    /// Over-use was ended wrongly.
-    Overuse,
-    /// A restart, the same again, other names or other units gave another result.
-    Metamorphic,
-    /// The program reports a fault of its own.
-    Fault,
-}
-
-/// Where the program and the model differ.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Difference {
-    pub kind: Kind,
-    /// The policies and traits of those concerned.
-    pub about: String,
-    pub why: String,
-}
 
 /// An eviction for a claimant that has not been bound yet.
 #[derive(Debug, Clone)]
@@ -204,6 +167,7 @@ impl Checker {
             self.check_eviction(world, &claimant, &victims);
         }
         let relied = relies_on(world, &claimant, &victims);
+        self.check_claim(world, &claimant, &victims);
         for victim in &victims {
             self.took.insert((class(world, claimant.pods[0]), class(world, *victim)));
             world.pods[*victim].leaving = true;
@@ -246,6 +210,18 @@ impl Checker {
         self.check_room_on_its_way(world, claimant, victims);
     }
 
+    /// Once all who leave are gone, the claimant runs within every ceiling.
+    fn check_claim(&mut self, world: &World, claimant: &Claimant, victims: &[usize]) {
+        let (mut then, mut gone) = (world.held_then(&claimant.pods), leaving(world));
+        then.retain(|pod, _| !victims.contains(pod));
+        gone.extend(victims);
+        let mut ways = world.ways(claimant).into_iter();
+        if claimant.modelled(world) && !ways.any(|placed| world.admits(&then, &gone, &placed, Sure::Perhaps)) {
+            let why = format!("{} evicts {}, and has no room then", claimant.name(world), keys(world, victims));
+            self.differ(Kind::Ceiling, about(world, claimant), why);
+        }
+    }
+
     /// "Over-use eviction is voluntary: it never violates a budget", and ends over-use only.
     fn overuse(&mut self, world: &mut World, pod: usize) {
         let held = world.held_staying();
@@ -273,6 +249,11 @@ impl Checker {
         self.evicted += 1;
     }
 
+    /// Whether pods were evicted for a pod that has not been bound since.
+    fn is_pledged(&self, uid: &String) -> bool {
+        self.pledges.iter().any(|pledge| pledge.claimant.contains(uid))
+    }
+
     /// A pod is bound: nodes, ceilings, reservations of others and the order are looked at.
     fn bind(&mut self, world: &mut World, pod: usize, node: usize, follows_its_gang: bool) {
         let claimant = Claimant { pods: vec![pod], needed: 1 };
@@ -289,9 +270,15 @@ impl Checker {
         let place = [(pod, node)];
         let (now, gone) = (world.held_now(), leaving(world));
         let who = || format!("{} is bound to {}", world.pods[pod].key(), world.nodes[node].name);
-        if let Some(why) = world.passed_ceiling(&now, &gone, &place, Sure::Perhaps) {
+        // "From the decision to evict until the claimant binds, what it freed is its own": it counted as used since
+        // then, and a runtime quota that falls meanwhile makes it over-used, as it does a pod that runs.
+        let mut counted = world.clone();
+        if world.pods[pod].claim.is_some() && self.is_pledged(&world.pods[pod].uid) {
+            counted.pods[pod].quotas.retain(|quota| world.quotas[*quota].policy != Policy::Tree);
+        }
+        if let Some(why) = counted.passed_ceiling(&now, &gone, &place, Sure::Perhaps) {
             self.differ(Kind::Ceiling, about(world, &claimant), format!("{}: {why}", who()));
-        } else if !world.admits(&now, &gone, &place, Sure::Perhaps) {
+        } else if !counted.admits(&now, &gone, &place, Sure::Perhaps) {
             self.differ(Kind::Ceiling, about(world, &claimant), format!("{}, which has no room", who()));
         }
         if world.pods[pod].claim.is_some() {
@@ -407,7 +394,7 @@ impl Checker {
         self.check_pledges(&world);
         for pod in 0..world.pods.len() {
             // What was freed for a claimant is its own, whatever others make of its ceiling meanwhile.
-            let is_pledged = self.pledges.iter().any(|pledge| pledge.claimant.contains(&world.pods[pod].uid));
+            let is_pledged = self.is_pledged(&world.pods[pod].uid);
             if world.pods[pod].claim.is_some() && world.pods[pod].pending() && !is_pledged && !real_claim(&world, pod) {
                 world.pods[pod].claim = None;
             }

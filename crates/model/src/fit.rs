@@ -153,14 +153,21 @@ impl World {
         ways
     }
 
-    /// "All tasks of a job take the same card", where they name cards.
+    /// "All tasks of a job take the same card", where they name cards: those that are placed together, and those that
+    /// run already if theirs is a card that the pod accepts.
     fn same_card(&self, placed: &[(usize, usize)]) -> bool {
-        let cards: Vec<&Option<String>> = placed
-            .iter()
-            .filter(|(pod, _)| self.pods[*pod].requests.contains_key(GPU) && !self.pods[*pod].cards.is_empty())
-            .map(|(_, node)| &self.nodes[*node].card)
-            .collect();
-        cards.windows(2).all(|pair| pair[0] == pair[1])
+        let names = |pod: usize| self.pods[pod].requests.contains_key(GPU) && !self.pods[pod].cards.is_empty();
+        let card = |node: usize| self.nodes[node].card.as_deref();
+        let cards: Vec<Option<&str>> =
+            placed.iter().filter(|(pod, _)| names(*pod)).map(|(_, node)| card(*node)).collect();
+        let is_as_held = |(pod, node): &(usize, usize)| {
+            let Some(gang) = self.pods[*pod].gang.filter(|_| names(*pod)) else { return true };
+            let running = self.running_members(gang).into_iter().filter(|member| names(*member));
+            let mut held = running.filter_map(|member| card(self.pods[member].node?));
+            held.next()
+                .is_none_or(|held| !self.pods[*pod].cards.iter().any(|own| own == held) || card(*node) == Some(held))
+        };
+        cards.windows(2).all(|pair| pair[0] == pair[1]) && placed.iter().all(is_as_held)
     }
 }
 

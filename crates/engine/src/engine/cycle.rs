@@ -77,7 +77,7 @@ impl Engine {
         loop {
             self.take_in_quotas();
             self.admit_gangs(&mut decisions);
-            let Some((group, pod)) = self.queue.first() else {
+            let Some(first) = self.queue.first() else {
                 if looked_at >= budget.pods_max && self.world.quotas.is_stale() {
                     decisions.more = true;
                     break;
@@ -96,6 +96,7 @@ impl Engine {
                 break;
             }
             looked_at += 1;
+            let (group, pod) = self.contestant(first.1).unwrap_or(first);
             debug_assert!(looked_at < TURNS_MAX, "a cycle comes to an end");
             let gang = self.unstarted_gang(pod);
             let turn = match gang {

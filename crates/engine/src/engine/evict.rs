@@ -10,6 +10,7 @@ use crate::fact::{Name, PodKey};
 use crate::nodes::NodeId;
 use crate::pods::{Place, PodId};
 use crate::preempt::Plan;
+use crate::queue::GroupId;
 use crate::reason::eviction::EvictionReason;
 use crate::relations::Effects;
 use crate::reservations::{Reservation, ReservationKind};
@@ -76,12 +77,23 @@ impl Engine {
             return true;
         }
         let holders = plan.going.iter().filter(|goes| goes.is_reservation).flat_map(|goes| &goes.pods);
-        let mut holders = holders.map(|holder| self.world.pods.get(*holder));
-        holders.any(|holder| {
+        let counts_on = |holder: &&PodId| {
+            let holder = self.world.pods.get(**holder);
             let victims = self.leaving_for.get(&holder.key()).into_iter().flatten();
             let mut victims = victims.map(|victim| self.world.pods.get(*victim));
             victims.any(|victim| victim.departure.is_unseen_for(&holder.uid))
-        })
+        };
+        let unseen: Vec<PodId> = holders.filter(counts_on).copied().collect();
+        self.contested.extend(unseen.iter().map(|holder| (*holder, plan.places[0].0)));
+        !unseen.is_empty()
+    }
+
+    /// Whose turn it is instead of a pod's whose reservation it is about to take over. Victims may be gone as soon as
+    /// they are seen to go: the holder's turn may come first then, and it would be bound to be evicted.
+    pub(super) fn contestant(&mut self, holder: PodId) -> Option<(GroupId, PodId)> {
+        let other = self.contested.remove(&holder)?;
+        let group = self.world.pods.get(other).group.filter(|group| self.queue.is_awake(*group))?;
+        Some((group, other))
     }
 
     /// The pod of the claimant's for which a victim goes: the first on its node, or the first of all.

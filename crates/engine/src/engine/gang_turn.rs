@@ -3,7 +3,7 @@
 
 use std::sync::Arc;
 
-use crate::cards::{Attempt, CardChoice, CardChoices};
+use crate::cards::{Attempt, CardChoices};
 use crate::decision::Decisions;
 use crate::engine::Engine;
 use crate::engine::cycle::Turn;
@@ -26,17 +26,6 @@ use crate::sign::Sign;
 pub(super) struct Unplaced {
     nowhere: Option<(Question, ClosedCounts)>,
     refused: Option<Refusal>,
-}
-
-/// Of the choices of cards for a pod, those in which it takes a card.
-fn with_card(mut card_choices: Vec<Option<CardChoice>>, card: Option<ResourceId>) -> Vec<Option<CardChoice>> {
-    let Some(card) = card else { return card_choices };
-    let has_card = |card_choice: &Option<CardChoice>| {
-        let cards = card_choice.as_ref().map(|card_choice| &card_choice.cards).filter(|cards| !cards.is_empty());
-        cards.is_none_or(|cards| cards.iter().any(|(c, _)| *c == card))
-    };
-    card_choices.retain(has_card);
-    card_choices
 }
 
 /// Pods that have no place, by what makes them alike: as long as no room is made, those like them have none either.
@@ -172,8 +161,8 @@ impl Engine {
             return Turn::Rests(incomplete, Vec::new());
         }
         let mut best: Option<Box<Plan>> = None;
-        for choice in &self.card_choices_for_claims(choices, members) {
-            match self.plan_gang(id, members, *choice) {
+        for kinds in &self.kinds_for_claims(id, choices, members) {
+            match self.plan_gang(id, members, kinds) {
                 Outcome::Plan(plan) if best.as_ref().is_none_or(|best| plan.cost < best.cost) => best = Some(plan),
                 Outcome::Plan(_) | Outcome::Hopeless => {}
                 Outcome::Wait(places) => return self.wait_together(members, &places, incomplete, decisions),
@@ -262,19 +251,6 @@ impl Engine {
             self.give_up_reservation(*holder, decisions);
         }
         (!holders.is_empty()).then_some(Turn::Dropped)
-    }
-
-    /// The cards that a gang could take: one for all, unless they may differ or one is held already.
-    pub(super) fn card_choices(&mut self, id: GangId, members: &[PodId]) -> Vec<Option<ResourceId>> {
-        let (held, mixed) = self.world.gangs.card_of(Some(id), &self.world.pods);
-        let shapes = members.iter().map(|member| self.world.shapes.get(self.world.pods.get(*member).shape));
-        let Some(names) = shapes.map(|shape| shape.spec().cards.clone()).find(|cards| cards.len() > 1) else {
-            return vec![None];
-        };
-        if mixed || held.is_some() {
-            return vec![None];
-        }
-        names.iter().map(|name| Some(self.world.names.intern(name))).collect()
     }
 
     /// Places enough of a gang's pods for a look, or all of them, and takes them off again. The error is why the first
@@ -366,25 +342,6 @@ impl Engine {
         Arc::new(reason)
     }
 
-    pub(super) fn card_choices_with(&mut self, id: PodId, card: Option<ResourceId>) -> Vec<Option<CardChoice>> {
-        with_card(self.world.card_choices(id), card)
-    }
-
-    /// The cards that a gang could take once others made room. Where its pods accept any, each is looked at by itself,
-    /// since what they are charged decides what they are entitled to.
-    fn card_choices_for_claims(
-        &mut self,
-        choices: Vec<Option<ResourceId>>,
-        members: &[PodId],
-    ) -> Vec<Option<ResourceId>> {
-        let (Some(first), [None]) = (members.first(), &choices[..]) else { return choices };
-        let card_choices = self.world.card_choices_for_reservations(*first);
-        let cards = card_choices.iter().map(|card_choice| {
-            card_choice.as_ref().and_then(|card_choice| card_choice.cards.first()).map(|(card, _)| *card)
-        });
-        cards.collect()
-    }
-
     /// What is said of a gang that cannot start: what keeps its first pod without a place out, if a quota does, and
     /// that the others wait for it.
     fn incomplete(&self, id: GangId, failure: Option<Arc<Reason>>, min_member: u32) -> Reason {
@@ -397,33 +354,6 @@ impl Engine {
         let remedies = failure.as_ref().map(|reason| reason.remedies.clone()).unwrap_or_default();
         let incomplete = explain::plain(Code::GangIncomplete, message, remedies);
         explain::first_of(failure.as_deref().cloned().into_iter().chain([incomplete]).collect())
-    }
-
-    /// Looks for pods that may go so that enough of a gang can run.
-    fn plan_gang(&mut self, id: GangId, members: &[PodId], card: Option<ResourceId>) -> Outcome {
-        let mut tally = self.world.gangs.get(id).tally.clone();
-        let mut needed: Vec<PodId> = Vec::new();
-        let mut choices = CardChoices::default();
-        for member in members {
-            if self.world.gangs.get(id).is_enough_of(&tally) {
-                break;
-            }
-            if !self.is_needed(id, *member, &tally) {
-                continue;
-            }
-            let choice = with_card(self.world.card_choices_for_reservations(*member), card).into_iter().next();
-            let Some(choice) = choice else { continue };
-            choices.choose(*member, choice);
-            let question = self.world.question(choices.attempt(*member));
-            if self.world.nodes.by_name().any(|node| self.world.could_serve(&question, node)) {
-                tally.count(self.world.pods.get(*member), &[], Sign::Add);
-                needed.push(*member);
-            }
-        }
-        match self.world.gangs.get(id).is_enough_of(&tally) {
-            true => self.world.find_victims_for_gang(&needed, choices),
-            false => Outcome::Hopeless,
-        }
     }
 
     /// Members that have no part in a plan give up what is kept for them.

@@ -5,14 +5,15 @@ use crate::engine::wake::Change;
 use crate::fact::{Name, PodKey};
 use crate::pods::Place;
 use crate::relations::Effects;
-use crate::reservations::Reservation;
+use crate::reservations::{Reservation, ReservationKind};
 use crate::sign::Sign;
 
 impl Engine {
     pub(super) fn bind_failed(&mut self, key: &PodKey, uid: &Name) {
         let Some(id) = self.world.pods.find(key) else { return };
         let pod = self.world.pods.get(id);
-        if pod.uid != *uid || !matches!(pod.place, Place::Assumed(_)) {
+        let Place::Assumed(node) = pod.place else { return };
+        if pod.uid != *uid {
             return;
         }
         let mut effects = Effects::default();
@@ -21,11 +22,16 @@ impl Engine {
         self.undecide_claims(id);
         self.settle_devices(id);
         self.reshape(id);
-        if let Some(reservation) = self.world.pods.get_mut(id).reservation_if_bind_fails.take()
+        let reservation = self.world.pods.get_mut(id).reservation_if_bind_fails.take().map(|reservation| {
+            let node = self.world.nodes.number(&reservation.node);
+            Reservation { node, kind: reservation.kind }
+        });
+        // The others of its gang are bound: what it was to hold stays its own, or the gang would be left without it.
+        let of_gang = || self.unstarted_gang(id).map(|_| Reservation { node, kind: ReservationKind::Room });
+        if let Some(reservation) = reservation.or_else(of_gang)
             && !self.world.pods.get(id).is_leaving()
         {
-            let node = self.world.nodes.number(&reservation.node);
-            self.take_reservation(id, Reservation { node, kind: reservation.kind });
+            self.take_reservation(id, reservation);
         }
         self.enqueue(id);
         // It may have been asked to go meanwhile, and then it asks for nothing more.

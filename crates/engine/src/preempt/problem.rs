@@ -30,6 +30,12 @@ impl World {
         let mut kinds: BTreeMap<Kind<'_>, u32> = BTreeMap::new();
         let mut budgets: BTreeMap<BudgetKey, usize> = BTreeMap::new();
         let mut sources: BTreeMap<QuotaId, usize> = BTreeMap::new();
+        // What is reserved for a pod is taken over without an eviction: beside victims its priority is none of theirs.
+        let is_any_victim = going.iter().any(|goes| !goes.is_reservation);
+        let priority = |goes: &Going| match goes.is_reservation && is_any_victim {
+            true => i32::MIN,
+            false => goes.pods.iter().map(|pod| self.pods.get(*pod).priority).max().unwrap_or(i32::MIN),
+        };
         for goes in going {
             let first = goes.pods[0];
             let kind = (&goes.quotas[..], &goes.charge[..], goes.right, Some(first).filter(|pod| alone(*pod)));
@@ -41,7 +47,7 @@ impl World {
             }
             let unit = Unit {
                 pods: self.members(goes),
-                priority: goes.pods.iter().map(|pod| self.pods.get(*pod).priority).max().unwrap_or(i32::MIN),
+                priority: priority(goes),
                 entitled: self.entitled(rights, goes),
                 is_gang: goes.is_whole_gang,
                 gang: goes.gang.map(|gang| gang.0),

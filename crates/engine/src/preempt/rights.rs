@@ -222,12 +222,12 @@ impl World {
     pub fn going(&self, rights: &Rights, pod: PodId) -> Option<Going> {
         let known = self.pods.get(pod);
         let gang = known.gang.filter(|gang| self.is_running_gang(*gang));
-        if gang.is_some_and(|gang| self.breaks(gang, &[pod])) {
+        let is_reservation = known.node().is_none();
+        if gang.is_some_and(|gang| self.breaks(gang, &[pod])) || is_reservation && self.completes_gang(pod) {
             return None;
         }
         let charge = self.charge_of(pod).to_vec();
         let right = self.right(rights, &[pod], &charge)?;
-        let is_reservation = known.node().is_none();
         Some(Going {
             pods: vec![pod],
             charge,
@@ -237,6 +237,13 @@ impl World {
             is_whole_gang: false,
             is_reservation,
         })
+    }
+
+    /// Whether others of a pending pod's gang are on nodes and wait for it: what is reserved for it is part of a gang
+    /// that goes whole, and not taken over by itself.
+    fn completes_gang(&self, pod: PodId) -> bool {
+        let gang = self.pods.get(pod).gang.map(|gang| self.gangs.get(gang));
+        gang.is_some_and(|gang| gang.is_gang() && !gang.is_started() && gang.settled(&self.pods).next().is_some())
     }
 
     /// A gang that may go whole, if the claimant has a right to it. It counts as one pod of its size.

@@ -349,6 +349,7 @@ impl Engine {
         }
         self.list_asker(id, Sign::Take);
         self.world.leave_gang(id);
+        self.contested.retain(|holder, other| *holder != id && *other != id);
         let pod = self.world.pods.remove(id);
         self.release_shape(pod.shape);
     }

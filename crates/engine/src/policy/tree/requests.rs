@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 
 use crate::fact::{Amount, Name};
 use crate::ledger::amount_of;
+use crate::ledger::pool::PoolId;
 use crate::ledger::sums::Sums;
 use crate::policy::tree::Node;
 use crate::policy::tree::sharing::{Sharer, share_out};
@@ -169,14 +170,15 @@ impl Quotas {
             let quota = self.get(id);
             let is_parent = self.shared.trees.children.get(&Node::Quota(id)).is_some();
             let is_short = quota.ledger.stays(resource) > runtime && !quota.pods.is_empty();
-            let pool = quota.pool;
+            let pools = 0..self.pools.len() as u32;
             let moved = &mut self.moved;
             moved.shares.insert(id);
             moved.limits = true;
             if runtime > before {
                 moved.risen.push(id);
             } else if is_short {
-                moved.drawn_on.insert(pool);
+                // Its pods may answer to quotas of other pools, and be protected from claimants there no longer.
+                moved.drawn_on.extend(pools.map(PoolId));
             }
             if is_parent {
                 parents.push(id);
