@@ -100,7 +100,7 @@ pub enum Command {
     ///
     /// Watches the cluster, binds and evicts pods, writes labels and statuses. Several replicas may run: the leader
     /// writes, the others are ready to lead.
-    Run(RunArguments),
+    Run(Box<RunArguments>),
     /// Print the manifests of an installation: CRDs, RBAC, Deployment, webhooks
     ///
     /// Nothing is sent; apply the output with kubectl.

@@ -60,7 +60,7 @@ fn dispatch(command: Command) -> Result<Exit> {
         Command::Migrate(arguments) => migrate::run(arguments),
         Command::Plan(arguments) => plan::run(arguments),
         Command::Replay(arguments) => replay::run(arguments),
-        Command::Run(arguments) => run::run(arguments),
+        Command::Run(arguments) => run::run(*arguments),
         Command::Simulate(arguments) => simulate::run(arguments),
         Command::Snapshot(arguments) => snapshot::run(arguments),
         Command::Test(arguments) => test::run(arguments),
