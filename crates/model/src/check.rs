@@ -147,6 +147,8 @@ impl Checker {
             then.pods[*holder].claim = Some(*node);
             if may_take_claim(&then, pod, *holder) {
                 self.took.insert((class(world, pod), class(world, *holder)));
+                // "The holder waits again": who was evicted for it was evicted for this one.
+                self.pledges.retain(|pledge| !pledge.claimant.contains(&world.pods[*holder].uid));
             }
         }
     }

@@ -444,6 +444,7 @@ impl Engine {
         let (key, uid) = (pod.key(), pod.uid.clone());
         self.acts += 1;
         self.dequeue(id);
+        self.contested.remove(&id);
         // The end of a claim frees room, a decided volume may attach where the undecided claim could not, and who rests
         // because leaving pods make room for it may find that room taken: from the top again.
         if self.claimants.remove(&id) || !claims.is_empty() || std::mem::take(&mut self.counts_on_leaving) {

@@ -43,7 +43,16 @@ impl Engine {
         let claimants = self.world.classes(plan.places.iter().map(|(pod, _)| pod));
         let victims = self.world.classes(plan.going.iter().flat_map(|goes| &goes.pods));
         self.world.takings.note(&claimants, &victims);
-        for holder in plan.going.iter().filter(|goes| goes.is_reservation).flat_map(|goes| &goes.pods) {
+        let holders = plan.going.iter().filter(|goes| goes.is_reservation).flat_map(|goes| &goes.pods);
+        // Who takes over room that is on its way, and evicts nobody, holds what the holder did.
+        let is_room = |holder: &PodId| {
+            self.world.pods.get(*holder).reservation.is_some_and(|held| held.kind == ReservationKind::Room)
+        };
+        let kind = match evictions.is_empty() && holders.clone().all(is_room) {
+            true => ReservationKind::Room,
+            false => ReservationKind::Preemption,
+        };
+        for holder in holders {
             self.give_up_reservation(*holder, decisions);
         }
         for (pod, _) in &plan.places {
@@ -51,7 +60,7 @@ impl Engine {
             self.world.pods.get_mut(*pod).granted = granted;
         }
         let mut effects = Effects::default();
-        self.hold_places(&plan.places, ReservationKind::Preemption, decisions);
+        self.hold_places(&plan.places, kind, decisions);
         for (victim, eviction) in evictions {
             self.evict(victim, eviction, &mut effects, decisions);
         }
@@ -91,8 +100,9 @@ impl Engine {
     /// Whose turn it is instead of a pod's whose reservation it is about to take over. Victims may be gone as soon as
     /// they are seen to go: the holder's turn may come first then, and it would be bound to be evicted.
     pub(super) fn contestant(&mut self, holder: PodId) -> Option<(GroupId, PodId)> {
-        let other = self.contested.remove(&holder)?;
+        let other = *self.contested.get(&holder)?;
         let group = self.world.pods.get(other).group.filter(|group| self.queue.is_awake(*group))?;
+        self.contested.remove(&holder);
         Some((group, other))
     }
 

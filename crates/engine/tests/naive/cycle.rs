@@ -100,10 +100,15 @@ impl World {
             return Turn::Held(filters::code(self, pod));
         }
         if let Outcome::Evict { node, victims, holders } = outcome {
+            let is_room = |holder: &PodKey| self.claims[holder].kind == ClaimKind::Room;
+            let kind = match victims.is_empty() && holders.iter().all(is_room) {
+                true => ClaimKind::Room,
+                false => ClaimKind::Preemption,
+            };
             for holder in holders {
                 self.drop_claim(&holder, acts);
             }
-            self.claim(pod, node, ClaimKind::Preemption, acts);
+            self.claim(pod, node, kind, acts);
             self.evict(pod, victims, acts);
             return Turn::Acted;
         }

@@ -101,5 +101,7 @@ fn cost(world: &World, (victims, holders): &Set<'_>) -> Cost {
     created.sort();
     let mut names: Vec<PodKey> = all().map(|pod| pod.key()).collect();
     names.sort();
-    (violations, all().map(|pod| pod.priority).max(), names.len(), created, names)
+    // Where pods go, those who only lose a claim are none of them.
+    let counted = if victims.is_empty() { holders } else { victims };
+    (violations, counted.iter().map(|pod| pod.priority).max(), names.len(), created, names)
 }

@@ -213,11 +213,17 @@ fn run(seed: u64) -> Outcome {
     (storm.town.observer.faults, storm.network.struck, storm.town.observer.binds)
 }
 
+/// The same; a storm that panics broke a rule, and the others go on.
+fn run_to_the_end(seed: u64) -> Outcome {
+    let outcome = std::panic::catch_unwind(|| run(seed));
+    outcome.unwrap_or_else(|_| (vec!["the program panics, as it says above".to_string()], BTreeMap::new(), 0))
+}
+
 /// All storms of these seeds, in their order, on as many cores as there are: no storm knows of another.
 fn run_all(seeds: Range<u64>) -> Vec<(u64, Outcome)> {
     let cores = std::thread::available_parallelism().map_or(1, NonZero::get);
     let of_core = |core: usize| -> Vec<(u64, Outcome)> {
-        seeds.clone().skip(core).step_by(cores).map(|seed| (seed, run(seed))).collect()
+        seeds.clone().skip(core).step_by(cores).map(|seed| (seed, run_to_the_end(seed))).collect()
     };
     let mut outcomes: Vec<(u64, Outcome)> = std::thread::scope(|scope| {
         let started: Vec<_> = (0..cores)
