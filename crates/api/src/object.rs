@@ -1,11 +1,13 @@
 //! What tells one object from another.
 
+use std::cmp::Ordering;
 use std::fmt;
 use std::sync::Arc;
 
 use quotient_engine::fact::{GroupKey, Name};
 use serde_json::Value;
 
+use crate::field;
 use crate::kinds::{self, Kind};
 use crate::pod_group;
 use crate::problem::Problem;
@@ -14,13 +16,38 @@ use crate::problem::Problem;
 pub const DEFAULT_NAMESPACE: &str = "default";
 
 /// Which object: its kind, its namespace where it has one, its name. Versions do not tell objects apart.
-#[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct ObjectKey {
     /// The API group, `""` for the core group. Groups and kinds are those of [`kinds::KINDS`].
     pub group: &'static str,
     pub kind: &'static str,
     pub namespace: Option<Name>,
     pub name: Name,
+}
+
+impl Ord for ObjectKey {
+    /// By group, kind, namespace and name. Most keys that are compared have all but the name in common.
+    fn cmp(&self, other: &Self) -> Ordering {
+        let ObjectKey { group, kind, namespace, name } = self;
+        by_text(group, other.group)
+            .then_with(|| by_text(kind, other.kind))
+            .then_with(|| match (namespace, &other.namespace) {
+                (Some(one), Some(another)) => by_text(one, another),
+                (one, another) => one.is_some().cmp(&another.is_some()),
+            })
+            .then_with(|| by_text(name, &other.name))
+    }
+}
+
+impl PartialOrd for ObjectKey {
+    fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
+        Some(self.cmp(other))
+    }
+}
+
+/// Texts that are the same in memory need not be read.
+pub(crate) fn by_text(one: &str, another: &str) -> Ordering {
+    if std::ptr::eq(one, another) { Ordering::Equal } else { one.cmp(another) }
 }
 
 impl ObjectKey {
@@ -127,7 +154,7 @@ impl fmt::Display for ObjectKey {
 /// Which object a value is. A namespaced object that names no namespace is in `default`.
 pub fn key_of(value: &Value) -> Result<ObjectKey, Problem> {
     let text = |pointer: &str, field: &str| -> Result<&str, Problem> {
-        match value.pointer(pointer) {
+        match field::at(value, pointer) {
             None | Some(Value::Null) => Err(Problem::new("missing: an object needs it").at_field(field)),
             Some(Value::String(text)) if !text.is_empty() => Ok(text),
             Some(other) => Err(Problem::new("expected a text that is not empty").at_field(field).with_value(other)),
@@ -138,7 +165,7 @@ pub fn key_of(value: &Value) -> Result<ObjectKey, Problem> {
     }
     let kind_text = text("/kind", "kind")?;
     let api_version = text("/apiVersion", "apiVersion")?;
-    let named = |problem: Problem| match value.pointer("/metadata/name") {
+    let named = |problem: Problem| match field::at(value, "/metadata/name") {
         Some(Value::String(name)) => problem.of_object(format!("{kind_text}/{name}")),
         _ => problem.of_object(kind_text),
     };
@@ -159,7 +186,7 @@ pub fn key_of(value: &Value) -> Result<ObjectKey, Problem> {
         let problem = Problem::new(format!("is not a version that is read: expected {}", kind.api_version()));
         return Err(named(problem.at_field("apiVersion").with_value(&value["apiVersion"])));
     }
-    let namespace = match value.pointer("/metadata/namespace") {
+    let namespace = match field::at(value, "/metadata/namespace") {
         None | Some(Value::Null) => None,
         Some(Value::String(namespace)) => Some(namespace.as_str()).filter(|n| !n.is_empty()),
         Some(other) => {
@@ -168,7 +195,7 @@ pub fn key_of(value: &Value) -> Result<ObjectKey, Problem> {
     };
     // The configuration is one file and needs no name.
     let name = match kind.kind {
-        "QuotientConfiguration" if value.pointer("/metadata/name").is_none() => "configuration",
+        "QuotientConfiguration" if field::at(value, "/metadata/name").is_none() => "configuration",
         _ => text("/metadata/name", "metadata.name").map_err(|p| p.of_object(kind_text))?,
     };
     // A name with a slash would be read as another object's path.

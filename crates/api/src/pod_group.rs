@@ -8,6 +8,7 @@ use serde_json::{Value, json};
 
 use crate::conditions::{self, Condition};
 use crate::cursor::{Cursor, Notes};
+use crate::field;
 use crate::intern::Interner;
 use crate::object::ObjectKey;
 use crate::time::parse_timestamp;
@@ -33,7 +34,7 @@ pub fn is_group(key: &ObjectKey) -> bool {
 
 /// The name of the group that a pod names.
 pub fn name_of(pod: &Value) -> Option<&str> {
-    pod.pointer("/spec/schedulingGroup/podGroupName")?.as_str().filter(|name| !name.is_empty())
+    field::at(pod, "/spec/schedulingGroup/podGroupName")?.as_str().filter(|name| !name.is_empty())
 }
 
 /// The group that a pod says it is in: one of Kubernetes' own, or else one that an annotation names.
@@ -102,7 +103,7 @@ fn unfollowed(spec: &Cursor<'_, '_>) -> Option<RequestProblem> {
 /// The status that a group should have, where that is another than it has. Once it says that the group was scheduled,
 /// it says so for good.
 pub fn status(group: &Value, report: &GroupReport, succeeded: u32, now: &str) -> Option<Value> {
-    let known = group.pointer("/status/conditions").and_then(Value::as_array);
+    let known = field::at(group, "/status/conditions").and_then(Value::as_array);
     let is_known = |condition: &Value| condition["type"] == INITIALLY_SCHEDULED && condition["status"] == "True";
     if known.into_iter().flatten().any(is_known) {
         return None;
@@ -124,7 +125,8 @@ pub fn status(group: &Value, report: &GroupReport, succeeded: u32, now: &str) ->
     let conditions = amended.pointer_mut("/status/conditions").and_then(Value::as_array_mut);
     let ours = conditions.into_iter().flatten().find(|condition| condition["type"] == INITIALLY_SCHEDULED);
     if let Some(ours) = ours {
-        ours["observedGeneration"] = json!(group.pointer("/metadata/generation").and_then(Value::as_i64).unwrap_or(1));
+        ours["observedGeneration"] =
+            json!(field::at(group, "/metadata/generation").and_then(Value::as_i64).unwrap_or(1));
     }
     amended.get("status").cloned()
 }

@@ -9,17 +9,22 @@
 //! The objects are shared: the scheduler takes in what it sees, and webhooks look at the same from other tasks, whether
 //! this process leads or not. Locks are held for moments, and never while waiting for a network.
 
+mod slim;
+
 use std::collections::{BTreeMap, BTreeSet};
-use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
+use std::sync::{Arc, OnceLock, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 
 use quotient_api::gpu_memory::WHOLE_GPU_GB;
 use quotient_api::volcano::status::Ended;
 use quotient_api::volcano::{self, GROUP_MIN_MEMBER};
-use quotient_api::{Configuration, Kind, ObjectKey, ObjectMap, View, is_quota, kinds, pod_group, told_kinds, tree};
+use quotient_api::{
+    Configuration, Held, Kind, ObjectKey, ObjectMap, View, field, is_quota, kinds, pod_group, told_kinds, tree,
+};
 use quotient_engine::fact::Name;
 use serde_json::{Value, json};
 
 use crate::subject::Subject;
+use slim::{slim_node, slim_pod};
 
 /// The kinds that are watched: those that the engine is told of, and those that only controllers and admission ask for.
 pub fn watched_kinds() -> impl Iterator<Item = &'static Kind> {
@@ -115,6 +120,8 @@ pub struct Objects {
     is_complete: bool,
     whole_gpu_gb: Option<u32>,
     needs_consent: bool,
+    /// What all nodes hold together, once it was asked for and until a node changes.
+    held: OnceLock<Arc<Held>>,
 }
 
 impl Objects {
@@ -163,7 +170,11 @@ impl Objects {
         } else if is_kept(key) {
             let object = if is_node(key) { slim_node(object) } else { object.clone() };
             let before = self.kept.insert(key.clone(), Arc::new(object));
-            return News { is_news: before.as_ref() != self.kept.get(key), joined: Vec::new() };
+            let is_news = before.as_ref() != self.kept.get(key);
+            if is_news && is_node(key) {
+                self.held.take();
+            }
+            return News { is_news, joined: Vec::new() };
         }
         News { is_news: true, joined: Vec::new() }
     }
@@ -173,7 +184,8 @@ impl Objects {
         if let Some(job) = controller_of(pod).filter(volcano::is_job) {
             self.pods_of_jobs.get_or_insert_with(job, BTreeSet::new).insert(key.clone());
             let mut slim = slim_pod(pod);
-            slim["status"]["containerStatuses"] = pod.pointer("/status/containerStatuses").cloned().unwrap_or_default();
+            slim["status"]["containerStatuses"] =
+                field::at(pod, "/status/containerStatuses").cloned().unwrap_or_default();
             self.job_pods.insert(key.clone(), Arc::new(slim));
         }
     }
@@ -236,6 +248,9 @@ impl Objects {
     /// Takes in that an object is gone.
     pub fn gone(&mut self, key: &ObjectKey) {
         let was_kept = self.drop_kept(key);
+        if is_node(key) {
+            self.held.take();
+        }
         self.owners.remove(key);
         if is_pod(key) && !was_kept {
             self.forget_ordinary(key);
@@ -249,11 +264,11 @@ impl Objects {
     }
 
     fn pod_seen(&mut self, key: &ObjectKey, pod: &Value) {
-        let labels = pod.pointer("/metadata/labels");
+        let labels = field::at(pod, "/metadata/labels");
         let is_of_tree = labels.and_then(|labels| labels.get(tree::keys::QUOTA_NAME)).is_some();
         let owner = controller_of(pod);
         let is_made_by_job = owner.as_ref().is_some_and(volcano::is_job);
-        let has_node = pod.pointer("/spec/nodeName").and_then(Value::as_str).is_some_and(|node| !node.is_empty());
+        let has_node = field::text(pod, "/spec/nodeName").is_some_and(|node| !node.is_empty());
         let unseen = owner.filter(|owner| is_owner(owner) && !has_node && !self.is_chain_known(owner));
         let says_more = volcano::uses_queues(key, pod) || pod_group::name_of(pod).is_some();
         if is_of_tree || is_made_by_job || says_more || self.owners_of(pod).next().is_some() {
@@ -313,7 +328,7 @@ impl Objects {
     }
 
     fn owner_seen(&mut self, key: &ObjectKey, owner: &Value) -> Vec<Value> {
-        let in_template = owner.pointer("/spec/template").is_some_and(says_gang);
+        let in_template = field::at(owner, "/spec/template").is_some_and(says_gang);
         if says_gang(owner) || in_template {
             self.kept.insert(key.clone(), Arc::new(owner.clone()));
         } else {
@@ -411,6 +426,11 @@ impl View for Objects {
     fn whole_gpu_gb(&self) -> u32 {
         self.whole_gpu_gb.unwrap_or(WHOLE_GPU_GB)
     }
+
+    fn held(&self) -> Arc<Held> {
+        let add_up = || Arc::new(Held::by(&self.list("", "Node", None), self.whole_gpu_gb()));
+        self.held.get_or_init(add_up).clone()
+    }
 }
 
 /// Whether all objects of the key's kind are kept.
@@ -430,62 +450,27 @@ fn is_node(key: &ObjectKey) -> bool {
     (key.group, key.kind) == ("", "Node")
 }
 
-/// A node without what nobody asks for here: the engine is told of it by other ways.
-fn slim_node(node: &Value) -> Value {
-    let at = |pointer: &str| node.pointer(pointer).cloned().unwrap_or_default();
-    let conditions = node.pointer("/status/conditions").and_then(Value::as_array);
-    let ready = conditions.into_iter().flatten().filter(|condition| condition["type"] == "Ready");
-    let ready: Vec<Value> = ready.map(|condition| json!({"type": "Ready", "status": condition["status"]})).collect();
-    json!({
-        "apiVersion": "v1", "kind": "Node",
-        "metadata": {"name": at("/metadata/name"), "labels": at("/metadata/labels")},
-        "spec": {"unschedulable": at("/spec/unschedulable")},
-        "status": {"allocatable": at("/status/allocatable"), "capacity": at("/status/capacity"), "conditions": ready},
-    })
-}
-
-/// A pod without what nobody asks for here.
-fn slim_pod(pod: &Value) -> Value {
-    let part = |of: &str, fields: &[&str]| -> Value {
-        let of = pod.get(of).and_then(Value::as_object).into_iter().flatten();
-        let kept = of.filter(|(field, _)| fields.contains(&field.as_str()));
-        Value::Object(kept.map(|(field, value)| (field.clone(), value.clone())).collect())
-    };
-    let mut spec =
-        part("spec", &["schedulerName", "nodeName", "priorityClassName", "resources", "overhead", "schedulingGroup"]);
-    for list in ["containers", "initContainers"] {
-        let containers = pod.pointer(&format!("/spec/{list}")).and_then(Value::as_array);
-        let slim = |container: &Value| json!({"resources": container["resources"], "restartPolicy": container["restartPolicy"]});
-        if let Some(containers) = containers {
-            spec[list] = containers.iter().map(slim).collect();
-        }
-    }
-    json!({
-        "apiVersion": "v1", "kind": "Pod", "metadata": pod["metadata"], "spec": spec, "status": part("status", &["phase"]),
-    })
-}
-
 /// Whether an object was made by this one, and not by another of its name.
 pub fn is_made_by(object: &Value, owner: &Value) -> bool {
-    let owners = object.pointer("/metadata/ownerReferences").and_then(Value::as_array);
+    let owners = field::at(object, "/metadata/ownerReferences").and_then(Value::as_array);
     let mut owners = owners.into_iter().flatten().filter(|reference| reference["controller"] == true);
     owners.any(|reference| reference["uid"] == owner["metadata"]["uid"])
 }
 
 /// Whether an object, or a template, says how many pods must be able to run.
 fn says_gang(object: &Value) -> bool {
-    let annotations = object.pointer("/metadata/annotations");
+    let annotations = field::at(object, "/metadata/annotations");
     annotations.and_then(|annotations| annotations.get(GROUP_MIN_MEMBER)).is_some()
 }
 
 /// The object that made this one.
 pub fn controller_of(object: &Value) -> Option<ObjectKey> {
-    let owners = object.pointer("/metadata/ownerReferences")?.as_array()?;
+    let owners = field::at(object, "/metadata/ownerReferences")?.as_array()?;
     let owner = owners.iter().find(|owner| owner["controller"] == true)?;
     let api_version = owner.get("apiVersion")?.as_str()?;
     let (group, _) = api_version.split_once('/').unwrap_or(("", api_version));
     let kind = kinds::find(group, owner.get("kind")?.as_str()?)?;
-    let namespace = object.pointer("/metadata/namespace").and_then(Value::as_str);
+    let namespace = field::text(object, "/metadata/namespace");
     Some(ObjectKey::new(kind, namespace, owner.get("name")?.as_str()?))
 }
 

@@ -26,6 +26,7 @@ use quotient_api::{Configuration, ObjectKey, Problem, elastic, tree};
 use quotient_engine::fact::PodKey;
 use quotient_engine::{Budget, Engine, Reason, Tick};
 use quotient_host::{Happened as Done, Now};
+use rustc_hash::FxHashSet;
 use serde_json::Value;
 
 use crate::clock::Clock;
@@ -78,7 +79,7 @@ pub struct Cluster {
     /// Changes that the scheduler has not seen yet.
     unseen: Vec<Change>,
     /// What changed last, for whoever asks what does not come to rest.
-    last_changed: BTreeSet<ObjectKey>,
+    last_changed: Vec<ObjectKey>,
     /// Pods that were evicted and that nobody makes anew.
     lost: BTreeSet<ObjectKey>,
     happened: Happened,
@@ -96,7 +97,7 @@ impl Cluster {
             setup,
             reasons: OnceCell::new(),
             unseen: Vec::new(),
-            last_changed: BTreeSet::new(),
+            last_changed: Vec::new(),
             lost: BTreeSet::new(),
             happened: Happened::default(),
             record: None,
@@ -308,9 +309,10 @@ impl Cluster {
         if rounds.done < ROUNDS_MIN || rounds.done < *rounds.limit.get_or_insert_with(|| self.rounds_limit()) {
             return Ok(());
         }
-        let mut named: Vec<String> = self.last_changed.iter().take(NAMED_MAX).map(ToString::to_string).collect();
-        if self.last_changed.len() > NAMED_MAX {
-            named.push(format!("and {} more", self.last_changed.len() - NAMED_MAX));
+        let changed: BTreeSet<&ObjectKey> = self.last_changed.iter().collect();
+        let mut named: Vec<String> = changed.iter().take(NAMED_MAX).map(ToString::to_string).collect();
+        if changed.len() > NAMED_MAX {
+            named.push(format!("and {} more", changed.len() - NAMED_MAX));
         }
         Err(Stuck::Unsettled { rounds: rounds.done, changing: named.join(", ") })
     }
@@ -333,7 +335,7 @@ impl Cluster {
         if self.unseen.is_empty() {
             return;
         }
-        let (now, mut shown) = (self.now(), BTreeSet::new());
+        let (now, mut shown) = (self.now(), FxHashSet::default());
         for change in std::mem::take(&mut self.unseen) {
             match &change {
                 Change::Seen(key) if !shown.insert(key.clone()) => continue,

@@ -4,20 +4,9 @@
 //! lost. A field that is absent or of another type reads as `None` here: what is wrong with an
 //! object is said by the translation, not by whoever looks at it in passing.
 
+use quotient_api::field::at;
 use quotient_api::{ObjectKey, kinds};
 use serde_json::{Map, Value};
-
-/// What is at `pointer` (`/spec/nodeName`). The same as [`Value::pointer`], which copies every part of the way.
-fn at<'a>(object: &'a Value, pointer: &str) -> Option<&'a Value> {
-    if pointer.contains('~') {
-        return object.pointer(pointer);
-    }
-    pointer.split('/').skip(1).try_fold(object, |value, part| match value {
-        Value::Object(map) => map.get(part),
-        Value::Array(list) => list.get(part.parse::<usize>().ok()?),
-        _ => None,
-    })
-}
 
 /// The text at `pointer` (`/spec/nodeName`), where there is one that is not empty.
 pub fn text<'a>(object: &'a Value, pointer: &str) -> Option<&'a str> {
@@ -92,12 +81,16 @@ pub fn set_condition(object: &mut Value, kind: &str, fields: &[(&str, Value)]) {
     condition.insert("type".to_string(), Value::from(kind));
     condition.extend(fields.iter().map(|(key, value)| ((*key).to_string(), value.clone())));
     let condition = Value::Object(condition);
-    let mut conditions = list(object, "/status/conditions").to_vec();
+    let status = as_map(object).entry("status").or_insert_with(|| Value::Object(Map::new()));
+    let conditions = as_map(status).entry("conditions").or_insert_with(|| Value::Array(Vec::new()));
+    if !conditions.is_array() {
+        *conditions = Value::Array(Vec::new());
+    }
+    let Value::Array(conditions) = conditions else { return };
     match conditions.iter_mut().find(|c| c["type"] == kind) {
         Some(found) => *found = condition,
         None => conditions.push(condition),
     }
-    put(object, &["status", "conditions"], Value::Array(conditions));
 }
 
 /// Whether `status.conditions` has that type with status `True`.
