@@ -21,6 +21,7 @@ pub mod limit;
 pub mod live;
 pub mod metrics;
 pub mod onlook;
+pub mod patience;
 pub mod permission;
 mod quota_figures;
 pub mod rehearsal;

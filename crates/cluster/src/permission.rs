@@ -12,6 +12,7 @@ use quotient_api::{elastic, is_quota, told_kinds, tree, volcano};
 use serde_json::{Value, json};
 
 use crate::call::{CallError, call_error};
+use crate::patience::Patience;
 use crate::system::System;
 use crate::webhook::configuration;
 
@@ -184,9 +185,9 @@ static ROWS: &[Permission] = &[
 ];
 
 /// The first thing that nothing works without and that we may not do, as a sentence.
-pub async fn first_missing(client: &Client) -> Result<Option<String>, CallError> {
+pub async fn first_missing(client: &Client, patience: Patience) -> Result<Option<String>, CallError> {
     for permission in PERMISSIONS.iter().filter(|permission| permission.is_vital) {
-        if let Some(verb) = missing(client, permission).await? {
+        if let Some(verb) = missing(client, permission, patience).await? {
             return Ok(Some(format!("the user may not {verb} {}, which is needed", permission.resource)));
         }
     }
@@ -194,9 +195,9 @@ pub async fn first_missing(client: &Client) -> Result<Option<String>, CallError>
 }
 
 /// Whether we may do everything that a system alone needs.
-pub async fn may_serve(client: &Client, system: System) -> Result<bool, CallError> {
+pub async fn may_serve(client: &Client, system: System, patience: Patience) -> Result<bool, CallError> {
     for permission in PERMISSIONS.iter().filter(|permission| permission.system == Some(system)) {
-        if missing(client, permission).await?.is_some() {
+        if missing(client, permission, patience).await?.is_some() {
             return Ok(false);
         }
     }
@@ -204,7 +205,11 @@ pub async fn may_serve(client: &Client, system: System) -> Result<bool, CallErro
 }
 
 /// The first verb of a permission that we do not have.
-async fn missing(client: &Client, permission: &Permission) -> Result<Option<&'static str>, CallError> {
+async fn missing(
+    client: &Client,
+    permission: &Permission,
+    patience: Patience,
+) -> Result<Option<&'static str>, CallError> {
     let Permission { group, resource, verbs, .. } = permission;
     let (plural, part) = resource.split_once('/').unwrap_or((resource, ""));
     for verb in *verbs {
@@ -213,13 +218,16 @@ async fn missing(client: &Client, permission: &Permission) -> Result<Option<&'st
             "apiVersion": "authorization.k8s.io/v1", "kind": "SelfSubjectAccessReview",
             "spec": {"resourceAttributes": attributes},
         });
-        let request = Request::builder()
-            .method(Method::POST)
-            .uri("/apis/authorization.k8s.io/v1/selfsubjectaccessreviews")
-            .header(http::header::CONTENT_TYPE, "application/json")
-            .body(review.to_string().into_bytes())
-            .expect("the request has no part that comes from outside");
-        let answer: Value = client.request(request).await.map_err(call_error)?;
+        let ask = async || {
+            let request = Request::builder()
+                .method(Method::POST)
+                .uri("/apis/authorization.k8s.io/v1/selfsubjectaccessreviews")
+                .header(http::header::CONTENT_TYPE, "application/json")
+                .body(review.to_string().into_bytes())
+                .expect("the request has no part that comes from outside");
+            client.request::<Value>(request).await.map_err(call_error)
+        };
+        let answer = patience.bear(ask).await?;
         if answer["status"]["allowed"] != true {
             return Ok(Some(verb));
         }

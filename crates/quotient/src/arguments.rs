@@ -554,6 +554,9 @@ pub struct RunArguments {
     /// How long after the last renewal another replica may take the Lease
     #[arg(long, value_name = "DURATION", default_value = "15s", value_parser = crate::commands::lease_duration)]
     pub lease_duration: Duration,
+    /// How long to wait for an API server that does not answer at the start
+    #[arg(long, value_name = "DURATION", default_value = "30s", value_parser = quotient_api::time::parse_duration)]
+    pub wait_for_server: Duration,
     /// Serve the admission webhooks here, over TLS
     #[arg(long, value_name = "ADDRESS:PORT")]
     pub webhook: Option<SocketAddr>,

@@ -42,7 +42,7 @@ fn mistakes_are_one_line() {
         "users": [{"name": "u", "user": {}}],
     });
     std::fs::write(&nobody, config.to_string()).expect("a file can be written");
-    let unreachable = refusal(&["run", "--kubeconfig", &nobody.display().to_string()]);
+    let unreachable = refusal(&["run", "--wait-for-server", "0s", "--kubeconfig", &nobody.display().to_string()]);
     assert!(unreachable.contains("https://127.0.0.1:1/: no API server answers there"), "{unreachable}");
     std::fs::remove_dir_all(&folder).expect("it is ours");
 }

@@ -7,7 +7,8 @@ use std::time::Duration;
 use anyhow::{Context, Result, bail};
 use quotient_api::Configuration;
 use quotient_cluster::onlook::{Onlooker, Onlookers};
-use quotient_cluster::permission::may_serve;
+use quotient_cluster::patience::Patience;
+use quotient_cluster::permission::{first_missing, may_serve};
 use quotient_cluster::serve::{ServeSettings, serve};
 use quotient_cluster::system::System;
 use quotient_cluster::webhook::certificates::Source;
@@ -44,12 +45,8 @@ pub fn run(arguments: RunArguments) -> Result<Exit> {
 
 async fn serve_cluster(arguments: RunArguments, mut configuration: Configuration, log: Log) -> Result<Exit> {
     let webhook_settings = webhook_settings(&arguments)?;
-    let clients = connect(arguments.kubeconfig.as_deref()).await?;
-    if let Some(refused) = quotient_cluster::permission::first_missing(&clients.status).await? {
-        bail!("{}: {refused}; grant it, or see `kubectl auth can-i --list`", clients.url);
-    }
     let systems: Vec<System> = arguments.systems.iter().copied().map(System::from).collect();
-    let may_run_jobs = systems.contains(&System::Jobs) && may_serve(&clients.status, System::Jobs).await?;
+    let (clients, may_run_jobs) = reach(&arguments, &systems).await?;
     if configuration.runs_volcano_jobs && !may_run_jobs {
         tracing::info!("the controller of Volcano Jobs is off: this account may not create pods (`--systems …,jobs`)");
     }
@@ -121,6 +118,17 @@ async fn serve_cluster(arguments: RunArguments, mut configuration: Configuration
         tokio::time::sleep(lingers).await;
     }
     Ok(Exit::Fine)
+}
+
+/// The API server, where we have the rights without which nothing works, and whether we may run Volcano Jobs.
+async fn reach(arguments: &RunArguments, systems: &[System]) -> Result<(Clients, bool)> {
+    let patience = Patience::of(arguments.wait_for_server);
+    let clients = patience.bear(async || connect(arguments.kubeconfig.as_deref()).await).await?;
+    if let Some(refused) = first_missing(&clients.status, patience).await? {
+        bail!("{}: {refused}; grant it, or see `kubectl auth can-i --list`", clients.url);
+    }
+    let may_run_jobs = systems.contains(&System::Jobs) && may_serve(&clients.status, System::Jobs, patience).await?;
+    Ok((clients, may_run_jobs))
 }
 
 /// What observes the scheduler: the dashboard, and a recording.

@@ -13,6 +13,9 @@ use serde_json::Value;
 /// How long something may take to come about. It takes seconds; the rest is for machines that do much else.
 const PATIENCE: Duration = Duration::from_secs(180);
 
+/// So many lines of the log are shown when something does not come about.
+const LOG_LINES: usize = 60;
+
 pub fn quotient(arguments: &[&str]) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_quotient"));
     command.args(arguments).env_remove("KUBECONFIG").env("HOME", "/nonexistent").stdin(Stdio::null());
@@ -53,6 +56,11 @@ impl Daemon {
         self.0.id()
     }
 
+    /// Whether it ended by itself.
+    pub fn has_ended(&mut self) -> bool {
+        self.0.try_wait().expect("it can be asked after").is_some()
+    }
+
     pub fn kill(mut self) {
         self.0.kill().expect("it can be killed");
         self.0.wait().expect("it is gone");
@@ -82,7 +90,10 @@ pub fn eventually<T>(plane: &ControlPlane, what: &str, mut came: impl FnMut() ->
         if begun.elapsed() > PATIENCE {
             let pods = plane.kubectl(&["get", "pods", "-A", "-o", "wide"]).unwrap_or_default();
             let log = std::fs::read_to_string(plane.folder().join("quotient.log")).unwrap_or_default();
-            panic!("after {} s still not so: {what}\n{pods}\n{log}", PATIENCE.as_secs());
+            // What matters comes last: the beginning of a long output is what gets lost.
+            let lines: Vec<&str> = log.lines().collect();
+            let end = lines[lines.len().saturating_sub(LOG_LINES)..].join("\n");
+            panic!("the end of its log:\n{end}\n{pods}\nafter {} s still not so: {what}", PATIENCE.as_secs());
         }
         thread::sleep(Duration::from_millis(200));
     }

@@ -40,9 +40,9 @@ fn holder(town: &Town, but_not: &str) -> String {
 fn an_api_server_that_refuses_and_forgets_for_a_while() {
     let town = Town::new();
     let proxy = Proxy::start(&town.plane.kubeconfig(), town.plane.folder());
+    proxy.be_unkind(true);
     let _daemon = Daemon::start(proxy.kubeconfig(), &town.log(), &[]);
     holder(&town, "");
-    proxy.be_unkind(true);
     for index in 0..TEAMS {
         town.want(index, MAX);
         for _ in 0..3 {

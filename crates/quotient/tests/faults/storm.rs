@@ -210,6 +210,8 @@ fn run(seed: u64, lasts: Duration) {
         storm.change_load();
         strike(&mut storm);
         storm.pause(1_500);
+        let ended = storm.daemons.iter_mut().filter_map(|daemon| daemon.has_ended().then(|| daemon.id()));
+        assert_eq!(ended.collect::<Vec<_>>(), [] as [u32; 0], "ended by itself, STORM_SEED={seed}, after {name}");
         let after = observer.counts();
         let struck = storm.struck.entry(name).or_default();
         struck.times += 1;
