@@ -11,6 +11,8 @@ use quotient_engine::fact::Amount;
 use quotient_engine::quantity::{Quantity, QuantityError};
 use serde_json::Value;
 
+use crate::field;
+
 /// One field that could not be read.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Note {
@@ -132,7 +134,7 @@ impl<'v, 'p> Cursor<'v, 'p> {
     /// The field `name` of the map that stands here.
     pub fn field<'s>(&'s self, name: &'s str) -> Cursor<'v, 's> {
         let value = match self.value {
-            Some(Value::Object(map)) => map.get(name).filter(|v| !v.is_null()),
+            Some(Value::Object(map)) => field::get(map, name).filter(|v| !v.is_null()),
             Some(_) => {
                 self.note("expected a map");
                 None

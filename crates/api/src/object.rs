@@ -7,9 +7,9 @@ use std::sync::Arc;
 use quotient_engine::fact::{GroupKey, Name};
 use serde_json::Value;
 
+use crate::field::at;
 use crate::kinds::{self, Kind};
 use crate::pod_group;
-use crate::pointer::at;
 use crate::problem::Problem;
 
 /// The namespace of objects that name none.
@@ -23,6 +23,31 @@ pub struct ObjectKey {
     pub kind: &'static str,
     pub namespace: Option<Name>,
     pub name: Name,
+}
+
+impl Ord for ObjectKey {
+    /// By group, kind, namespace and name. Most keys that are compared have all but the name in common.
+    fn cmp(&self, other: &Self) -> Ordering {
+        let ObjectKey { group, kind, namespace, name } = self;
+        by_text(group, other.group)
+            .then_with(|| by_text(kind, other.kind))
+            .then_with(|| match (namespace, &other.namespace) {
+                (Some(one), Some(another)) => by_text(one, another),
+                (one, another) => one.is_some().cmp(&another.is_some()),
+            })
+            .then_with(|| by_text(name, &other.name))
+    }
+}
+
+impl PartialOrd for ObjectKey {
+    fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
+        Some(self.cmp(other))
+    }
+}
+
+/// Texts that are the same in memory need not be read.
+pub(crate) fn by_text(one: &str, another: &str) -> Ordering {
+    if std::ptr::eq(one, another) { Ordering::Equal } else { one.cmp(another) }
 }
 
 impl ObjectKey {
@@ -113,29 +138,6 @@ impl ObjectKey {
             (true, None) => Err(wrong(format!("lacks a namespace: expected {kind_text}/namespace/name"))),
             (true, Some(_)) => Err(wrong(format!("has a namespace: expected {kind_text}/name"))),
         }
-    }
-}
-
-impl Ord for ObjectKey {
-    /// By group, kind, namespace and name. Keys that are compared have mostly the very same group, kind and namespace,
-    /// which is seen without reading them.
-    fn cmp(&self, other: &Self) -> Ordering {
-        let word = |one: &'static str, other: &'static str| match std::ptr::eq(one, other) {
-            true => Ordering::Equal,
-            false => one.cmp(other),
-        };
-        let namespaces = || match (&self.namespace, &other.namespace) {
-            (Some(one), Some(other)) if Arc::ptr_eq(one, other) => Ordering::Equal,
-            (one, other) => one.cmp(other),
-        };
-        let kinds = word(self.group, other.group).then_with(|| word(self.kind, other.kind));
-        kinds.then_with(namespaces).then_with(|| self.name.cmp(&other.name))
-    }
-}
-
-impl PartialOrd for ObjectKey {
-    fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
-        Some(self.cmp(other))
     }
 }
 

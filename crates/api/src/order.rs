@@ -8,8 +8,8 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use serde_json::Value;
 
+use crate::field::at;
 use crate::object::ObjectKey;
-use crate::pointer::at;
 use crate::quota_kinds::is_quota;
 use crate::read::Document;
 use crate::{tree, volcano};

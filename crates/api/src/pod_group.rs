@@ -8,9 +8,10 @@ use serde_json::{Value, json};
 
 use crate::conditions::{self, Condition};
 use crate::cursor::{Cursor, Notes};
+use crate::field;
+use crate::field::at;
 use crate::intern::Interner;
 use crate::object::ObjectKey;
-use crate::pointer::at;
 use crate::time::parse_timestamp;
 use crate::volcano::GROUP_NAMES;
 use crate::volcano::group::problem;
@@ -103,7 +104,7 @@ fn unfollowed(spec: &Cursor<'_, '_>) -> Option<RequestProblem> {
 /// The status that a group should have, where that is another than it has. Once it says that the group was scheduled,
 /// it says so for good.
 pub fn status(group: &Value, report: &GroupReport, succeeded: u32, now: &str) -> Option<Value> {
-    let known = group.pointer("/status/conditions").and_then(Value::as_array);
+    let known = field::at(group, "/status/conditions").and_then(Value::as_array);
     let is_known = |condition: &Value| condition["type"] == INITIALLY_SCHEDULED && condition["status"] == "True";
     if known.into_iter().flatten().any(is_known) {
         return None;
@@ -125,7 +126,8 @@ pub fn status(group: &Value, report: &GroupReport, succeeded: u32, now: &str) ->
     let conditions = amended.pointer_mut("/status/conditions").and_then(Value::as_array_mut);
     let ours = conditions.into_iter().flatten().find(|condition| condition["type"] == INITIALLY_SCHEDULED);
     if let Some(ours) = ours {
-        ours["observedGeneration"] = json!(group.pointer("/metadata/generation").and_then(Value::as_i64).unwrap_or(1));
+        ours["observedGeneration"] =
+            json!(field::at(group, "/metadata/generation").and_then(Value::as_i64).unwrap_or(1));
     }
     amended.get("status").cloned()
 }

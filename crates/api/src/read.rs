@@ -7,6 +7,7 @@ use std::sync::Arc;
 
 use serde_json::Value;
 
+use crate::json::Exact;
 use crate::kinds;
 use crate::object::{ObjectKey, key_of};
 use crate::problem::Problem;
@@ -153,7 +154,7 @@ fn parse_text(source_name: &str, text: &str, locate: Locate) -> Text {
 
 /// Reads a text of JSON values one after another.
 fn parse_json(text: &str) -> Result<Vec<Parsed>, serde_json::Error> {
-    let mut stream = serde_json::Deserializer::from_str(text).into_iter::<Value>();
+    let mut stream = serde_json::Deserializer::from_str(text).into_iter::<Exact>();
     let mut values = Vec::new();
     let (mut line, mut counted_to) = (1, 0);
     loop {
@@ -162,7 +163,7 @@ fn parse_json(text: &str) -> Result<Vec<Parsed>, serde_json::Error> {
         let Some(value) = stream.next() else { return Ok(values) };
         line += text[counted_to..start].matches('\n').count();
         counted_to = start;
-        values.push((line, value?));
+        values.push((line, value?.0));
     }
 }
 

@@ -29,6 +29,7 @@ use crate::onlook::Onlooker;
 use crate::profile::Phase;
 use crate::rehearsal::{Asked, Figures, HeldTime, Question, Rehearsal, Standing};
 use crate::system::System;
+use crate::watch::Tells;
 
 /// Objects that were seen and not taken in yet. When it is full the watches wait, and the API server holds back: it is
 /// enough for a burst, and little beside what is kept anyway.
@@ -199,7 +200,8 @@ impl<'a> Session<'a> {
                 tasks.spawn(crate::watch::leave_out(*subject, sender.clone()));
                 continue;
             }
-            tasks.spawn(crate::watch::watch(clients.watch.clone(), *subject, sender.clone(), metrics.clone()));
+            let (client, sender) = (clients.watch.clone(), sender.clone());
+            tasks.spawn(crate::watch::watch(client, *subject, tells(held.is_some()), sender, metrics.clone()));
         }
         let (report, reports) = mpsc::channel(REPORTS_MAX);
         let (dispatcher, work) = dispatcher(clients, fence.clone(), metrics.clone(), report);
@@ -450,7 +452,8 @@ impl<'a> Session<'a> {
             && self.subjects.insert(pods)
         {
             let (client, sender) = (self.clients.watch.clone(), self.sender.clone());
-            self.tasks.spawn(crate::watch::watch(client, pods, sender, self.metrics.clone()));
+            let tells = tells(self.asked.is_some());
+            self.tasks.spawn(crate::watch::watch(client, pods, tells, sender, self.metrics.clone()));
         }
         if !was_complete && self.host.is_complete() {
             tracing::info!("everything was seen");
@@ -544,6 +547,11 @@ impl<'a> Session<'a> {
             tracing::info!(bound, evicted, held, ?waiting, shadow, "decided");
         }
     }
+}
+
+/// Whoever rehearses waits to see versions of objects; others are told what is new.
+fn tells(is_rehearsed: bool) -> Tells {
+    if is_rehearsed { Tells::Versions } else { Tells::News }
 }
 
 /// The answer, once it is there.

@@ -7,6 +7,7 @@
 
 use std::borrow::Cow;
 use std::fmt;
+use std::hash::{Hash, Hasher};
 
 use kube::Resource;
 use kube::core::ObjectMeta;
@@ -21,6 +22,36 @@ pub struct Thin {
     /// Name, namespace and version, which is what a watch needs to go on.
     metadata: ObjectMeta,
     pub value: Value,
+}
+
+impl Thin {
+    /// Its name.
+    pub fn name(&self) -> &str {
+        self.metadata.name.as_deref().unwrap_or_default()
+    }
+
+    /// A hash of all that it says but for its version.
+    pub fn fingerprint(&self, mut hasher: impl Hasher) -> u64 {
+        hash(&self.value, &mut hasher);
+        hasher.finish()
+    }
+}
+
+fn hash(value: &Value, hasher: &mut impl Hasher) {
+    match value {
+        Value::Object(fields) => {
+            fields.len().hash(hasher);
+            for (key, value) in fields.iter().filter(|(key, _)| *key != "resourceVersion") {
+                key.hash(hasher);
+                hash(value, hasher);
+            }
+        }
+        Value::Array(items) => {
+            items.len().hash(hasher);
+            items.iter().for_each(|item| hash(item, hasher));
+        }
+        other => other.hash(hasher),
+    }
 }
 
 impl<'de> Deserialize<'de> for Thin {
@@ -141,6 +172,13 @@ const DROPPED: &[Dropped] = &[
         inside: &[
             Dropped { key: "containerStatuses", inside: CONTAINER_STATUS },
             all("ephemeralContainerStatuses"),
+            // Of nodes. The time of a heartbeat is what changes, all the time.
+            Dropped { key: "conditions", inside: &[all("lastHeartbeatTime")] },
+            all("addresses"),
+            all("daemonEndpoints"),
+            all("nodeInfo"),
+            all("volumesAttached"),
+            all("volumesInUse"),
             Dropped { key: "initContainerStatuses", inside: INIT_STATUS },
         ],
     },

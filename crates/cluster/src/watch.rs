@@ -5,6 +5,7 @@
 //! known. While it is listed again it is stale, and so is what may not be read; see [`quotient_host::watched`]. Only a
 //! kind that discovery says is not served has no objects.
 
+use std::collections::HashMap;
 use std::hash::{BuildHasher, Hasher, RandomState};
 use std::time::{Duration, Instant};
 
@@ -31,9 +32,20 @@ const FORBIDDEN_FOR: Duration = Duration::from_secs(30);
 const PAUSE_MIN: Duration = Duration::from_millis(200);
 const PAUSE_MAX: Duration = Duration::from_secs(10);
 
+/// What is told of objects that change.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Tells {
+    /// Every version, for whoever waits to see one.
+    Versions,
+    /// Of nodes, only versions that differ in what is read: most say no more than that the node is alive.
+    News,
+}
+
 /// Watches for ever and says what it sees. Ends when nobody listens.
-pub async fn watch(client: Client, subject: Subject, seen: Sender<Seen>, metrics: Metrics) {
-    let mut watch = Watch { client, subject, seen, metrics, watched: Watched::new(subject), available: None };
+pub async fn watch(client: Client, subject: Subject, tells: Tells, seen: Sender<Seen>, metrics: Metrics) {
+    let heartbeats = (tells == Tells::News && is_nodes(subject)).then(Heartbeats::default);
+    let watched = Watched::new(subject);
+    let mut watch = Watch { client, subject, seen, metrics, watched, heartbeats, available: None };
     let begun = Instant::now();
     loop {
         match watch.until_listing(begun).await {
@@ -55,6 +67,7 @@ struct Watch {
     seen: Sender<Seen>,
     metrics: Metrics,
     watched: Watched,
+    heartbeats: Option<Heartbeats>,
     /// Whether it was served when last it was asked for.
     available: Option<bool>,
 }
@@ -131,6 +144,9 @@ impl Watch {
         if matches!(event, watcher::Event::InitDone) {
             self.say_availability(true, "is served now");
         }
+        if self.heartbeats.as_mut().is_some_and(|heartbeats| heartbeats.is_one(&event)) {
+            return Some(());
+        }
         self.tell(meaning(event)).await
     }
 
@@ -148,6 +164,45 @@ impl Watch {
             (true, Some(false)) => tracing::info!(kind, group, "{message}"),
             (false, Some(true) | None) => tracing::warn!(kind, group, "{message}"),
             _ => {}
+        }
+    }
+}
+
+fn is_nodes(subject: Subject) -> bool {
+    matches!(subject, Subject::Kind(kind) if kind.group.is_empty() && kind.kind == "Node")
+}
+
+/// Finds the changes of objects that differ in nothing that is read. What was told of an object is kept as a hash: there
+/// are thousands of nodes, and each renews its status again and again.
+#[derive(Debug, Default)]
+struct Heartbeats {
+    told: HashMap<String, u64>,
+    state: RandomState,
+}
+
+impl Heartbeats {
+    /// Whether an event says nothing that was not told before.
+    fn is_one(&mut self, event: &watcher::Event<Thin>) -> bool {
+        match event {
+            // What is not in the list is gone, and must be told when it comes again.
+            watcher::Event::Init => self.told.clear(),
+            watcher::Event::InitApply(thin) => drop(self.note(thin)),
+            watcher::Event::Apply(thin) => return self.note(thin),
+            watcher::Event::Delete(thin) => drop(self.told.remove(thin.name())),
+            watcher::Event::InitDone => {}
+        }
+        false
+    }
+
+    /// Notes what an object says; whether it is what it said before.
+    fn note(&mut self, thin: &Thin) -> bool {
+        let print = thin.fingerprint(self.state.build_hasher());
+        match self.told.get_mut(thin.name()) {
+            Some(known) => std::mem::replace(known, print) == print,
+            None => {
+                self.told.insert(thin.name().to_string(), print);
+                false
+            }
         }
     }
 }
@@ -204,6 +259,7 @@ fn trouble(error: &watcher::Error) -> Trouble {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use serde_json::json;
 
     #[test]
     fn a_pause_is_left_to_chance_within_bounds() {
@@ -211,5 +267,29 @@ mod tests {
             let pause = jittered(PAUSE_MAX);
             assert!(pause >= PAUSE_MAX / 2 && pause <= PAUSE_MAX, "{pause:?}");
         }
+    }
+
+    fn node(version: &str, time: &str, cpu: &str) -> Thin {
+        let node = json!({"metadata": {"name": "n", "resourceVersion": version}, "status": {"allocatable": {"cpu": cpu},
+            "conditions": [{"type": "Ready", "status": "True", "lastHeartbeatTime": time}]}});
+        serde_json::from_str(&node.to_string()).expect("it is JSON")
+    }
+
+    #[test]
+    fn a_heartbeat_is_what_says_nothing_new_of_a_node_that_was_told() {
+        use watcher::Event::{Apply, Delete, Init, InitApply, InitDone};
+        let mut heartbeats = Heartbeats::default();
+        let mut is_one = |event| heartbeats.is_one(&event);
+        assert!(!is_one(Init));
+        assert!(!is_one(InitApply(node("1", "10:00", "8"))));
+        assert!(!is_one(InitDone));
+        assert!(is_one(Apply(node("2", "10:10", "8"))));
+        assert!(!is_one(Apply(node("3", "10:20", "9"))), "it has more cores");
+        assert!(is_one(Apply(node("4", "10:30", "9"))));
+        assert!(!is_one(Delete(node("5", "10:30", "9"))));
+        assert!(!is_one(Apply(node("6", "10:40", "9"))), "it is a new node");
+        assert!(!is_one(Init));
+        assert!(!is_one(InitDone));
+        assert!(!is_one(Apply(node("7", "10:50", "9"))), "it was gone from the list");
     }
 }

@@ -9,17 +9,22 @@
 //! The objects are shared: the scheduler takes in what it sees, and webhooks look at the same from other tasks, whether
 //! this process leads or not. Locks are held for moments, and never while waiting for a network.
 
+mod slim;
+
 use std::collections::{BTreeMap, BTreeSet};
-use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
+use std::sync::{Arc, OnceLock, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 
 use quotient_api::gpu_memory::WHOLE_GPU_GB;
 use quotient_api::volcano::status::Ended;
 use quotient_api::volcano::{self, GROUP_MIN_MEMBER, command};
-use quotient_api::{Configuration, Kind, ObjectKey, ObjectMap, View, at, is_quota, kinds, pod_group, told_kinds, tree};
+use quotient_api::{
+    Configuration, Held, Kind, ObjectKey, ObjectMap, View, at, field, is_quota, kinds, pod_group, told_kinds, tree,
+};
 use quotient_engine::fact::Name;
 use serde_json::{Value, json};
 
 use crate::subject::Subject;
+use slim::{slim_node, slim_pod};
 
 /// The kinds that are watched: those that the engine is told of, and those that only controllers and admission ask for.
 pub fn watched_kinds() -> impl Iterator<Item = &'static Kind> {
@@ -116,6 +121,8 @@ pub struct Objects {
     is_complete: bool,
     whole_gpu_gb: Option<u32>,
     needs_consent: bool,
+    /// What all nodes hold together, once it was asked for and until a node changes.
+    held: OnceLock<Arc<Held>>,
 }
 
 impl Objects {
@@ -164,7 +171,11 @@ impl Objects {
         } else if is_kept(key) {
             let object = if is_node(key) { slim_node(object) } else { object.clone() };
             let before = self.kept.insert(key.clone(), Arc::new(object));
-            return News { is_news: before.as_ref() != self.kept.get(key), joined: Vec::new() };
+            let is_news = before.as_ref() != self.kept.get(key);
+            if is_news && is_node(key) {
+                self.held.take();
+            }
+            return News { is_news, joined: Vec::new() };
         }
         News { is_news: true, joined: Vec::new() }
     }
@@ -237,6 +248,9 @@ impl Objects {
     /// Takes in that an object is gone.
     pub fn gone(&mut self, key: &ObjectKey) {
         let was_kept = self.drop_kept(key);
+        if is_node(key) {
+            self.held.take();
+        }
         self.owners.remove(key);
         if is_pod(key) && !was_kept {
             self.forget_ordinary(key);
@@ -314,7 +328,7 @@ impl Objects {
     }
 
     fn owner_seen(&mut self, key: &ObjectKey, owner: &Value) -> Vec<Value> {
-        let in_template = owner.pointer("/spec/template").is_some_and(says_gang);
+        let in_template = field::at(owner, "/spec/template").is_some_and(says_gang);
         if says_gang(owner) || in_template {
             self.kept.insert(key.clone(), Arc::new(owner.clone()));
         } else {
@@ -428,6 +442,11 @@ impl View for Objects {
     fn whole_gpu_gb(&self) -> u32 {
         self.whole_gpu_gb.unwrap_or(WHOLE_GPU_GB)
     }
+
+    fn held(&self) -> Arc<Held> {
+        let add_up = || Arc::new(Held::by(&self.list("", "Node", None), self.whole_gpu_gb()));
+        self.held.get_or_init(add_up).clone()
+    }
 }
 
 /// Whether all objects of the key's kind are kept.
@@ -446,41 +465,6 @@ fn is_kept(key: &ObjectKey) -> bool {
 
 fn is_node(key: &ObjectKey) -> bool {
     (key.group, key.kind) == ("", "Node")
-}
-
-/// A node without what nobody asks for here: the engine is told of it by other ways.
-fn slim_node(node: &Value) -> Value {
-    let at = |pointer: &str| node.pointer(pointer).cloned().unwrap_or_default();
-    let conditions = node.pointer("/status/conditions").and_then(Value::as_array);
-    let ready = conditions.into_iter().flatten().filter(|condition| condition["type"] == "Ready");
-    let ready: Vec<Value> = ready.map(|condition| json!({"type": "Ready", "status": condition["status"]})).collect();
-    json!({
-        "apiVersion": "v1", "kind": "Node",
-        "metadata": {"name": at("/metadata/name"), "labels": at("/metadata/labels")},
-        "spec": {"unschedulable": at("/spec/unschedulable")},
-        "status": {"allocatable": at("/status/allocatable"), "capacity": at("/status/capacity"), "conditions": ready},
-    })
-}
-
-/// A pod without what nobody asks for here.
-fn slim_pod(pod: &Value) -> Value {
-    let part = |of: &str, fields: &[&str]| -> Value {
-        let of = pod.get(of).and_then(Value::as_object).into_iter().flatten();
-        let kept = of.filter(|(field, _)| fields.contains(&field.as_str()));
-        Value::Object(kept.map(|(field, value)| (field.clone(), value.clone())).collect())
-    };
-    let mut spec =
-        part("spec", &["schedulerName", "nodeName", "priorityClassName", "resources", "overhead", "schedulingGroup"]);
-    for list in ["containers", "initContainers"] {
-        let containers = pod.pointer(&format!("/spec/{list}")).and_then(Value::as_array);
-        let slim = |container: &Value| json!({"resources": container["resources"], "restartPolicy": container["restartPolicy"]});
-        if let Some(containers) = containers {
-            spec[list] = containers.iter().map(slim).collect();
-        }
-    }
-    json!({
-        "apiVersion": "v1", "kind": "Pod", "metadata": pod["metadata"], "spec": spec, "status": part("status", &["phase"]),
-    })
 }
 
 /// Whether an object was made by this one, and not by another of its name.

@@ -7,10 +7,9 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use quotient_api::{ObjectKey, Problem};
+use quotient_api::{ObjectKey, Problem, field};
 use quotient_engine::fact::{Name, PodKey};
 use quotient_engine::{Fact, Tick};
-use serde_json::Value;
 
 use crate::scheduler::Seen;
 use crate::subject::Subject;
@@ -45,7 +44,7 @@ impl Victims {
         }
         match seen {
             Seen::Object(Subject::Kind(kind), pod) if (kind.group, kind.kind) == ("", "Pod") => {
-                let text = |pointer: &str| pod.pointer(pointer).and_then(Value::as_str).unwrap_or_default();
+                let text = |pointer: &str| field::text(pod, pointer).unwrap_or_default();
                 let key = PodKey { namespace: text("/metadata/namespace").into(), name: text("/metadata/name").into() };
                 let leaves = !text("/metadata/deletionTimestamp").is_empty()
                     || matches!(text("/status/phase"), "Succeeded" | "Failed");
@@ -91,7 +90,7 @@ impl Victims {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use serde_json::json;
+    use serde_json::{Value, json};
 
     fn evict(name: &str) -> Write {
         let pod = PodRef { key: PodKey { namespace: "a".into(), name: name.into() }, uid: "1".into() };

@@ -15,21 +15,23 @@ pub fn machine() -> Value {
     json!({"cores": cores, "processor": model, "memory_gib": kib.unwrap_or(0u64) >> 20})
 }
 
-/// A number as people read it.
+/// A number as people read it: what is counted is whole, what is measured has decimals where it is small.
 pub fn number(value: &Value) -> String {
-    let Some(value) = value.as_f64() else { return "–".to_string() };
-    if value >= 100.0 {
-        let digits = format!("{value:.0}");
-        let mut text = String::new();
-        for (at, digit) in digits.chars().enumerate() {
-            if at > 0 && (digits.len() - at).is_multiple_of(3) {
-                text.push(',');
-            }
-            text.push(digit);
+    let Some(measured) = value.as_f64() else { return "–".to_string() };
+    if value.is_f64() && measured < 100.0 { format!("{measured:.2}") } else { count(measured) }
+}
+
+/// A whole number as people read it.
+fn count(value: f64) -> String {
+    let digits = format!("{value:.0}");
+    let mut text = String::new();
+    for (at, digit) in digits.chars().enumerate() {
+        if at > 0 && (digits.len() - at).is_multiple_of(3) {
+            text.push(',');
         }
-        return text;
+        text.push(digit);
     }
-    format!("{value:.2}")
+    text
 }
 
 /// A column: its head, and the figure.
@@ -109,7 +111,9 @@ pub fn tables(report: &Value) -> String {
     if !written.is_empty() {
         text.push_str("## What was written\n\n| case | requests |\n|---|---|\n");
         for (name, writes) in written {
-            let list: Vec<String> = writes.iter().map(|(what, count)| format!("{what}: {}", number(count))).collect();
+            // The API server counts in numbers that may have decimals; requests have none.
+            let list = writes.iter().map(|(what, times)| format!("{what}: {}", count(times.as_f64().unwrap_or(0.0))));
+            let list: Vec<String> = list.collect();
             let _ = writeln!(text, "| {name} | {} |", list.join(", "));
         }
         text.push('\n');
@@ -150,3 +154,17 @@ pub fn page(report: &Value) -> String {
 
 /// The version that `testenv/` builds.
 const KUBERNETES: &str = "1.37.1";
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn counts_are_whole_and_small_measures_have_decimals() {
+        let cases = [(json!(20), "20"), (json!(1234567), "1,234,567"), (json!(0.284), "0.28"), (json!(926.4), "926")];
+        for (value, shown) in cases {
+            assert_eq!(number(&value), shown);
+        }
+        assert_eq!((number(&json!(null)), count(20.0)), ("–".to_string(), "20".to_string()));
+    }
+}

@@ -3,7 +3,7 @@
 //! People and the stand-ins for other controllers change objects directly; the host, which is what ships, sends
 //! requests. Preconditions hold, budgets can refuse an eviction, and an object that is gone is not found.
 
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError};
 
 use quotient_api::{ObjectKey, Operation, time};
 use quotient_engine::fact::Name;
@@ -93,8 +93,9 @@ impl Server {
         if let Some(node) = field::text(&pod, "/spec/nodeName") {
             return Err(CallError::Conflict(format!("{} is already assigned to node {node:?}", pod_name())));
         }
+        drop(pod);
         let (node, now) = (binding["target"]["name"].clone(), self.clock.now_us());
-        self.amend(key, |pod| {
+        self.change(key, |pod| {
             field::put(pod, &["spec", "nodeName"], node);
             for (key, value) in binding["metadata"]["annotations"].as_object().into_iter().flatten() {
                 field::put(pod, &["metadata", "annotations", key], value.clone());
@@ -154,7 +155,6 @@ impl Server {
         let old = self.found(key, &patch["metadata"])?;
         let lists = if content == Content::StrategicPatch { Lists::Merged } else { Lists::Replaced };
         let Value::Object(mut patch) = patch else { return Ok(Value::Null) };
-        let mut new = old.clone();
         if part == Some("status") {
             let status = patch.shift_remove("status").unwrap_or_default();
             self.amend(key, |object| merge_patch(object, &json!({"status": status}), lists));
@@ -166,6 +166,7 @@ impl Server {
                 metadata.shift_remove(precondition);
             }
         }
+        let mut new = Value::clone(&old);
         merge_patch(&mut new, &Value::Object(patch), lists);
         self.quietly(|server| server.update(key, new)).map(|_| Value::Null).map_err(refused)
     }
@@ -177,14 +178,14 @@ impl Server {
             self.evict(key);
             return Ok(Value::Null);
         }
-        let as_it_is = object.clone();
+        let as_it_is = Value::clone(&object);
         self.quietly(|server| server.admitted(Operation::Delete, key, as_it_is, Some(&object))).map_err(refused)?;
         self.remove(key);
         Ok(Value::Null)
     }
 
     /// The object, if it is as the request presumes.
-    fn found(&self, key: &ObjectKey, presumed: &Value) -> Result<Value, CallError> {
+    fn found(&self, key: &ObjectKey, presumed: &Value) -> Result<Arc<Value>, CallError> {
         let object = self.store().get(key).ok_or_else(|| not_found(key))?;
         for field in ["uid", "resourceVersion"] {
             let presumed = presumed.get(field).filter(|value| !value.is_null());
@@ -193,7 +194,7 @@ impl Server {
                 return Err(CallError::Conflict(message));
             }
         }
-        Ok((**object).clone())
+        Ok(object.clone())
     }
 }
 

@@ -18,7 +18,7 @@ pub use happened::Happened;
 pub use record::{Decided, Round};
 
 use std::cell::OnceCell;
-use std::collections::{BTreeMap, BTreeSet, HashSet};
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -26,6 +26,7 @@ use quotient_api::{Configuration, ObjectKey, Problem, elastic, tree};
 use quotient_engine::fact::PodKey;
 use quotient_engine::{Budget, Engine, Reason, Tick};
 use quotient_host::{Happened as Done, Now};
+use rustc_hash::FxHashSet;
 use serde_json::Value;
 
 use crate::clock::Clock;
@@ -334,7 +335,7 @@ impl Cluster {
         if self.unseen.is_empty() {
             return;
         }
-        let (now, mut shown) = (self.now(), HashSet::new());
+        let (now, mut shown) = (self.now(), FxHashSet::default());
         for change in std::mem::take(&mut self.unseen) {
             match &change {
                 Change::Seen(key) if !shown.insert(key.clone()) => continue,

@@ -80,12 +80,16 @@ pub fn set_condition(object: &mut Value, kind: &str, fields: &[(&str, Value)]) {
     condition.insert("type".to_string(), Value::from(kind));
     condition.extend(fields.iter().map(|(key, value)| ((*key).to_string(), value.clone())));
     let condition = Value::Object(condition);
-    let mut conditions = list(object, "/status/conditions").to_vec();
+    let status = as_map(object).entry("status").or_insert_with(|| Value::Object(Map::new()));
+    let conditions = as_map(status).entry("conditions").or_insert_with(|| Value::Array(Vec::new()));
+    if !conditions.is_array() {
+        *conditions = Value::Array(Vec::new());
+    }
+    let Value::Array(conditions) = conditions else { return };
     match conditions.iter_mut().find(|c| c["type"] == kind) {
         Some(found) => *found = condition,
         None => conditions.push(condition),
     }
-    put(object, &["status", "conditions"], Value::Array(conditions));
 }
 
 /// Whether `status.conditions` has that type with status `True`.

@@ -246,8 +246,26 @@ impl Server {
             let generation = field::integer(old, "/metadata/generation").unwrap_or(1) + 1;
             field::put(&mut object, &["metadata", "generation"], json!(generation));
         }
-        self.write(key.clone(), object);
+        self.put(key.clone(), object);
         true
+    }
+
+    /// The same for what surely changes an object and its spec: the object is not copied, nor compared with what it was.
+    pub fn change(&mut self, key: &ObjectKey, change: impl FnOnce(&mut Value)) {
+        if !self.store.contains(key) {
+            return;
+        }
+        self.written += 1;
+        let version = self.written.to_string();
+        self.store.change(key, |object| {
+            change(object);
+            let generation = field::integer(object, "/metadata/generation").unwrap_or(1) + 1;
+            field::put(object, &["metadata", "generation"], json!(generation));
+            field::put(object, &["metadata", "resourceVersion"], json!(version));
+        });
+        if key.kind == "Node" {
+            self.held.take();
+        }
     }
 
     /// Keeps an object that is not admitted: a record of the cluster's own, such as an event.
@@ -265,6 +283,11 @@ impl Server {
                 return;
             }
         }
+        self.put(key, object);
+    }
+
+    /// Keeps an object that changed.
+    fn put(&mut self, key: ObjectKey, mut object: Value) {
         self.written += 1;
         field::put(&mut object, &["metadata", "resourceVersion"], json!(self.written.to_string()));
         if key.kind == "Node" {

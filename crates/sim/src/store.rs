@@ -8,6 +8,7 @@ use std::sync::Arc;
 
 use quotient_api::{ObjectKey, ObjectMap, View, kinds};
 use quotient_engine::fact::Name;
+use rustc_hash::FxHashSet;
 use serde_json::Value;
 
 use crate::field;
@@ -40,7 +41,7 @@ pub struct Store {
     pods_on: Arc<BTreeMap<Name, Arc<BTreeSet<ObjectKey>>>>,
     changes: Vec<Change>,
     /// Objects that the last entries of `changes` already tell of.
-    told: BTreeSet<ObjectKey>,
+    told: FxHashSet<ObjectKey>,
 }
 
 impl Store {
@@ -103,10 +104,8 @@ impl Store {
     /// The objects that this one controls, of one kind.
     pub fn controlled<'a>(&'a self, owner: &ObjectKey, kind: &'static str) -> Vec<(&'a ObjectKey, &'a Arc<Value>)> {
         let Some(keys) = self.dependents.get(owner) else { return Vec::new() };
-        keys.iter()
-            .filter(|(key, is_controlled)| **is_controlled && key.kind == kind)
-            .filter_map(|(key, _)| self.objects.get_key_value(key))
-            .collect()
+        let controlled = keys.iter().filter(|(key, is_controlled)| **is_controlled && key.kind == kind);
+        self.objects.get_all(controlled.map(|(key, _)| key)).collect()
     }
 
     /// The pods that name this node.
@@ -125,21 +124,40 @@ impl Store {
             return false;
         }
         self.forget(&key);
-        let controller = field::controller(&object);
-        for owner in field::owners(&object, key.namespace.as_deref()) {
+        self.note(&key, &object);
+        self.objects.insert(key.clone(), Arc::new(object));
+        self.tell(key);
+        true
+    }
+
+    /// Changes the object in place. Copies of the store keep it as it was.
+    pub fn change(&mut self, key: &ObjectKey, change: impl FnOnce(&mut Value)) {
+        self.forget(key);
+        let Some(kept) = self.objects.get_mut(key) else { return };
+        change(Arc::make_mut(kept));
+        let object = kept.clone();
+        self.note(key, &object);
+        self.tell(key.clone());
+    }
+
+    /// Keeps at hand what is asked of the object often.
+    fn note(&mut self, key: &ObjectKey, object: &Value) {
+        let controller = field::controller(object);
+        for owner in field::owners(object, key.namespace.as_deref()) {
             let is_controller = controller.as_ref() == Some(&owner);
             let dependents = self.dependents.get_or_insert_with(owner, BTreeMap::new);
             *dependents.entry(key.clone()).or_default() |= is_controller;
         }
-        if let Some(node) = node_of(&key, &object) {
+        if let Some(node) = node_of(key, object) {
             let pods = Arc::make_mut(&mut self.pods_on).entry(Name::from(node)).or_default();
             Arc::make_mut(pods).insert(key.clone());
         }
-        self.objects.insert(key.clone(), Arc::new(object));
+    }
+
+    fn tell(&mut self, key: ObjectKey) {
         if self.told.insert(key.clone()) {
             self.changes.push(Change::Seen(key));
         }
-        true
     }
 
     /// Takes the object out.

@@ -5,8 +5,9 @@ use std::collections::BTreeMap;
 use serde_json::Value;
 
 use crate::cursor::{Cursor, Notes};
+use crate::field;
+use crate::field::at;
 use crate::gpu_memory::{GPU_MEMORY, gigabytes};
-use crate::pointer::at;
 
 /// Amounts by resource, added up in 128 bits.
 #[derive(Debug, Clone, Default)]
@@ -69,8 +70,8 @@ impl Held {
     pub fn by(nodes: &[&Value], whole_gpu_gb: u32) -> Self {
         let mut amounts = Sums::default();
         for node in nodes {
-            let allocatable = node.pointer("/status/allocatable").filter(|value| !value.is_null());
-            amounts.add(allocatable.or_else(|| node.pointer("/status/capacity")));
+            let allocatable = field::at(node, "/status/allocatable").filter(|value| !value.is_null());
+            amounts.add(allocatable.or_else(|| field::at(node, "/status/capacity")));
         }
         let gpu_gigabytes = gigabytes(amounts.iter(), whole_gpu_gb);
         Held { amounts, gpu_gigabytes }

@@ -80,3 +80,26 @@ fn lists_are_of_one_kind_and_namespace() {
     assert_eq!(count("n8s.nebuly.ai", Some("b")), 0);
     assert_eq!(count("nothing", None), 0);
 }
+
+#[test]
+fn what_nodes_hold_is_added_up_anew_when_a_node_changes_or_is_gone() {
+    let mut objects = Objects::default();
+    let mut set = |name: &str, cpu: Option<&str>| {
+        let node = json!({"apiVersion": "v1", "kind": "Node", "metadata": {"name": name}, "status": {
+            "allocatable": {"cpu": cpu}, "conditions": [{"type": "Ready", "lastHeartbeatTime": "2026-01-01T00:00:00Z"}]}});
+        match cpu {
+            Some(_) => drop(see(&mut objects, &node)),
+            None => objects.gone(&ObjectKey::node(name)),
+        }
+        objects.held().amount("cpu")
+    };
+    for (name, cpu, held) in [
+        ("n", Some("1"), 1_000),
+        ("m", Some("2"), 3_000),
+        ("n", Some("4"), 6_000),
+        ("n", Some("4"), 6_000),
+        ("m", None, 4_000),
+    ] {
+        assert_eq!(set(name, cpu), held, "{name} {cpu:?}");
+    }
+}

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use quotient_api::volcano::events;
-use quotient_api::{ObjectKey, View, ties};
+use quotient_api::{ObjectKey, View, field, ties};
 use quotient_engine::fact::{Name, PodKey};
 use quotient_engine::{Code, Reason, Tick};
 use serde_json::Value;
@@ -28,10 +28,10 @@ impl Scheduler {
         }
         let pod = PodKey { namespace: key.namespace.clone().unwrap_or_default(), name: key.name.clone() };
         let Some(waiting) = self.waiting.get_mut(&pod) else { return };
-        let version = object.pointer("/metadata/resourceVersion").and_then(Value::as_str);
+        let version = field::text(object, "/metadata/resourceVersion");
         waiting.version = version.and_then(|version| version.parse().ok()).unwrap_or(0);
         waiting.ties = Some(ties::record(object).into());
-        let conditions = object.pointer("/status/conditions").and_then(Value::as_array);
+        let conditions = field::at(object, "/status/conditions").and_then(Value::as_array);
         let says_no = |condition: &&Value| condition["type"] == "PodScheduled" && condition["status"] == "False";
         let text = |value: &Value| value.as_str().unwrap_or_default().to_string();
         let scheduled = conditions.into_iter().flatten().find(says_no);

@@ -16,7 +16,7 @@ const DELETION_COST: &str = "controller.kubernetes.io/pod-deletion-cost";
 
 pub(super) fn reconcile(controllers: &mut Controllers, server: &mut Server, key: &ObjectKey, set: &Value) {
     let wanted = usize::try_from(field::integer(set, "/spec/replicas").unwrap_or(1)).unwrap_or(0);
-    let have = active_unsorted(server.store(), key).count();
+    let (have, mut ready) = count(server, key);
     for _ in have..wanted {
         let name = controllers.next_name(server.store(), key, &key.name, "Pod");
         if controllers.make(server, key, pod(&set["spec"]["template"], &name)).is_none() {
@@ -29,10 +29,9 @@ pub(super) fn reconcile(controllers: &mut Controllers, server: &mut Server, key:
             server.remove(&pod);
         }
     }
-    let (mut replicas, mut ready) = (0, 0);
-    for (_, pod) in active_unsorted(server.store(), key) {
-        replicas += 1;
-        ready += usize::from(is_ready(pod));
+    let mut replicas = have;
+    if have != wanted {
+        (replicas, ready) = count(server, key);
     }
     let status = [
         ("replicas", json!(replicas)),
@@ -41,6 +40,12 @@ pub(super) fn reconcile(controllers: &mut Controllers, server: &mut Server, key:
         observed(set),
     ];
     write_status(server, key, &status);
+}
+
+/// How many pods there are, and how many of them are ready.
+fn count(server: &Server, key: &ObjectKey) -> (usize, usize) {
+    active_unsorted(server.store(), key)
+        .fold((0, 0), |(all, ready), (_, pod)| (all + 1, ready + usize::from(is_ready(pod))))
 }
 
 /// The `count` pods that go first: those made here in place of pods that came since, those without a node, those not
