@@ -51,9 +51,9 @@ fn base64(bytes: &[u8]) -> String {
     const LETTERS: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
     let mut text = String::new();
     for chunk in bytes.chunks(3) {
-        let group = chunk.iter().chain(&[0; 2]).take(3).fold(0_u32, |group, byte| group << 8 | u32::from(*byte));
+        let group = chunk.iter().chain(&[0; 2]).take(3).fold(0_u32, |group, byte| (group << 8) | u32::from(*byte));
         for place in 0..4 {
-            let letter = LETTERS[(group >> (18 - 6 * place) & 63) as usize];
+            let letter = LETTERS[((group >> (18 - 6 * place)) & 63) as usize];
             text.push(if place <= chunk.len() { char::from(letter) } else { '=' });
         }
     }

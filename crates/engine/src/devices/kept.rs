@@ -1,7 +1,8 @@
 //! Devices that are kept for a pod with a reservation: no other pod takes them while its victims leave.
 //!
-//! Which ones is decided when the reservation begins to count, as if the pods that leave had left. A device that a victim
-//! still has is held twice meanwhile. Where no devices would do even then, none are kept: the pod waits for something else.
+//! Which ones is decided when the reservation begins to count, as if the pods that leave had left. A device that a
+//! victim still has is held twice meanwhile. Where no devices would do even then, none are kept: the pod waits for
+//! something else.
 
 use std::sync::Arc;
 

@@ -161,8 +161,8 @@ async fn leave_to(api: &impl Api, key: &ObjectKey, claim: &Value, users: Vec<Val
 /// Takes the devices from a claim, if it is reserved for nobody but a pod that is not bound.
 pub(super) async fn deallocate(api: &impl Api, key: &ObjectKey, uid: &Name, pod: &PodRef) -> Result<(), Stop> {
     let claim = send(api, Call::get(key)).await?;
-    let reserved = claim["status"]["reservedFor"].as_array().into_iter().flatten();
-    let is_used = reserved.filter(|user| user["uid"] != *pod.uid).count() > 0;
+    let mut reserved = claim["status"]["reservedFor"].as_array().into_iter().flatten();
+    let is_used = reserved.any(|user| user["uid"] != *pod.uid);
     if is_used || claim["metadata"]["uid"] != **uid || claim["status"]["allocation"].is_null() {
         return Ok(());
     }

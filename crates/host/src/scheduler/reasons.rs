@@ -53,7 +53,7 @@ impl Scheduler {
         self.say(now, pod, uid, &reason, round);
     }
 
-    /// Claims that have devices where the pod cannot run, and that no pod uses, may get others: as kube-scheduler does it.
+    /// Claims that have devices where the pod cannot run, and that no pod uses, may get others, as with kube-scheduler.
     fn deallocations(&self, pod: &PodKey, uid: &Name) -> Vec<Write> {
         let kind = kinds::find(device::GROUP, device::CLAIM).expect("the kind is in the table");
         let write = |claim: ClaimKey| {
