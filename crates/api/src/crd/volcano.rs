@@ -144,7 +144,13 @@ fn job() -> Option<Definition> {
     })
 }
 
+const ACTIONS: &str =
+    "AbortJob, ResumeJob, RestartJob, TerminateJob or CompleteJob of a job; OpenQueue or CloseQueue of a queue.";
+
 fn command() -> Option<Definition> {
+    let mut target = open(json!({}));
+    target["description"] =
+        json!("The job or queue by apiVersion, kind and name, and by uid where no later one is meant.");
     Some(Definition {
         kind: kinds::find(BUS, COMMAND)?,
         singular: "command",
@@ -154,8 +160,8 @@ fn command() -> Option<Definition> {
         status: open(json!({})),
         has_status_subresource: false,
         top_level: vec![
-            ("action", json!({"type": "string"})),
-            ("target", open(json!({}))),
+            ("action", json!({"type": "string", "description": ACTIONS})),
+            ("target", target),
             ("reason", json!({"type": "string"})),
             ("message", json!({"type": "string"})),
         ],
