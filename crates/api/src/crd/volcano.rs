@@ -144,13 +144,9 @@ fn job() -> Option<Definition> {
     })
 }
 
-const ACTIONS: &str =
-    "AbortJob, ResumeJob, RestartJob, TerminateJob or CompleteJob of a job; OpenQueue or CloseQueue of a queue.";
-
 fn command() -> Option<Definition> {
     let mut target = open(json!({}));
-    target["description"] =
-        json!("The job or queue by apiVersion, kind and name, and by uid where no later one is meant.");
+    target["description"] = json!("The job or queue, by apiVersion, kind, name and uid.");
     Some(Definition {
         kind: kinds::find(BUS, COMMAND)?,
         singular: "command",
@@ -160,7 +156,7 @@ fn command() -> Option<Definition> {
         status: open(json!({})),
         has_status_subresource: false,
         top_level: vec![
-            ("action", json!({"type": "string", "description": ACTIONS})),
+            ("action", json!({"type": "string", "description": "What is to be done, such as AbortJob or CloseQueue."})),
             ("target", target),
             ("reason", json!({"type": "string"})),
             ("message", json!({"type": "string"})),
