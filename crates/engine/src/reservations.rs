@@ -53,6 +53,7 @@ impl World {
             }
             let cards = self.nodes.cards_for(reservation.node, &self.shapes.get(pod.shape).demand);
             let devices = self.asked_devices(id);
+            self.keep_devices(id, reservation.node);
             self.pods.get_mut(id).cards = cards.into_iter().chain(devices).collect();
         }
         let pod = self.pods.get(id);
@@ -63,6 +64,7 @@ impl World {
             self.nodes.use_port(reservation.node, port, sign);
         }
         if !sign.is_add() {
+            self.release_kept_devices(id);
             self.reservations.remove(&id);
             self.objecting_reservations.remove(&id);
             self.pods.get_mut(id).cards = Vec::new();

@@ -57,6 +57,7 @@ pub async fn carry_out(api: &impl Api, write: &Write, wall_us: i64) -> (Outcome,
         Write::MakeWithKeys { key, object } => make_with_keys(api, key, object).await,
         Write::Renew { key, object } => renew(api, key, object).await,
         Write::Admit { group } => patch_status(api, group, json!({"status": {"phase": "Inqueue"}})).await,
+        Write::Deallocate { claim, uid, pod } => devices::deallocate(api, claim, uid, pod).await,
         Write::Delete { object, uid } => {
             let body = match uid {
                 Some(uid) => json!({"apiVersion": "v1", "kind": "DeleteOptions", "preconditions": {"uid": **uid}}),

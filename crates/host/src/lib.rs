@@ -8,7 +8,8 @@
 //!
 //! Both programs run this: the live one sends each [`Call`] to a Kubernetes API server, the simulator to its own. There
 //! is no network, no clock, no random number and no runtime here: time is an argument, and whoever carries a write out
-//! brings the [`Api`] that answers, and the bytes that secret keys are made of. What waits for an answer is a plain future that any executor can poll.
+//! brings the [`Api`] that answers, and the bytes that secret keys are made of. What waits for an answer is a plain
+//! future that any executor can poll.
 
 pub mod asked;
 pub mod call;

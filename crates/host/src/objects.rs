@@ -391,22 +391,6 @@ impl Objects {
         }
     }
 
-    /// The commands about an object that are still to be carried out, the oldest first.
-    pub fn commands_about<'a>(
-        &'a self,
-        key: &ObjectKey,
-        object: &Value,
-    ) -> impl Iterator<Item = (&'a ObjectKey, &'a Value)> + use<'a> {
-        let all = self.of_kind(command::BUS, command::COMMAND, key.namespace.as_deref());
-        let is_open = |command: &Value| command.pointer("/metadata/deletionTimestamp").is_none_or(Value::is_null);
-        let about = all.filter(|(of, command)| {
-            command::target(of, command).as_ref() == Some(key) && command::is_about(command, object) && is_open(command)
-        });
-        let mut about: Vec<_> = about.collect();
-        about.sort_by_key(|(_, command)| command.pointer("/metadata/creationTimestamp").and_then(Value::as_str));
-        about.into_iter()
-    }
-
     /// The objects of a kind that are kept, with their keys, of one namespace or of all.
     pub fn of_kind<'a>(
         &'a self,
@@ -458,9 +442,8 @@ fn is_kept(key: &ObjectKey) -> bool {
             | (pod_group::SCHEDULING, pod_group::POD_GROUP)
             | (volcano::SCHEDULING, volcano::POD_GROUP)
             | (volcano::BATCH, volcano::JOB)
-            | (command::BUS, command::COMMAND)
     );
-    other || is_quota(key.group, key.kind) || tree::is_profile(key)
+    other || is_quota(key.group, key.kind) || tree::is_profile(key) || command::is_command(key)
 }
 
 fn is_node(key: &ObjectKey) -> bool {
@@ -496,5 +479,6 @@ fn example(namespace: &str, name: &str) -> Value {
     json!({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": name, "namespace": namespace}})
 }
 
+mod commands;
 #[cfg(test)]
 mod tests;

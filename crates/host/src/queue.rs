@@ -424,7 +424,11 @@ impl WriteQueue {
             | Write::Delete { .. } => {
                 self.put_off.push(Feedback { at: now, failed: Failed::Asked(write.slot()), message });
             }
-            Write::Label { .. } | Write::Condition { .. } | Write::Event(_) | Write::Admit { .. } => {}
+            Write::Label { .. }
+            | Write::Condition { .. }
+            | Write::Event(_)
+            | Write::Admit { .. }
+            | Write::Deallocate { .. } => {}
         }
     }
 

@@ -353,7 +353,9 @@ impl Session {
 
     /// Whether a write is one of those that we are to do.
     pub fn is_ours(&self, write: &Write) -> bool {
-        let is_controllers = matches!(write.slot(), Slot::Label(_) | Slot::Amend(_) | Slot::Make(_) | Slot::Delete(_));
+        let is_schedulers = matches!(write, Write::Deallocate { .. });
+        let is_controllers =
+            !is_schedulers && matches!(write.slot(), Slot::Label(_) | Slot::Amend(_) | Slot::Make(_) | Slot::Delete(_));
         !self.parts.shadow && (self.parts.controllers || !is_controllers)
     }
 

@@ -50,6 +50,8 @@ pub enum Write {
     Renew { key: ObjectKey, object: Value },
     /// Let a group of pods into its queue.
     Admit { group: ObjectKey },
+    /// Take the devices from a claim that no pod uses, and that keeps this pod from every node.
+    Deallocate { claim: ObjectKey, uid: Name, pod: PodRef },
     /// Take out an object, if it is the one with this uid.
     Delete { object: ObjectKey, uid: Option<Name> },
 }
@@ -171,7 +173,9 @@ impl Write {
             Write::Label { pod, .. } => Slot::Label(pod.key.clone()),
             Write::Condition { pod, .. } => Slot::Condition(pod.key.clone()),
             Write::Event(note) => Slot::Event(note.about.clone(), note.reason),
-            Write::Amend(Amendment { object, .. }) => Slot::Amend(object.clone()),
+            Write::Amend(Amendment { object, .. }) | Write::Deallocate { claim: object, .. } => {
+                Slot::Amend(object.clone())
+            }
             Write::Make { key, .. } | Write::MakeWithKeys { key, .. } | Write::Renew { key, .. } => {
                 Slot::Make(key.clone())
             }

@@ -138,7 +138,8 @@ fn check_fixed(root: &Cursor<'_, '_>, old: &Value) {
     let spec = root.field("spec");
     for field in ["plugins", "volumes"] {
         let at = spec.field(field);
-        if at.value().map(without_claim_names) != old.pointer(&format!("/spec/{field}")).map(without_claim_names) {
+        let was = old.pointer(&format!("/spec/{field}")).filter(|value| !value.is_null());
+        if at.value().map(without_claim_names) != was.map(without_claim_names) {
             at.note("may not change after creation");
         }
     }

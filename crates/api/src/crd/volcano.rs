@@ -145,6 +145,8 @@ fn job() -> Option<Definition> {
 }
 
 fn command() -> Option<Definition> {
+    let mut target = open(json!({}));
+    target["description"] = json!("The job or queue, by apiVersion, kind, name and uid.");
     Some(Definition {
         kind: kinds::find(BUS, COMMAND)?,
         singular: "command",
@@ -154,8 +156,8 @@ fn command() -> Option<Definition> {
         status: open(json!({})),
         has_status_subresource: false,
         top_level: vec![
-            ("action", json!({"type": "string"})),
-            ("target", open(json!({}))),
+            ("action", json!({"type": "string", "description": "What is to be done, such as AbortJob or CloseQueue."})),
+            ("target", target),
             ("reason", json!({"type": "string"})),
             ("message", json!({"type": "string"})),
         ],

@@ -57,6 +57,9 @@ impl QueueCommand {
     }
 }
 
+/// The namespace of commands about queues. Who may make commands for the jobs of another must not close queues.
+const OF_QUEUES: &str = "default";
+
 /// The object that a command is about: a job of the command's namespace, or a queue.
 pub fn target(key: &ObjectKey, command: &Value) -> Option<ObjectKey> {
     let target = command.get("target")?;
@@ -67,7 +70,7 @@ pub fn target(key: &ObjectKey, command: &Value) -> Option<ObjectKey> {
         JOB if group.is_none_or(|group| group == BATCH) => {
             Some(ObjectKey { group: BATCH, kind: JOB, namespace: key.namespace.clone(), name })
         }
-        QUEUE if group.is_none_or(|group| group == SCHEDULING) => {
+        QUEUE if group.is_none_or(|group| group == SCHEDULING) && key.namespace.as_deref() == Some(OF_QUEUES) => {
             Some(ObjectKey { group: SCHEDULING, kind: QUEUE, namespace: None, name })
         }
         _ => None,

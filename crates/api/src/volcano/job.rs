@@ -10,7 +10,8 @@
 //!  (new) ──▶ Pending ──enough pods run──▶ Running ──all pods ended──▶ Completed, Failed
 //!               │                            │
 //!               └────────────┬───────────────┘
-//!     AbortJob ▶ Aborting ▶ Aborted (ResumeJob ▶ Restarting) │ CompleteJob ▶ Completing ▶ Completed │ TerminateJob ▶ Terminating ▶ Terminated
+//!     AbortJob ▶ Aborting ▶ Aborted │ CompleteJob ▶ Completing ▶ Completed │ TerminateJob ▶ Terminating ▶ Terminated
+//!                              └── ResumeJob ▶ Restarting
 //! ```
 
 mod arguments;

@@ -56,6 +56,8 @@ pub(crate) struct Claims {
     pub askers: BTreeSet<PodId>,
     /// What was decided for the extended resources of a pod.
     pub extended: BTreeMap<PodId, Extended>,
+    /// What is kept for pods with a reservation.
+    pub kept: BTreeMap<PodId, Vec<Arc<Allocation>>>,
 }
 
 /// Devices for the extended resources of a pod on a node.
@@ -172,14 +174,15 @@ impl Claims {
         users.chain(extended).collect()
     }
 
-    /// How many devices and shares claims hold, with those for extended resources of pods on nodes.
+    /// How many devices and shares claims hold, with those for extended resources of pods on nodes and those that are
+    /// kept for pods with a reservation.
     pub fn held_count(&self, is_placed: impl Fn(PodId) -> bool) -> u64 {
         let taken =
             |allocation: &Arc<Allocation>| allocation.results.iter().filter(|result| !result.admin).count() as u64;
         let claims = self.list.values().filter_map(|claim| claim.held.as_ref());
         let extended =
             self.extended.iter().filter(|(pod, _)| is_placed(**pod)).map(|(_, extended)| &extended.allocation);
-        claims.chain(extended).map(taken).sum()
+        claims.chain(extended).chain(self.kept.values().flatten()).map(taken).sum()
     }
 
     /// The claims whose devices will be free shortly.

@@ -6,6 +6,7 @@
 pub(crate) mod bill;
 pub(crate) mod claims;
 pub(crate) mod found;
+mod kept;
 pub(crate) mod prospect;
 pub(crate) mod search;
 pub(crate) mod site;

@@ -5,7 +5,7 @@ use crate::device::{ClaimKey, DeviceClaimFact, DeviceClassFact};
 use crate::engine::Engine;
 use crate::engine::cycle::Turn;
 use crate::explain;
-use crate::fact::{Name, PodFact, PodSpec};
+use crate::fact::{Name, PodFact, PodKey, PodSpec};
 use crate::place::{Answer, Question};
 use crate::pods::{Place, PodId};
 use crate::reason::{Code, Reason};
@@ -13,6 +13,20 @@ use crate::sign::Sign;
 use std::sync::Arc;
 
 impl Engine {
+    /// The claims of a waiting pod that have devices though no pod uses them, and none but it is meant to.
+    pub fn idle_device_claims(&self, pod: &PodKey) -> Vec<ClaimKey> {
+        let Some(id) = self.world.pods.find(pod) else { return Vec::new() };
+        let pod = self.world.pods.get(id);
+        let is_idle = |key: &ClaimKey| {
+            self.world.device_claims.get(key).is_some_and(|claim| {
+                let is_its = claim.fact.reserved_for.iter().all(|uid| *uid == pod.uid);
+                claim.fact.allocation.is_some() && !claim.fact.extended && claim.users.is_empty() && is_its
+            })
+        };
+        let waits = pod.place == Place::Waiting;
+        self.world.claim_keys(pod).into_iter().filter(|key| waits && is_idle(key)).collect()
+    }
+
     /// Lists a pod under its claims (or no longer).
     pub(super) fn list_asker(&mut self, id: PodId, sign: Sign) {
         let pod = self.world.pods.get(id);

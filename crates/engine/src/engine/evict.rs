@@ -64,6 +64,10 @@ impl Engine {
         for (victim, eviction) in evictions {
             self.evict(victim, eviction, &mut effects, decisions);
         }
+        // What the victims have of devices can be kept since they leave.
+        for (pod, node) in &plan.places {
+            self.world.keep_devices(*pod, *node);
+        }
         self.reserved_now.extend(plan.places.iter().map(|(pod, _)| (*pod, self.acts)));
         // What leaves now may be all that kept another pod from claiming. Those for whom pods leave already have a
         // reservation, and another's only takes room from them.

@@ -7,6 +7,7 @@ use quotient_api::device::write::{FINALIZER, consumer, extended_status};
 use quotient_api::device::{CLAIM, GROUP};
 use quotient_api::time::parse_timestamp;
 use quotient_api::{ObjectKey, kinds};
+use quotient_engine::fact::Name;
 use serde_json::{Value, json};
 
 use super::{Stop, make, patch_pod, pod_key, send};
@@ -144,6 +145,30 @@ fn step(
     Ok(Some(Call::new(Verb::Patch, key, Content::MergePatch, body).of_part("status")))
 }
 
+/// Leaves a claim to these pods. Where there are none it may be allocated anew, on another node.
+async fn leave_to(api: &impl Api, key: &ObjectKey, claim: &Value, users: Vec<Value>) -> Result<(), Stop> {
+    let mut status = json!({"reservedFor": if users.is_empty() { Value::Null } else { json!(users) }});
+    if users.is_empty() {
+        status["allocation"] = Value::Null;
+        status["devices"] = Value::Null;
+    }
+    let metadata = &claim["metadata"];
+    let version = json!({"uid": metadata["uid"], "resourceVersion": metadata["resourceVersion"]});
+    let body = json!({"metadata": version, "status": status});
+    send(api, Call::new(Verb::Patch, key, Content::MergePatch, body).of_part("status")).await.map(drop)
+}
+
+/// Takes the devices from a claim, if it is reserved for nobody but a pod that is not bound.
+pub(super) async fn deallocate(api: &impl Api, key: &ObjectKey, uid: &Name, pod: &PodRef) -> Result<(), Stop> {
+    let claim = send(api, Call::get(key)).await?;
+    let mut reserved = claim["status"]["reservedFor"].as_array().into_iter().flatten();
+    let is_used = reserved.any(|user| user["uid"] != *pod.uid);
+    if is_used || claim["metadata"]["uid"] != **uid || claim["status"]["allocation"].is_null() {
+        return Ok(());
+    }
+    leave_to(api, key, &claim, Vec::new()).await
+}
+
 /// Takes a pod that could not be bound out of its claims. What fails here is put right when the pod ends.
 pub(super) async fn give_back(api: &impl Api, pod: &PodRef, devices: &DeviceWrites) {
     for ClaimWrite { claim, uid, .. } in &devices.claims {
@@ -154,16 +179,7 @@ pub(super) async fn give_back(api: &impl Api, pod: &PodRef, devices: &DeviceWrit
         if claim["metadata"]["uid"] != **uid || left.len() == reserved.len() {
             continue;
         }
-        let mut status = json!({"reservedFor": if left.is_empty() { Value::Null } else { json!(left) }});
-        if left.is_empty() {
-            // Nobody else relies on it: it may be allocated anew, on another node.
-            status["allocation"] = Value::Null;
-            status["devices"] = Value::Null;
-        }
-        let version = json!({"uid": **uid, "resourceVersion": claim["metadata"]["resourceVersion"]});
-        let body = json!({"metadata": version, "status": status});
-        let call = Call::new(Verb::Patch, &key, Content::MergePatch, body).of_part("status");
-        drop(send(api, call).await);
+        drop(leave_to(api, &key, &claim, left).await);
     }
     if let Some(extended) = &devices.extended {
         let key = claim_key(pod, &extended.name);

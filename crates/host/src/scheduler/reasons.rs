@@ -4,7 +4,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use quotient_api::volcano::events;
-use quotient_api::{ObjectKey, View, field, ties};
+use quotient_api::{ObjectKey, View, device, field, kinds, ties};
+use quotient_engine::device::ClaimKey;
 use quotient_engine::fact::{Name, PodKey};
 use quotient_engine::{Code, Reason, Tick};
 use serde_json::Value;
@@ -40,6 +41,9 @@ impl Scheduler {
 
     /// Says why a pod waits: at once where the code is new, else when nothing was said for a while.
     pub(super) fn hold(&mut self, now: Now, pod: PodKey, uid: Name, reason: Arc<Reason>, round: &mut Round) {
+        if reason.code == Code::NoFittingNode {
+            round.writes.extend(self.deallocations(&pod, &uid));
+        }
         if let Some(waiting) = self.waiting.get_mut(&pod).filter(|waiting| waiting.uid == uid) {
             let is_new = waiting.held.is_none() && reason.code == Code::ClaimNotReady;
             if is_new && waiting.quiet_until == Tick(0) {
@@ -55,6 +59,18 @@ impl Scheduler {
             return;
         }
         self.say(now, pod, uid, &reason, round);
+    }
+
+    /// Claims that have devices where the pod cannot run, and that no pod uses, may get others, as with kube-scheduler.
+    fn deallocations(&self, pod: &PodKey, uid: &Name) -> Vec<Write> {
+        let kind = kinds::find(device::GROUP, device::CLAIM).expect("the kind is in the table");
+        let write = |claim: ClaimKey| {
+            let of_claim = self.translator.device_claim_uid(&claim)?.into();
+            let pod = PodRef { key: pod.clone(), uid: uid.clone() };
+            let claim = ObjectKey::new(kind, Some(&claim.namespace), &claim.name);
+            Some(Write::Deallocate { claim, uid: of_claim, pod })
+        };
+        self.engine.idle_device_claims(pod).into_iter().filter_map(write).collect()
     }
 
     /// Says what is due of pods whose numbers changed, and when the next is.
