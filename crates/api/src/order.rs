@@ -54,7 +54,7 @@ fn parent<'a>(key: &ObjectKey, object: &'a Value) -> Option<&'a str> {
         return tree::label(object, tree::keys::PARENT);
     }
     let is_queue = (key.group, key.kind) == (volcano::SCHEDULING, volcano::QUEUE);
-    at(object, "/spec/parent").and_then(Value::as_str).filter(|_| is_queue)
+    is_queue.then(|| at(object, "/spec/parent")).flatten().and_then(Value::as_str)
 }
 
 /// Each object after the one above it. Those that are above each other in a circle keep their order.

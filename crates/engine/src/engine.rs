@@ -240,6 +240,11 @@ impl Engine {
         self.clone()
     }
 
+    /// Whether reasons leave out which node comes closest to having room. Whoever only asks what is decided need not know.
+    pub fn be_brief(&mut self, brief: bool) {
+        self.world.brief = brief;
+    }
+
     pub(super) fn count_reservation(&mut self, id: PodId, sign: Sign) {
         self.world.count_reservation(id, sign);
     }

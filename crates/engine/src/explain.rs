@@ -221,7 +221,8 @@ impl World {
         }
         let counts: Vec<(Filter, u32)> =
             Filter::ALL.into_iter().map(|f| (f, closed[f as usize])).filter(|(_, n)| *n > 0).collect();
-        let nearest = if closed[Filter::NodeResourcesFit as usize] > 0 { self.nearest(question) } else { None };
+        let wants_nearest = closed[Filter::NodeResourcesFit as usize] > 0 && !self.brief;
+        let nearest = if wants_nearest { self.nearest(question) } else { None };
         let capped = if closed[Filter::NodeCap as usize] > 0 { self.closed_by_caps(question) } else { Vec::new() };
         let cap_decides = capped.first().is_some_and(|nearest| nearest.alone);
         let demand = &self.shapes.get(pod.shape).demand;

@@ -28,6 +28,8 @@ use crate::volumes::Volumes;
 
 #[derive(Debug, Clone, Default)]
 pub(crate) struct World {
+    /// Reasons leave out which node comes closest: to find it takes longer than to decide.
+    pub brief: bool,
     pub names: ResourceNames,
     pub nodes: Nodes,
     pub pods: Pods,

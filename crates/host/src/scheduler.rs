@@ -162,6 +162,11 @@ impl Scheduler {
         &self.engine
     }
 
+    /// Whether reasons leave out which node comes closest to having room.
+    pub fn be_brief(&mut self, brief: bool) {
+        self.engine.be_brief(brief);
+    }
+
     /// The figures of queues by card.
     pub fn card_samples(&self, quotas: &[QuotaReport]) -> Vec<Sample> {
         let is_queue = |report: &QuotaReport| *report.key.kind == *QUEUE && *report.key.group == *SCHEDULING;

@@ -7,6 +7,9 @@ mod words;
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
+use quotient_api::ObjectKey;
+use quotient_engine::Capacity;
+use quotient_engine::fact::PodKey;
 use quotient_engine::quantity::canonical;
 use quotient_sim::report::{
     Bound, Evicted, ObjectProblem, PodPhase, PodReport, Quantities, QuotaReport, RejectedObject, StepReport,
@@ -138,12 +141,12 @@ impl Plan {
         bound.retain(|bound| !anyway.bound.contains(bound));
         evicted.retain(|evicted| !anyway.evicted.contains(evicted));
         let quotas = quota_changes(before, after);
-        let (pods_before, pods_after) = (before.pods(), after.pods());
+        let (waited, waits) = (before.pending(), after.pending());
         let known: BTreeMap<(&str, &str), &PodReport> =
-            pods_before.iter().map(|pod| ((pod.namespace.as_str(), pod.name.as_str()), pod)).collect();
+            waited.iter().map(|pod| ((pod.namespace.as_str(), pod.name.as_str()), pod)).collect();
         let was = |pod: &PodReport| known.get(&(pod.namespace.as_str(), pod.name.as_str())).copied();
         let over_quota: Vec<Overdrawn> = quotas.iter().flat_map(overdrawn).collect();
-        let waiting: Vec<WaitChange> = pods_after.iter().filter_map(|pod| wait_change(was(pod), pod)).collect();
+        let waiting: Vec<WaitChange> = waits.iter().filter_map(|pod| wait_change(was(pod), pod)).collect();
         let unkept_before = unkept(before);
         let unkept: Vec<Unkept> = unkept(after).into_iter().filter(|one| !unkept_before.contains(one)).collect();
         let verdict = Verdict {
@@ -163,11 +166,11 @@ impl Plan {
             over_quota,
             unkept,
             quotas,
-            capacity: pods_after.iter().filter_map(|pod| capacity_change(was(pod)?, pod)).collect(),
+            capacity: capacity_changes(before, after),
             evicted,
             bound,
             waiting,
-            waiting_count: pods_after.iter().filter(|pod| pod.phase == PodPhase::Pending).count(),
+            waiting_count: waits.len(),
         }
     }
 
@@ -264,21 +267,31 @@ fn unkept(state: &State) -> Vec<Unkept> {
     beyond.collect()
 }
 
-fn capacity_change(before: &PodReport, after: &PodReport) -> Option<CapacityChange> {
-    let runs = before.phase == PodPhase::Running && after.phase == PodPhase::Running;
-    (runs && before.capacity != after.capacity).then(|| CapacityChange {
-        namespace: after.namespace.clone(),
-        name: after.name.clone(),
-        before: before.capacity.clone(),
-        after: after.capacity.clone(),
-    })
+/// The pods that run before and after, and are marked otherwise.
+fn capacity_changes(before: &State, after: &State) -> Vec<CapacityChange> {
+    let (mut was, mut is) = (before.cluster().engine().capacities(), after.cluster().engine().capacities());
+    let pods: BTreeSet<PodKey> = was.keys().chain(is.keys()).cloned().collect();
+    let change = |pod: PodKey| {
+        let (was, is) = (was.remove(&pod), is.remove(&pod));
+        let key = ObjectKey::pod(&pod.namespace, &pod.name);
+        let runs = |state: &State| state.cluster().phase(&key) == Some(PodPhase::Running);
+        let named = |capacity: Option<Capacity>| capacity.map(|capacity| capacity.name().to_owned());
+        (was != is && runs(before) && runs(after)).then(|| CapacityChange {
+            namespace: pod.namespace.to_string(),
+            name: pod.name.to_string(),
+            before: named(was),
+            after: named(is),
+        })
+    };
+    pods.into_iter().filter_map(change).collect()
 }
 
+/// A pod that would wait, if it does not now or does for another reason.
 fn wait_change(before: Option<&PodReport>, after: &PodReport) -> Option<WaitChange> {
     let code = |pod: &PodReport| pod.reason.as_ref().map(|reason| reason.code.clone());
-    let waited = before.is_some_and(|before| before.phase == PodPhase::Pending);
+    let waited = before.is_some();
     let before = before.and_then(code);
-    let is_new = after.phase == PodPhase::Pending && (!waited || before != code(after));
+    let is_new = !waited || before != code(after);
     is_new.then(|| WaitChange {
         namespace: after.namespace.clone(),
         name: after.name.clone(),

@@ -19,6 +19,14 @@ impl Dice {
     }
 }
 
+/// Tries so many seeds, or as many as `PROPTEST_CASES` says, and names all that fail.
+pub fn each_seed(count: u64, test: impl Fn(u64)) {
+    let count = std::env::var("PROPTEST_CASES").ok().and_then(|text| text.parse().ok()).unwrap_or(count);
+    let fails = |seed: &u64| std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| test(*seed))).is_err();
+    let failing: Vec<u64> = (1..=count).filter(fails).collect();
+    assert!(failing.is_empty(), "of {count} seeds these fail: {failing:?}");
+}
+
 /// A cluster with elastic quotas, or with queues below a queue, and pods of several priorities; one node has a taint,
 /// one is cordoned.
 pub fn cluster(dice: &mut Dice) -> Vec<Value> {

@@ -9,8 +9,8 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use quotient_api::{ObjectKey, at, pod_group};
-use quotient_engine::fact::{Name, PodKey};
+use quotient_api::{ObjectKey, elastic, pod_group};
+use quotient_engine::fact::{Name, PodKey, QuotaKey};
 use quotient_engine::quantity::canonical;
 use quotient_engine::{NodeVerdict, Reason};
 use quotient_sim::cluster::{is_bound, is_pending};
@@ -132,12 +132,15 @@ impl State {
     pub fn with(&self, change: Vec<Input>, wait: Option<Duration>) -> Result<(State, StepReport), Stuck> {
         let mut simulation = self.simulation.clone();
         let before = simulation.steps().len();
+        // Reasons are worked out once it has settled.
+        simulation.be_brief(true);
         for input in change {
             simulation.apply(input)?;
         }
         if let Some(duration) = wait {
             simulation.wait(duration, String::new())?;
         }
+        simulation.be_brief(false);
         let happened = joined(&simulation.steps()[before..]);
         Ok((State { past: self.past.clone(), ..State::of(simulation) }, happened))
     }
@@ -167,9 +170,20 @@ impl State {
         self.pods.get_or_init(|| self.simulation.cluster().pods())
     }
 
+    /// Whether all pods were listed.
+    #[cfg(test)]
+    pub fn has_listed_pods(&self) -> bool {
+        self.pods.get().is_some()
+    }
+
     /// One pod; those that were evicted and have nobody to make them anew too.
     pub fn pod(&self, namespace: &str, name: &str) -> Option<PodReport> {
         self.simulation.cluster().pod(&ObjectKey::pod(namespace, name))
+    }
+
+    /// All pods that are pending, by namespace and name.
+    pub fn pending(&self) -> Vec<PodReport> {
+        self.simulation.cluster().pending_pods()
     }
 
     /// The names of all pods, by namespace and name.
@@ -258,14 +272,23 @@ impl State {
         pods.filter(|(_, pod)| is_pending(pod))
     }
 
-    /// All pods that have succeeded, by namespace and name.
-    pub fn ended_pods(&self) -> impl Iterator<Item = (&ObjectKey, &Value)> {
-        let pods = self.simulation.cluster().store().pods().map(|(key, pod)| (key, pod.as_ref()));
-        pods.filter(|(_, pod)| at(pod, "/status/phase").is_some_and(|phase| phase == "Succeeded"))
+    /// All pods that have succeeded, or say how long they run, by namespace and name.
+    pub fn timed_pods(&self) -> impl Iterator<Item = (&ObjectKey, &Value)> {
+        self.simulation.cluster().store().timed_pods().map(|(key, pod)| (key, pod.as_ref()))
+    }
+
+    /// The pods on nodes that answer to a quota or to one below it, both by the names that reports give them.
+    pub fn pods_under(&self, quota: &str) -> Vec<ObjectKey> {
+        let below = self.quotas_below(quota);
+        let keys: BTreeSet<&ObjectKey> =
+            self.quotas().iter().filter(|(_, report)| below.contains(&report.object)).map(|(key, _)| key).collect();
+        let is_meant = |key: &QuotaKey| elastic::object_key(key).is_some_and(|key| keys.contains(&key));
+        let pods = self.simulation.cluster().engine().placed_under(is_meant);
+        pods.iter().map(|pod| ObjectKey::pod(&pod.namespace, &pod.name)).collect()
     }
 
     /// A quota and all below it, by the names that reports give them.
-    pub fn quotas_below(&self, quota: &str) -> BTreeSet<String> {
+    fn quotas_below(&self, quota: &str) -> BTreeSet<String> {
         let all = self.quotas();
         let mut below = BTreeSet::from([quota.to_owned()]);
         loop {

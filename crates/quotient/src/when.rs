@@ -9,15 +9,13 @@ use std::sync::Arc;
 
 use quotient_api::{ObjectKey, at, time};
 use quotient_engine::fact::PodKey;
-use quotient_sim::forecast::{Forecast, History, Life, Running, Window};
+use quotient_sim::cluster::is_bound;
+use quotient_sim::forecast::{DURATION, Forecast, History, Life, Running, Window, has_succeeded};
 use serde::Serialize;
 use serde_json::Value;
 
 use crate::kin::stem;
 use crate::state::State;
-
-/// How long a pod runs, as its owner expects: `quotient.dev/duration: 2h`.
-const DURATION: &str = "quotient.dev/duration";
 
 /// When a pod may start. Field names are a contract with whoever reads the JSON.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
@@ -33,10 +31,16 @@ pub struct When {
 /// When this pending pod may start.
 pub fn when(state: &State, key: &ObjectKey) -> When {
     let cluster = state.cluster();
-    let running: Vec<(&ObjectKey, &Value)> = state.running_pods().collect();
-    let histories = Histories::of(state, &running);
-    let known: Vec<Running> = running.iter().filter_map(|(of, pod)| histories.running(of, pod)).collect();
-    let told = format!("{} of {} running pods say how long they run", known.len(), running.len());
+    let histories = Histories::of(state);
+    let known: Vec<Running> = match histories.by_owner.is_empty() {
+        true => state
+            .timed_pods()
+            .filter(|(_, pod)| is_bound(pod))
+            .filter_map(|(of, pod)| histories.running(of, pod))
+            .collect(),
+        false => state.running_pods().filter_map(|(of, pod)| histories.running(of, pod)).collect(),
+    };
+    let told = format!("{} of {} running pods say how long they run", known.len(), cluster.engine().placed().count());
     let unknown = |basis: String| When { earliest: None, latest: None, basis };
     if known.is_empty() {
         let ways = format!("the annotation {DURATION}, activeDeadlineSeconds, or earlier pods of the same owner");
@@ -71,17 +75,17 @@ struct Histories<'a> {
 }
 
 impl<'a> Histories<'a> {
-    fn of(state: &'a State, running: &[(&'a ObjectKey, &'a Value)]) -> Self {
+    fn of(state: &'a State) -> Self {
         let now_us = state.cluster().now_us();
         let mut lives: BTreeMap<Owner<'_>, (Vec<u64>, Vec<u64>)> = BTreeMap::new();
-        for (key, pod) in state.ended_pods() {
+        for (key, pod) in state.timed_pods().filter(|(_, pod)| has_succeeded(pod)) {
             let ended = moment(pod, "/status/containerStatuses/0/state/terminated/finishedAt");
             if let (Some(started), Some(ended)) = (moment(pod, "/status/startTime"), ended) {
                 lives.entry(owner(key)).or_default().0.push(ms_between(started, ended));
             }
         }
-        let running = if lives.is_empty() { &[][..] } else { running };
-        for (key, pod) in running {
+        let running = (!lives.is_empty()).then(|| state.running_pods());
+        for (key, pod) in running.into_iter().flatten() {
             if let (Some(lives), Some(started)) = (lives.get_mut(&owner(key)), moment(pod, "/status/startTime")) {
                 lives.1.push(ms_between(started, now_us));
             }

@@ -11,6 +11,7 @@
 
 mod happened;
 mod record;
+mod standing;
 #[cfg(test)]
 mod tests;
 
@@ -22,7 +23,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 
-use quotient_api::{Configuration, ObjectKey, Problem, elastic, tree};
+use quotient_api::{Configuration, ObjectKey, Problem, tree};
 use quotient_engine::fact::PodKey;
 use quotient_engine::{Budget, Engine, Reason, Tick};
 use quotient_host::{Happened as Done, Now};
@@ -32,9 +33,7 @@ use serde_json::Value;
 use crate::clock::Clock;
 use crate::controllers::Controllers;
 use crate::field;
-use crate::quota_names::{self, QuotaNames};
 use crate::replica::Replica;
-use crate::report::{NodeState, PodPhase, PodReport, QuotaReport, ReasonReport};
 use crate::server::{self, EVENT, Refusal, Server, is_over};
 use crate::store::{Change, Store};
 
@@ -238,18 +237,25 @@ impl Cluster {
         self.server.next_departure_us().into_iter().chain(wake).min()
     }
 
+    /// Whether reasons leave out which node comes closest to having room: a copy that is only asked what becomes of a pod
+    /// settles several times as fast then.
+    pub fn be_brief(&mut self, brief: bool) {
+        self.replica.be_brief(brief);
+    }
+
     /// Goes round until nothing changes any more.
     pub fn settle(&mut self) -> Result<(), Stuck> {
-        self.settle_with(Budget::default(), usize::MAX).map(drop)
+        self.settle_with(Budget::default(), usize::MAX, true).map(drop)
     }
 
-    /// The same, unless that takes more than about so many turns of pending pods. Says whether it has settled.
+    /// The same, unless that takes more than about so many turns of pending pods. Says whether it has settled. Statuses
+    /// are left as they are: nothing is decided by them.
     pub fn settle_within(&mut self, turns_max: usize) -> Result<bool, Stuck> {
         const TURNS_AT_ONCE: usize = 32;
-        self.settle_with(Budget { pods_max: TURNS_AT_ONCE }, turns_max.div_ceil(TURNS_AT_ONCE))
+        self.settle_with(Budget { pods_max: TURNS_AT_ONCE }, turns_max.div_ceil(TURNS_AT_ONCE), false)
     }
 
-    fn settle_with(&mut self, budget: Budget, decisions_max: usize) -> Result<bool, Stuck> {
+    fn settle_with(&mut self, budget: Budget, decisions_max: usize, tells: bool) -> Result<bool, Stuck> {
         let mut decisions = 0;
         self.reasons = OnceCell::new();
         self.controllers.retry();
@@ -264,7 +270,9 @@ impl Cluster {
             decisions += 1;
             let more = self.decide(budget)?;
             if !more && !self.store().has_changes() {
-                self.replica.tell(self.now(), &mut self.server);
+                if tells {
+                    self.replica.tell(self.now(), &mut self.server);
+                }
                 self.replica.follow(self.now(), &mut self.server);
                 if !self.store().has_changes() {
                     return Ok(true);
@@ -340,7 +348,7 @@ impl Cluster {
             match &change {
                 Change::Seen(key) if !shown.insert(key.clone()) => continue,
                 Change::Seen(key) => {
-                    if self.server.store().get(key).is_some_and(|pod| !server::is_leaving(pod)) {
+                    if !self.lost.is_empty() && self.store().get(key).is_some_and(|pod| !server::is_leaving(pod)) {
                         self.lost.remove(key);
                     }
                 }
@@ -380,86 +388,6 @@ impl Cluster {
         self.replica.write(self.now(), writes, &mut self.server);
         Ok(more)
     }
-
-    /// Why a pod waits, if it does, in a cluster that has settled.
-    pub fn reason(&self, pod: &ObjectKey) -> Option<Arc<Reason>> {
-        let pod = PodKey { namespace: pod.namespace.clone()?, name: pod.name.clone() };
-        match self.reasons.get() {
-            Some(all) => all.get(&pod).cloned(),
-            None => self.engine().reason_now(&pod),
-        }
-    }
-
-    /// Why each pod that waits does so, in a cluster that has settled.
-    pub fn reasons(&self) -> &BTreeMap<PodKey, Arc<Reason>> {
-        self.reasons.get_or_init(|| self.engine().reasons_now())
-    }
-
-    /// All pods, by namespace and name; those that were evicted and have nobody to make them anew too.
-    pub fn pods(&self) -> Vec<PodReport> {
-        let names = QuotaNames::of(&self.engine().quotas());
-        // To look at all at once is less than to look at each.
-        self.reasons();
-        let mut pods: BTreeMap<&ObjectKey, PodReport> = BTreeMap::new();
-        for key in &self.lost {
-            pods.insert(key, pod_report(key, PodPhase::Evicted));
-        }
-        for (key, pod) in self.store().pods() {
-            pods.insert(key, self.standing(&names, key, pod));
-        }
-        pods.into_values().collect()
-    }
-
-    /// The keys of all pods, by namespace and name; those that were evicted and have nobody to make them anew too.
-    pub fn pod_keys(&self) -> impl Iterator<Item = &ObjectKey> {
-        let mut keys: BTreeSet<&ObjectKey> = self.lost.iter().collect();
-        keys.extend(self.store().pods().map(|(key, _)| key));
-        keys.into_iter()
-    }
-
-    /// One pod; one that was evicted and has nobody to make it anew too.
-    pub fn pod(&self, key: &ObjectKey) -> Option<PodReport> {
-        match self.store().get(key) {
-            Some(pod) => Some(self.standing(&QuotaNames::of(&self.engine().quotas()), key, pod)),
-            None => self.lost.contains(key).then(|| pod_report(key, PodPhase::Evicted)),
-        }
-    }
-
-    fn standing(&self, names: &QuotaNames, key: &ObjectKey, pod: &Value) -> PodReport {
-        let node = field::text(pod, "/spec/nodeName").map(str::to_string);
-        let phase = match field::text(pod, "/status/phase") {
-            Some("Succeeded") => PodPhase::Succeeded,
-            Some("Failed") => PodPhase::Failed,
-            _ if node.is_some() => PodPhase::Running,
-            _ => PodPhase::Pending,
-        };
-        let reason = match phase {
-            PodPhase::Pending => self.reason(key).map(|reason| ReasonReport::from(&*reason)),
-            _ => None,
-        };
-        let pod = PodKey { namespace: key.namespace.clone().unwrap_or_default(), name: key.name.clone() };
-        let quotas = self.engine().quotas_of(&pod);
-        let quotas = quotas.iter().filter_map(elastic::object_key).map(|key| names.shown(&key)).collect();
-        let capacity = self.engine().capacity(&pod).map(|(_, capacity)| capacity.name().to_string());
-        PodReport { node, reason, quotas, capacity, ..pod_report(key, phase) }
-    }
-
-    /// All quotas, by namespace and name.
-    pub fn quotas(&self) -> Vec<QuotaReport> {
-        self.keyed_quotas().into_iter().map(|(_, report)| report).collect()
-    }
-
-    /// All quotas with their keys, by namespace and name.
-    pub fn keyed_quotas(&self) -> Vec<(ObjectKey, QuotaReport)> {
-        quota_names::keyed_quotas(&self.engine().quotas())
-    }
-
-    /// All nodes, by name.
-    pub fn nodes(&self) -> Vec<NodeState> {
-        let mut nodes: Vec<NodeState> = self.engine().nodes().iter().map(NodeState::from).collect();
-        nodes.sort_by(|a, b| a.name.cmp(&b.name));
-        nodes
-    }
 }
 
 /// How often a cluster went round, and how often it may.
@@ -475,18 +403,6 @@ struct Rounds {
 pub enum Outcome {
     Succeeded,
     Failed,
-}
-
-fn pod_report(key: &ObjectKey, phase: PodPhase) -> PodReport {
-    PodReport {
-        namespace: key.namespace.as_deref().unwrap_or_default().to_string(),
-        name: key.name.to_string(),
-        phase,
-        node: None,
-        capacity: None,
-        quotas: Vec::new(),
-        reason: None,
-    }
 }
 
 /// Whether a pod is on a node, and neither ended nor leaving.

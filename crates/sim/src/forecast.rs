@@ -7,8 +7,10 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
+use quotient_api::at;
 use quotient_engine::fact::{PodKey, Tick};
 use quotient_engine::{Budget, Decision, Engine, Fact};
+use serde_json::Value;
 
 /// How often the engine runs forward. If the truth is one more draw of the same kind, it lies between the earliest and
 /// the latest of 19 in 18 of 20 cases.
@@ -24,6 +26,22 @@ const A_LITTLE_MS: u64 = 60_000;
 
 /// The most moments at which pods end, over all runs: each costs a cycle.
 const MOMENTS_MAX: usize = 20_000;
+
+/// How long a pod runs, as its owner expects: `quotient.dev/duration: 2h`.
+pub const DURATION: &str = "quotient.dev/duration";
+
+/// Whether a pod has ended as it should.
+pub fn has_succeeded(pod: &Value) -> bool {
+    at(pod, "/status/phase").is_some_and(|phase| phase == "Succeeded")
+}
+
+/// Whether a pod says how long it runs, or how long pods like it run: few do.
+pub fn is_timed(pod: &Value) -> bool {
+    let annotations = at(pod, "/metadata/annotations");
+    annotations.is_some_and(|all| all.get(DURATION).is_some())
+        || at(pod, "/spec/activeDeadlineSeconds").is_some()
+        || has_succeeded(pod)
+}
 
 /// The fewest pods that must have ended before a history says anything.
 pub const HISTORY_MIN: usize = 5;

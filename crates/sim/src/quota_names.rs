@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use quotient_api::gpu_memory::GPU_MEMORY;
 use quotient_api::{ObjectKey, elastic};
-use quotient_engine::fact::Name;
+use quotient_engine::fact::{Name, QuotaKey};
 
 use crate::report::QuotaReport;
 
@@ -36,15 +36,19 @@ pub struct QuotaNames {
 }
 
 impl QuotaNames {
-    pub fn of(quotas: &[quotient_engine::QuotaReport]) -> Self {
+    /// What they are called; what they speak of is not asked.
+    pub fn of_keys<'a>(keys: impl Iterator<Item = &'a QuotaKey>) -> Self {
         let mut seen = BTreeSet::new();
-        let ambiguous = quotas.iter().map(|quota| quota.key.to_string()).filter(|name| !seen.insert(name.clone()));
-        let ambiguous = ambiguous.collect();
+        let ambiguous = keys.map(ToString::to_string).filter(|name| !seen.insert(name.clone())).collect();
+        QuotaNames { ambiguous, gpu_memory: BTreeSet::new() }
+    }
+
+    pub fn of(quotas: &[quotient_engine::QuotaReport]) -> Self {
         let gpu_memory = quotas.iter().flat_map(|quota| {
             let named = quota.min.iter().chain(&quota.max).map(|(resource, _)| resource);
             named.filter(|resource| is_gpu_memory(resource)).map(|resource| (quota.key.group.clone(), resource.clone()))
         });
-        QuotaNames { ambiguous, gpu_memory: gpu_memory.collect() }
+        QuotaNames { gpu_memory: gpu_memory.collect(), ..Self::of_keys(quotas.iter().map(|quota| &quota.key)) }
     }
 
     /// GPU memory follows from other requests; where no quota of a group speaks of it, it is not worth a word.

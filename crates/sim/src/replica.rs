@@ -46,6 +46,11 @@ impl Replica {
         self.scheduler.engine()
     }
 
+    /// Whether reasons leave out which node comes closest to having room.
+    pub fn be_brief(&mut self, brief: bool) {
+        self.scheduler.be_brief(brief);
+    }
+
     /// Takes in a change as watches tell of it.
     pub fn see(&mut self, now: Now, change: &Change, store: &Store) {
         let key = change.key();

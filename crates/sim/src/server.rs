@@ -17,9 +17,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use quotient_api::{
-    Configuration, Held, ObjectKey, Operation, Problem, Rejection, admit_in_place, key_of, kinds, pod_group, time,
-};
+use quotient_api::{Configuration, Held, ObjectKey, Operation, Problem, key_of, kinds, pod_group, time};
 use quotient_engine::fact::Name;
 use serde_json::{Value, json};
 
@@ -27,7 +25,6 @@ use crate::bounds;
 use crate::clock::Clock;
 use crate::field;
 use crate::naming;
-use crate::server::admitting::Admitting;
 use crate::server::guaranteed::Guaranteed;
 use crate::store::Store;
 
@@ -295,52 +292,6 @@ impl Server {
         }
         self.guaranteed.replace(&key, self.store.get(&key).map(AsRef::as_ref), Some(&object));
         self.store.put(key, object);
-    }
-
-    /// What admission makes of an object.
-    pub fn admitted(
-        &mut self,
-        operation: Operation,
-        key: &ObjectKey,
-        mut object: Value,
-        old: Option<&Value>,
-    ) -> Result<Value, Refusal> {
-        match self.admit(operation, key, &mut object, old) {
-            Ok(()) => Ok(object),
-            Err(rejection) => Err(self.reject(Rejected { object: key.clone(), message: rejection.message })),
-        }
-    }
-
-    fn admit(
-        &mut self,
-        operation: Operation,
-        key: &ObjectKey,
-        object: &mut Value,
-        old: Option<&Value>,
-    ) -> Result<(), Rejection> {
-        let view = Admitting {
-            store: &self.store,
-            whole_gpu_gb: self.whole_gpu_gb,
-            held: &self.held,
-            guaranteed: &self.guaranteed,
-            needs_consent: self.needs_consent,
-        };
-        let warnings = admit_in_place(operation, object, old, &view)?;
-        let warn = |message| Problem::new(message).of_object(key);
-        // What is to be said of a template was said of whatever makes pods from it.
-        if !warnings.is_empty() && field::controller(object).is_none() {
-            self.warnings.extend(warnings.into_iter().map(warn));
-        }
-        Ok(())
-    }
-
-    /// A pod that runs in the cluster it is from. Where admission would refuse it now, it runs all the same.
-    fn adopted(&mut self, key: &ObjectKey, mut pod: Value) -> Value {
-        if let Err(Rejection { message: why, .. }) = self.admit(Operation::Create, key, &mut pod, None) {
-            let message = format!("runs and is counted, though it would be refused if it were made now: {why}");
-            self.warnings.push(Problem::new(message).of_object(key));
-        }
-        pod
     }
 
     fn reject(&mut self, rejected: Rejected) -> Refusal {

@@ -81,6 +81,11 @@ impl Simulation {
         self.steps.last().expect("a step was just added")
     }
 
+    /// Whether reasons leave out which node comes closest to having room.
+    pub fn be_brief(&mut self, brief: bool) {
+        self.cluster.be_brief(brief);
+    }
+
     /// The cluster as it stands.
     pub fn cluster(&self) -> &Cluster {
         &self.cluster

@@ -11,7 +11,7 @@ use quotient_engine::fact::Name;
 use rustc_hash::FxHashSet;
 use serde_json::Value;
 
-use crate::field;
+use crate::{field, forecast};
 
 /// Something that happened to an object.
 #[derive(Debug, Clone)]
@@ -39,6 +39,8 @@ pub struct Store {
     dependents: ObjectMap<BTreeMap<ObjectKey, bool>>,
     /// The pods that name a node in `spec.nodeName`.
     pods_on: Arc<BTreeMap<Name, Arc<BTreeSet<ObjectKey>>>>,
+    /// The pods that say how long they run, or how long pods like them run: few, and asked for among many.
+    timed: Arc<BTreeSet<ObjectKey>>,
     changes: Vec<Change>,
     /// Objects that the last entries of `changes` already tell of.
     told: FxHashSet<ObjectKey>,
@@ -123,6 +125,7 @@ impl Store {
         if self.objects.get(&key).is_some_and(|known| **known == object) {
             return false;
         }
+        self.note_timed(&key, &object);
         self.forget(&key);
         self.note(&key, &object);
         self.objects.insert(key.clone(), Arc::new(object));
@@ -164,9 +167,25 @@ impl Store {
     pub fn remove(&mut self, key: &ObjectKey) -> Option<Arc<Value>> {
         self.forget(key);
         let object = self.objects.remove(key)?;
+        if self.timed.contains(key) {
+            Arc::make_mut(&mut self.timed).remove(key);
+        }
         self.told.remove(key);
         self.changes.push(Change::Gone(key.clone(), object.clone()));
         Some(object)
+    }
+
+    fn note_timed(&mut self, key: &ObjectKey, object: &Value) {
+        let is_timed = (key.group, key.kind) == ("", "Pod") && forecast::is_timed(object);
+        if is_timed != self.timed.contains(key) {
+            let timed = Arc::make_mut(&mut self.timed);
+            let _ = if is_timed { timed.insert(key.clone()) } else { timed.remove(key) };
+        }
+    }
+
+    /// The pods that say how long they run, or how long pods like them run.
+    pub fn timed_pods(&self) -> impl Iterator<Item = (&ObjectKey, &Arc<Value>)> {
+        self.timed.iter().filter_map(|key| self.objects.get_key_value(key))
     }
 
     /// Takes the object out of what is kept at hand.

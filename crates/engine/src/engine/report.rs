@@ -6,6 +6,7 @@ use crate::fact::{Amount, Name, PodKey, QuotaKey, Tick};
 use crate::gangs::Gang;
 use crate::nodes::NodeId;
 use crate::pods::Pod;
+use crate::policy::QuotaId;
 use crate::reason::Reason;
 use crate::resources::{PODS_ID, ResourceId};
 use std::collections::{BTreeMap, BTreeSet};
@@ -21,6 +22,7 @@ impl Engine {
     /// looked at, and nobody looks again while nothing changes in its favour.
     pub fn reasons_now(&self) -> BTreeMap<PodKey, Arc<Reason>> {
         let mut copy = self.fork();
+        copy.be_brief(false);
         copy.queue.wake_all();
         // Time decides nothing here but who has waited long enough to hold a node: at the first tick nobody has.
         copy.decide(Tick(0), Budget::default());
@@ -34,6 +36,7 @@ impl Engine {
         let id = self.world.pods.find(pod)?;
         let known = self.world.pods.get(id).reason.clone()?;
         let mut copy = self.fork();
+        copy.be_brief(false);
         if let Some(group) = self.world.pods.get(id).group {
             copy.queue.wake(group);
         }
@@ -46,6 +49,17 @@ impl Engine {
         let quotas = self.world.quotas.fresh();
         let lending = quotas.lending();
         quotas.iter().map(|(id, _)| quotas.report(id, &lending, &self.world.names)).collect()
+    }
+
+    /// The keys of all quotas.
+    pub fn quota_keys(&self) -> impl Iterator<Item = &QuotaKey> {
+        self.world.quotas.iter().map(|(_, quota)| &quota.key)
+    }
+
+    /// The pods on nodes that are not on their way out.
+    pub fn placed(&self) -> impl Iterator<Item = PodKey> {
+        let placed = self.world.pods.iter().map(|(_, pod)| pod).filter(|pod| pod.node().is_some() && !pod.is_leaving());
+        placed.map(Pod::key)
     }
 
     /// The priorities that pods on nodes have, each once, in order.
@@ -69,6 +83,14 @@ impl Engine {
         keys
     }
 
+    /// The pods on nodes that answer to one of these quotas, by key.
+    pub fn placed_under(&self, is_meant: impl Fn(&QuotaKey) -> bool) -> BTreeSet<PodKey> {
+        let quotas: BTreeSet<QuotaId> =
+            self.world.quotas.iter().filter(|(_, quota)| is_meant(&quota.key)).map(|(id, _)| id).collect();
+        let placed = self.world.pods.iter().map(|(_, pod)| pod).filter(|pod| pod.node().is_some());
+        placed.filter(|pod| pod.quotas.iter().any(|quota| quotas.contains(quota))).map(Pod::key).collect()
+    }
+
     /// What a pod asks for, by resource name; the place for one more pod, which all ask for, is left out.
     pub fn requests(&self, pod: &PodKey) -> Vec<(Name, Amount)> {
         let Some(id) = self.world.pods.find(pod) else { return Vec::new() };
@@ -83,6 +105,12 @@ impl Engine {
     /// Whether a running pod is within its quota, and the API group of the quota that says so.
     pub fn capacity(&self, pod: &PodKey) -> Option<(Name, Capacity)> {
         self.world.pods.get(self.world.pods.find(pod)?).marks.first().cloned()
+    }
+
+    /// The same of all running pods of which some quota says so.
+    pub fn capacities(&self) -> BTreeMap<PodKey, Capacity> {
+        let marked = self.world.pods.iter().filter_map(|(_, pod)| Some((pod.key(), pod.marks.first()?.1)));
+        marked.collect()
     }
 
     /// All nodes, by name.

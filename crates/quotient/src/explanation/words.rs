@@ -144,7 +144,7 @@ fn tell_reason(printer: &mut Printer, explained: &ReasonExplained) -> Result<()>
         printer.line(format_args!("  - {remedy}"))?;
     }
     if reason.remedies.is_empty() {
-        printer.line("  nothing that was tried: see what is in the way below")?;
+        printer.line("  none of the changes that were tried")?;
     }
     // Nodes that caps close are told of one by one, with the other nodes.
     let others: Vec<_> = details.iter().filter(|detail| detail.reason.code != "NodeCapExceeded").collect();

@@ -5,7 +5,6 @@ use std::collections::BTreeSet;
 use quotient_api::{ObjectKey, volcano};
 use quotient_engine::quantity::{Quantity, canonical};
 use quotient_engine::{Code, Filter, Numbers};
-use quotient_sim::report::PodPhase;
 use serde_json::{Value, json};
 
 use super::trial::{Edit, Trial};
@@ -14,6 +13,9 @@ use crate::standing::amount_of;
 
 /// The most nodes whose pods are looked through for those that would have to end.
 const NODES_MAX: usize = 16;
+
+/// The most sets of pods that are tried to end.
+const SETS_MAX: usize = 3;
 
 /// The scheduling gates are removed.
 pub(super) fn without_gates(trial: &Trial<'_>) -> Option<Remedy> {
@@ -118,16 +120,10 @@ pub(super) fn smaller_request(trial: &Trial<'_>) -> Option<Remedy> {
 
 /// A set of pods that would have to end, none of which could stay.
 pub(super) fn pods_that_end(trial: &Trial<'_>) -> Option<Remedy> {
-    let mut best: Option<Vec<ObjectKey>> = None;
-    for set in candidate_sets(trial) {
-        if best.as_ref().is_some_and(|best| best.len() <= set.len()) {
-            continue;
-        }
-        if ends_help(trial, &set) {
-            best = Some(set);
-        }
-    }
-    let mut ends = best?;
+    let mut sets = candidate_sets(trial);
+    sets.sort_by_key(Vec::len);
+    // Where the smallest do not help, it is mostly because pods that are ahead of it in the queue take what they free.
+    let mut ends = sets.into_iter().take(SETS_MAX).find(|set| ends_help(trial, set))?;
     // What is not needed of a set is left out of it.
     let mut at = 0;
     while at < ends.len() && ends.len() > 1 {
@@ -158,11 +154,8 @@ fn ends_help(trial: &Trial<'_>, ends: &[ObjectKey]) -> bool {
 /// Sets of pods that hold together what is missing: under the quota that refuses, or on a node.
 fn candidate_sets(trial: &Trial<'_>) -> Vec<Vec<ObjectKey>> {
     let reason = &trial.reason;
-    let running = trial.state.pods().iter().filter(|pod| pod.phase == PodPhase::Running);
     if let (Some(quota), Some(numbers)) = (&reason.quota, &reason.numbers) {
-        let below = trial.state.quotas_below(&quota.to_string());
-        let under = running.filter(|pod| pod.quotas.iter().any(|of| below.contains(of)));
-        let pods: Vec<ObjectKey> = under.map(|pod| ObjectKey::pod(&pod.namespace, &pod.name)).collect();
+        let pods = trial.state.pods_under(&quota.to_string());
         return covering(trial, &pods, std::slice::from_ref(numbers)).into_iter().collect();
     }
     let short = trial.verdicts.iter().filter(|verdict| verdict.closed_by == Some(Filter::NodeResourcesFit));

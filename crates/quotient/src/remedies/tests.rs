@@ -1,16 +1,19 @@
 //! Random small clusters: what is listed as a remedy lets the pod run when its changes are really made, and nothing
 //! strictly smaller of the same kind does.
 
+use std::cell::{Cell, RefCell};
+use std::collections::BTreeMap;
+
 use quotient_api::ObjectKey;
 use quotient_engine::quantity::{Quantity, canonical};
 use quotient_sim::cluster::{Outcome, is_bound};
-use quotient_sim::report::PodPhase;
+use quotient_sim::report::{PodPhase, PodReport};
 use quotient_sim::{Cluster, Input, Setup, Simulation};
 use serde_json::{Value, json};
 
 use super::{FieldChange, Remedy};
 use crate::explanation::Explanation;
-use crate::random_cluster::{Dice, cluster};
+use crate::random_cluster::{Dice, cluster, each_seed};
 use crate::state::State;
 
 fn state(objects: &[Value]) -> State {
@@ -123,27 +126,43 @@ fn check(state: &State, pod: &ObjectKey, remedy: &Remedy, seed: u64) {
 
 #[test]
 fn each_remedy_helps_by_itself_and_none_is_larger_than_needed() {
-    let (mut pending, mut kinds) = (0, std::collections::BTreeMap::new());
-    for seed in 1u64..=60 {
+    let (pending, kinds) = (Cell::new(0), RefCell::new(BTreeMap::new()));
+    each_seed(60, |seed| {
         let mut dice = Dice::new(seed);
         let state = state(&cluster(&mut dice));
-        let waiting: Vec<(String, String)> = state
-            .pods()
-            .iter()
-            .filter(|pod| pod.phase == PodPhase::Pending)
-            .map(|pod| (pod.namespace.clone(), pod.name.clone()))
-            .collect();
-        for (namespace, name) in waiting.into_iter().take(3) {
-            pending += 1;
-            let explanation = Explanation::of(&state, &namespace, &name).expect("it is there");
+        let waiting = state.pods().iter().filter(|pod| pod.phase == PodPhase::Pending);
+        for PodReport { namespace, name, .. } in waiting.take(3) {
+            pending.set(pending.get() + 1);
+            let explanation = Explanation::of(&state, namespace, name).expect("it is there");
             for remedy in &explanation.remedies {
-                *kinds.entry(remedy.kind).or_insert(0) += 1;
-                check(&state, &ObjectKey::pod(&namespace, &name), remedy, seed);
+                *kinds.borrow_mut().entry(remedy.kind).or_insert(0) += 1;
+                check(&state, &ObjectKey::pod(namespace, name), remedy, seed);
             }
         }
-    }
+    });
+    let (pending, kinds) = (pending.get(), kinds.into_inner());
     assert!(pending > 30, "only {pending} pods waited");
     for kind in ["raise-quota", "priority", "pods-end", "smaller-request", "toleration"] {
         assert!(kinds.contains_key(kind), "no remedy of kind {kind} was tried: {kinds:?}");
+    }
+}
+
+/// Why one pod waits is found without looking at all others, and neither they nor all quotas' pods are listed for it.
+#[test]
+fn one_pod_is_explained_without_the_others() {
+    for seed in 1u64..=40 {
+        let state = state(&cluster(&mut Dice::new(seed)));
+        let names: Vec<(String, String)> =
+            state.pod_names().map(|(of, name)| (of.to_owned(), name.to_owned())).collect();
+        let alone: Vec<_> = names.iter().map(|(of, name)| (state.pod(of, name), state.reason(of, name))).collect();
+        for (of, name) in &names {
+            Explanation::of(&state, of, name).expect("it is there");
+        }
+        assert!(!state.has_listed_pods(), "seed {seed}: an explanation lists all pods");
+        let all = state.pods();
+        for ((pod, reason), ((of, name), report)) in alone.iter().zip(names.iter().zip(all)) {
+            assert_eq!(pod.as_ref(), Some(report), "seed {seed}");
+            assert_eq!(*reason, state.reason(of, name), "seed {seed}: {of}/{name}");
+        }
     }
 }

@@ -84,6 +84,7 @@ impl<'a> Trial<'a> {
         self.left.set(left - 1);
         let mut cluster = self.state.cluster().clone();
         drop(cluster.take_happened());
+        cluster.be_brief(true);
         for edit in edits {
             let applied = match edit {
                 Edit::Put(object) => cluster.apply(object.clone()).map(|_| ()),

@@ -1,6 +1,7 @@
 //! What a virtual cluster says when it does not settle, and of pods that are gone.
 
 use super::*;
+use crate::report::PodPhase;
 use serde_json::json;
 
 #[test]

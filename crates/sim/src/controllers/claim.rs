@@ -17,12 +17,13 @@ fn key_of(kind: &'static str, namespace: Option<&str>, name: &str) -> ObjectKey 
 
 /// Makes the claims of a pod that it names a template for.
 pub(super) fn reconcile_pod(controllers: &mut Controllers, server: &mut Server, key: &ObjectKey, pod: &Value) {
-    if is_over(pod) || is_leaving(pod) {
+    let claims = field::list(pod, "/spec/resourceClaims");
+    if claims.is_empty() || is_over(pod) || is_leaving(pod) {
         return;
     }
     let statuses = field::list(pod, "/status/resourceClaimStatuses").to_vec();
     let mut made = statuses.clone();
-    for claim in field::list(pod, "/spec/resourceClaims") {
+    for claim in claims {
         let Some(name) = field::text(claim, "/name") else { continue };
         let Some(template) = field::text(claim, "/resourceClaimTemplateName") else { continue };
         if statuses.iter().any(|status| status["name"] == name) {

@@ -1,0 +1,125 @@
+//! How a cluster stands: its pods and why they wait, its quotas and nodes.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use quotient_api::{ObjectKey, elastic};
+use quotient_engine::Reason;
+use quotient_engine::fact::PodKey;
+use serde_json::Value;
+
+use super::Cluster;
+use crate::field;
+use crate::quota_names::{self, QuotaNames};
+use crate::report::{NodeState, PodPhase, PodReport, QuotaReport, ReasonReport};
+
+impl Cluster {
+    /// Why a pod waits, if it does, in a cluster that has settled.
+    pub fn reason(&self, pod: &ObjectKey) -> Option<Arc<Reason>> {
+        let pod = PodKey { namespace: pod.namespace.clone()?, name: pod.name.clone() };
+        match self.reasons.get() {
+            Some(all) => all.get(&pod).cloned(),
+            None => self.engine().reason_now(&pod),
+        }
+    }
+
+    /// Why each pod that waits does so, in a cluster that has settled.
+    pub fn reasons(&self) -> &BTreeMap<PodKey, Arc<Reason>> {
+        self.reasons.get_or_init(|| self.engine().reasons_now())
+    }
+
+    /// All pods, by namespace and name; those that were evicted and have nobody to make them anew too.
+    pub fn pods(&self) -> Vec<PodReport> {
+        let names = QuotaNames::of_keys(self.engine().quota_keys());
+        // To look at all at once is less than to look at each.
+        self.reasons();
+        let mut pods: BTreeMap<&ObjectKey, PodReport> = BTreeMap::new();
+        for key in &self.lost {
+            pods.insert(key, pod_report(key, PodPhase::Evicted));
+        }
+        for (key, pod) in self.store().pods() {
+            pods.insert(key, self.standing(&names, key, pod));
+        }
+        pods.into_values().collect()
+    }
+
+    /// All pods that wait, by namespace and name.
+    pub fn pending_pods(&self) -> Vec<PodReport> {
+        let names = QuotaNames::of_keys(self.engine().quota_keys());
+        self.reasons();
+        let reports = self.store().pods().filter(|(_, pod)| phase(pod) == PodPhase::Pending);
+        reports.map(|(key, pod)| self.standing(&names, key, pod)).collect()
+    }
+
+    /// How far a pod has come; `None` where there is none.
+    pub fn phase(&self, pod: &ObjectKey) -> Option<PodPhase> {
+        self.store().get(pod).map(|pod| phase(pod))
+    }
+
+    /// The keys of all pods, by namespace and name; those that were evicted and have nobody to make them anew too.
+    pub fn pod_keys(&self) -> impl Iterator<Item = &ObjectKey> {
+        let mut keys: BTreeSet<&ObjectKey> = self.lost.iter().collect();
+        keys.extend(self.store().pods().map(|(key, _)| key));
+        keys.into_iter()
+    }
+
+    /// One pod; one that was evicted and has nobody to make it anew too.
+    pub fn pod(&self, key: &ObjectKey) -> Option<PodReport> {
+        match self.store().get(key) {
+            Some(pod) => Some(self.standing(&QuotaNames::of_keys(self.engine().quota_keys()), key, pod)),
+            None => self.lost.contains(key).then(|| pod_report(key, PodPhase::Evicted)),
+        }
+    }
+
+    fn standing(&self, names: &QuotaNames, key: &ObjectKey, pod: &Value) -> PodReport {
+        let node = field::text(pod, "/spec/nodeName").map(str::to_string);
+        let phase = phase(pod);
+        let reason = match phase {
+            PodPhase::Pending => self.reason(key).map(|reason| ReasonReport::from(&*reason)),
+            _ => None,
+        };
+        let pod = PodKey { namespace: key.namespace.clone().unwrap_or_default(), name: key.name.clone() };
+        let quotas = self.engine().quotas_of(&pod);
+        let quotas = quotas.iter().filter_map(elastic::object_key).map(|key| names.shown(&key)).collect();
+        let capacity = self.engine().capacity(&pod).map(|(_, capacity)| capacity.name().to_string());
+        PodReport { node, reason, quotas, capacity, ..pod_report(key, phase) }
+    }
+
+    /// All quotas, by namespace and name.
+    pub fn quotas(&self) -> Vec<QuotaReport> {
+        self.keyed_quotas().into_iter().map(|(_, report)| report).collect()
+    }
+
+    /// All quotas with their keys, by namespace and name.
+    pub fn keyed_quotas(&self) -> Vec<(ObjectKey, QuotaReport)> {
+        quota_names::keyed_quotas(&self.engine().quotas())
+    }
+
+    /// All nodes, by name.
+    pub fn nodes(&self) -> Vec<NodeState> {
+        let mut nodes: Vec<NodeState> = self.engine().nodes().iter().map(NodeState::from).collect();
+        nodes.sort_by(|a, b| a.name.cmp(&b.name));
+        nodes
+    }
+}
+
+fn phase(pod: &Value) -> PodPhase {
+    match field::text(pod, "/status/phase") {
+        Some("Succeeded") => PodPhase::Succeeded,
+        Some("Failed") => PodPhase::Failed,
+        _ if field::text(pod, "/spec/nodeName").is_some() => PodPhase::Running,
+        _ => PodPhase::Pending,
+    }
+}
+
+fn pod_report(key: &ObjectKey, phase: PodPhase) -> PodReport {
+    PodReport {
+        namespace: key.namespace.as_deref().unwrap_or_default().to_string(),
+        name: key.name.to_string(),
+        phase,
+        node: None,
+        capacity: None,
+        quotas: Vec::new(),
+        reason: None,
+    }
+}
