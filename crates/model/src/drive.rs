@@ -120,9 +120,6 @@ impl Driver {
             None => self.cluster.settle(),
         };
         for round in self.cluster.take_rounds() {
-            if std::env::var_os("MODEL_TRACE").is_some() {
-                eprintln!("{:?}", round.decided);
-            }
             self.checker.round(&round);
         }
         settled?;

@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 use crate::case::case;
 use crate::check::{Difference, Kind};
 use crate::drive::{Run, StepLog, run, run_unwatched};
-use crate::world::{GPU, text};
+use crate::world::text;
 
 const CARD_QUOTA: &str = "volcano.sh/card.quota";
 
@@ -58,34 +58,21 @@ pub fn restarted(scenario: &Scenario, first: &Run) -> Option<Difference> {
     for step in other.steps.iter_mut().skip(1) {
         step.restart = none;
     }
-    let as_is = Seen { rename: &[], leaves_nodes_out: false };
-    let all = compared("restarts", first, &run_unwatched(&other), as_is);
+    let all = compared("restarts", first, &run_unwatched(&other), &[]);
     all.or_else(|| {
         (1..scenario.steps.len()).find_map(|point| {
             let mut other = scenario.clone();
             other.steps[point].restart ^= true;
-            compared("a restart", first, &run_unwatched(&other), as_is)
+            compared("a restart", first, &run_unwatched(&other), &[])
         })
     })
 }
 
-/// How a run is compared with the run of the case.
-#[derive(Debug, Clone, Copy)]
-struct Seen {
-    /// Names as they are in the case, from names as they are in the variant.
-    rename: &'static [(&'static str, &'static str)],
-    leaves_nodes_out: bool,
-}
-
 /// Where two runs that must come to the same do not.
-fn compared(what: &str, first: &Run, other: &Run, seen: Seen) -> Option<Difference> {
-    let is_seen = |text: String| match seen.leaves_nodes_out {
-        true => text.split('@').next().unwrap_or_default().to_string(),
-        false => text,
-    };
+fn compared(what: &str, first: &Run, other: &Run, rename: &[(&str, &str)]) -> Option<Difference> {
     let back = |texts: &[String]| -> Vec<String> {
-        let renamed = |text: &String| seen.rename.iter().fold(text.clone(), |text, (new, old)| text.replace(new, old));
-        let mut texts: Vec<String> = texts.iter().map(renamed).map(is_seen).collect();
+        let renamed = |text: &String| rename.iter().fold(text.clone(), |text, (new, old)| text.replace(new, old));
+        let mut texts: Vec<String> = texts.iter().map(renamed).collect();
         texts.sort();
         texts
     };
@@ -93,7 +80,7 @@ fn compared(what: &str, first: &Run, other: &Run, seen: Seen) -> Option<Differen
         (back(&step.bound), back(&step.evicted), back(&step.running))
     };
     let sorted = |texts: &[String]| {
-        let mut texts: Vec<String> = texts.iter().cloned().map(is_seen).collect();
+        let mut texts = texts.to_vec();
         texts.sort();
         texts
     };
@@ -113,7 +100,8 @@ fn compared(what: &str, first: &Run, other: &Run, seen: Seen) -> Option<Differen
 struct Variant {
     what: &'static str,
     scenario: Value,
-    seen: Seen,
+    /// Names as they are in the case, from names as they are in the variant.
+    rename: &'static [(&'static str, &'static str)],
 }
 
 /// What must not change anything.
@@ -121,9 +109,9 @@ fn metamorphic(scenario: &Value, first: &Run) -> Option<Difference> {
     let read = |scenario: &Value| parse("case", &scenario.to_string(), Path::new("")).ok()?.into_iter().next();
     let restart = restarted(&read(scenario)?, first);
     restart.or_else(|| {
-        variants(scenario)
-            .into_iter()
-            .find_map(|variant| compared(variant.what, first, &run_unwatched(&read(&variant.scenario)?), variant.seen))
+        variants(scenario).into_iter().find_map(|variant| {
+            compared(variant.what, first, &run_unwatched(&read(&variant.scenario)?), variant.rename)
+        })
     })
 }
 
@@ -138,8 +126,8 @@ pub fn changes_nothing(scenario: &Value) -> Option<Result<Run, Difference>> {
     Some(fault.or_else(|| metamorphic(scenario, &first)).map_or(Ok(first), Err))
 }
 
-/// All amounts so many times as large. A tree deals out whole units, of which there are so many more then: for what is
-/// counted in few units, such as GPUs, that is another cluster. And where a pod requests no memory a node's score
+/// All amounts so many times as large. A tree deals out whole units, of which there are so many more then, so that a pod
+/// that is as large as a third of something fits or does not by one unit: that is another cluster. And where a pod requests no memory a node's score
 /// counts 200 MB for it, which do not grow: memory is left alone where nobody requests it, and must not be mixed.
 fn scaled(scenario: &Value) -> Option<Value> {
     let text = scenario.to_string();
@@ -149,7 +137,7 @@ fn scaled(scenario: &Value) -> Option<Value> {
         .skip(1)
         .filter(|rest| rest.split('}').next().is_some_and(|requests| requests.contains("\"memory\"")));
     let with_memory = with_memory.count();
-    let in_units = text.contains("scheduling.sigs.k8s.io") && text.contains(GPU);
+    let in_units = text.contains("scheduling.sigs.k8s.io");
     if in_units || (with_memory > 0 && with_memory < pods) {
         return None;
     }
@@ -195,8 +183,7 @@ fn times_three(quantity: &Value) -> Value {
 
 fn variants(scenario: &Value) -> Vec<Variant> {
     let text = scenario.to_string();
-    let seen = Seen { rename: &[], leaves_nodes_out: false };
-    let mut variants = vec![Variant { what: "the same again", scenario: scenario.clone(), seen }];
+    let mut variants = vec![Variant { what: "the same again", scenario: scenario.clone(), rename: &[] }];
     let made = text.contains("ReplicaSet");
     let renamed = text.replace("ns-", "team-").replace("node-", "worker-").replace("q-", "queue-");
     if !made
@@ -204,7 +191,7 @@ fn variants(scenario: &Value) -> Vec<Variant> {
             serde_json::from_str(&renamed.replace("queue-name", "q-name").replace("q-name", "queue-name"))
     {
         let rename = &[("team-", "ns-"), ("worker-", "node-"), ("queue-", "q-")];
-        variants.push(Variant { what: "other names", scenario, seen: Seen { rename, ..seen } });
+        variants.push(Variant { what: "other names", scenario, rename });
     }
     if !text.contains("n8s.nebuly.ai") {
         let mut more = scenario.clone();
@@ -213,13 +200,9 @@ fn variants(scenario: &Value) -> Vec<Variant> {
         if let Some(apply) = more["spec"]["steps"][0]["apply"].as_array_mut() {
             apply.insert(0, quota);
         }
-        variants.push(Variant { what: "an unrelated quota", scenario: more, seen });
+        variants.push(Variant { what: "an unrelated quota", scenario: more, rename: &[] });
     }
-    // Of trees that share in thirds one whole unit more or less decides between equals, and so which of two pods comes
-    // first and has the better node.
-    let seen_scaled = Seen { leaves_nodes_out: text.contains("scheduling.sigs.k8s.io"), ..seen };
-    let scaled = scaled(scenario).map(|scenario| Variant { what: "three times as much", scenario, seen: seen_scaled });
-    variants.extend(scaled);
+    variants.extend(scaled(scenario).map(|scenario| Variant { what: "three times as much", scenario, rename: &[] }));
     let mut again = scenario.clone();
     let mut applied: Vec<Value> = Vec::new();
     for step in again["spec"]["steps"].as_array_mut().into_iter().flatten() {
@@ -229,7 +212,7 @@ fn variants(scenario: &Value) -> Vec<Variant> {
         applied = kept.iter().cloned().chain(own.iter().cloned()).collect();
         step["apply"] = Value::Array(kept.into_iter().chain(own).collect());
     }
-    variants.push(Variant { what: "applied again", scenario: again, seen });
+    variants.push(Variant { what: "applied again", scenario: again, rename: &[] });
     variants
 }
 
