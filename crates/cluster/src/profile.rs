@@ -126,7 +126,10 @@ pub async fn profile(phases: Phases, time: Duration, form: Form) -> String {
             text
         }
         Form::Json => {
-            let phase = |(phase, calls, micros, longest): &(Phase, u64, u64, u64)| json!({"phase": phase.name(), "calls": calls, "microseconds": micros, "longestMicroseconds": longest});
+            let phase = |row: &(Phase, u64, u64, u64)| {
+                let (phase, calls, micros, longest) = row;
+                json!({"phase": phase.name(), "calls": calls, "microseconds": micros, "longestMicroseconds": longest})
+            };
             let thread = |(name, micros): (&String, &u64)| json!({"thread": name, "cpuMicroseconds": micros});
             let text = json!({
                 "seconds": wall.as_secs_f64(),

@@ -1,8 +1,8 @@
 //! Decisions of a scheduler that writes nothing: what no other scheduler does within a minute is undone.
 //!
-//! The engine takes its own binds and evictions for done, and waits for the cluster to show them. In shadow mode another
-//! scheduler decides: it binds the pod elsewhere, which the engine sees, or it does not. Pods that only we would have
-//! bound must not fill nodes and quotas for days, so they are left out until they are seen to change.
+//! The engine takes its own binds and evictions for done, and waits for the cluster to show them. In shadow mode
+//! another scheduler decides: it binds the pod elsewhere, which the engine sees, or it does not. Pods that only we
+//! would have bound must not fill nodes and quotas for days, so they are left out until they are seen to change.
 
 use std::collections::BTreeMap;
 use std::time::Duration;

@@ -112,9 +112,9 @@ pub enum Command {
     Check(CheckArguments),
     /// Say what moving from another scheduler means for a cluster, and how to do it
     ///
-    /// Reads a cluster that runs scheduler-plugins, nos, Koordinator or Volcano: their configurations, objects and pods.
-    /// Says what works as it is, what differs, what would be decided differently today, and the steps. Nothing is written
-    /// to the cluster.
+    /// Reads a cluster that runs scheduler-plugins, nos, Koordinator or Volcano: their configurations, objects and
+    /// pods. Says what works as it is, what differs, what would be decided differently today, and the steps. Nothing is
+    /// written to the cluster.
     Migrate(MigrateArguments),
     /// Measure the engine: decisions per second, memory, growth with the cluster
     ///

@@ -1,6 +1,7 @@
 //! `quotient migrate` on clusters of the four systems: what people read, and that every row it names is on the page.
 //!
-//! After a change that was meant: `INSTA_UPDATE=always cargo test -p quotient --test migrate`, then read the difference.
+//! After a change that was meant: `INSTA_UPDATE=always cargo test -p quotient --test migrate`, then read the
+//! difference.
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
