@@ -1,7 +1,7 @@
 //! Fields of raw objects, found by name.
 //!
-//! Nearly all maps of an object have a few fields. To compare their names one after the other takes less time there than
-//! to hash the name that is looked for.
+//! Nearly all maps of an object have a few fields. To compare their names one after the other takes less time there
+//! than to hash the name that is looked for.
 
 use serde_json::{Map, Value};
 

@@ -1,7 +1,7 @@
 //! JSON as values that take no more memory than they must.
 //!
-//! A map that grows field by field ends with room for up to twice as many, and is hashed anew each time it grows. A dump
-//! of a cluster has millions of small maps: here each is made once, when all of its fields are known.
+//! A map that grows field by field ends with room for up to twice as many, and is hashed anew each time it grows. A
+//! dump of a cluster has millions of small maps: here each is made once, when all of its fields are known.
 
 use std::fmt;
 

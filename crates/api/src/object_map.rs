@@ -57,8 +57,8 @@ impl<V: Clone> ObjectMap<V> {
         Some((key, value))
     }
 
-    /// The values of these keys, with the keys as they are kept. It takes the least time where keys of a part follow each
-    /// other.
+    /// The values of these keys, with the keys as they are kept. It takes the least time where keys of a part follow
+    /// each other.
     pub fn get_all<'a>(
         &'a self,
         keys: impl Iterator<Item = &'a ObjectKey>,

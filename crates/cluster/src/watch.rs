@@ -172,8 +172,8 @@ fn is_nodes(subject: Subject) -> bool {
     matches!(subject, Subject::Kind(kind) if kind.group.is_empty() && kind.kind == "Node")
 }
 
-/// Finds the changes of objects that differ in nothing that is read. What was told of an object is kept as a hash: there
-/// are thousands of nodes, and each renews its status again and again.
+/// Finds the changes of objects that differ in nothing that is read. What was told of an object is kept as a hash:
+/// there are thousands of nodes, and each renews its status again and again.
 #[derive(Debug, Default)]
 struct Heartbeats {
     told: HashMap<String, u64>,

@@ -2,6 +2,7 @@
 
 use std::fmt::Write;
 
+use quotient_replay::tell::grouped;
 use serde_json::{Value, json};
 
 /// What the figures depend on.
@@ -23,15 +24,7 @@ pub fn number(value: &Value) -> String {
 
 /// A whole number as people read it.
 fn count(value: f64) -> String {
-    let digits = format!("{value:.0}");
-    let mut text = String::new();
-    for (at, digit) in digits.chars().enumerate() {
-        if at > 0 && (digits.len() - at).is_multiple_of(3) {
-            text.push(',');
-        }
-        text.push(digit);
-    }
-    text
+    grouped(value.round() as u64)
 }
 
 /// A column: its head, and the figure.

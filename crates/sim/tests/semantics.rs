@@ -36,7 +36,7 @@ fn named(text: &str) -> BTreeSet<String> {
 const ELSEWHERE: [&str; 5] = ["controllers", "dra", "kubernetes", "nodecap", "tenancy"];
 
 /// All that the pages may name: scenarios by the names of their files, those of cards with a word before, and those of
-/// groups and of what peers test by their own names.
+/// jobs, of groups and of what peers test by their own names.
 fn there() -> BTreeSet<String> {
     let folders = std::fs::read_dir(root().join("scenarios")).expect("the repository has scenarios");
     let folders = folders.map(|entry| entry.expect("a directory entry").path()).filter(|path| path.is_dir());
@@ -44,7 +44,7 @@ fn there() -> BTreeSet<String> {
     let explained = names.filter(|name| !ELSEWHERE.contains(&name.as_str()));
     let there = explained.flat_map(|folder| match folder.as_str() {
         "cards" => scenarios("cards").into_iter().map(|name| format!("cards-{name}")).collect(),
-        "peers" | "podgroups" => scenarios_by_name(&folder),
+        "jobs" | "peers" | "podgroups" => scenarios_by_name(&folder),
         _ => scenarios(&folder),
     });
     there.collect()
