@@ -365,8 +365,8 @@ pub fn admit(request: Request<'_>, view: &dyn View) -> Result<Admitted, Rejectio
     Ok(Admitted { object, warnings })
 }
 
-/// The same, with the object as it is to be stored in its place, and what its owner should know though it was let in. Of
-/// one that is refused, some defaults may be filled in.
+/// The same, with the object as it is to be stored in its place, and what its owner should know though it was let in.
+/// Of one that is refused, some defaults may be filled in.
 pub fn admit_in_place(
     operation: Operation,
     object: &mut Value,

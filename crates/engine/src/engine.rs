@@ -237,7 +237,7 @@ impl Engine {
         self.clone()
     }
 
-    /// Whether reasons leave out which node comes closest to having room. Whoever only asks what is decided need not know.
+    /// Whether reasons leave out which node comes closest to having room, which takes longer to find than to decide.
     pub fn be_brief(&mut self, brief: bool) {
         self.world.brief = brief;
     }

@@ -36,7 +36,7 @@ const NAMES_MAX: usize = 3;
 #[derive(Debug, Clone)]
 pub struct State {
     simulation: Simulation,
-    /// All pods, quotas and nodes, once they are asked for: of a large cluster each list takes longer than most answers.
+    /// All pods, quotas and nodes, once they are asked for: of a large cluster a list takes longer than most answers.
     pods: OnceCell<Vec<PodReport>>,
     quotas: OnceCell<Vec<(ObjectKey, QuotaReport)>>,
     nodes: OnceCell<Vec<NodeState>>,

@@ -1,5 +1,5 @@
-//! The completion scripts, in the shells that are installed here; the test says which are not. Without a cluster there are
-//! no names of pods, and everything else is there.
+//! The completion scripts, in the shells that are installed here; the test says which are not. Without a cluster there
+//! are no names of pods, and everything else is there.
 
 use std::os::unix::fs::{PermissionsExt, symlink};
 use std::path::{Path, PathBuf};

@@ -236,8 +236,8 @@ impl Cluster {
         self.server.next_departure_us().into_iter().chain(wake).min()
     }
 
-    /// Whether reasons leave out which node comes closest to having room: a copy that is only asked what becomes of a pod
-    /// settles several times as fast then.
+    /// Whether reasons leave out which node comes closest to having room: a copy that is only asked what becomes of a
+    /// pod settles several times as fast then.
     pub fn be_brief(&mut self, brief: bool) {
         self.replica.be_brief(brief);
     }

@@ -1,6 +1,6 @@
 //! What the elastic quotas of each API group guarantee, kept as they come and go.
 //!
-//! Admission asks for the sum with every quota. To add it up each time makes a cluster of a thousand quotas slow to read.
+//! Admission asks for the sum with every quota. To add it up each time makes a cluster of a thousand quotas slow.
 
 use std::collections::BTreeMap;
 
