@@ -110,6 +110,18 @@ impl Raised {
         ordered.into_iter().map(|(_, object)| Edit::Put(object)).collect()
     }
 
+    /// A max that has to rise with its min is a change like any other, and may have to be the larger of the two.
+    fn name_maxes(&mut self, trial: &Trial<'_>) {
+        for (limit, (_, to)) in self.0.clone().into_iter().filter(|(limit, _)| limit.field == Field::Min) {
+            let max = Limit { field: Field::Max, ..limit };
+            let object = trial.state.object(&max.quota);
+            let has = object.and_then(|object| amount(&max.resource, Field::Max.read(object).get(&max.resource)));
+            if has.is_some_and(|has| has < to) && self.0.get(&max).is_none_or(|(_, known)| *known < to) {
+                self.0.insert(max, (has, to));
+            }
+        }
+    }
+
     fn raise(&mut self, trial: &Trial<'_>, limit: Limit, to: i128) -> bool {
         let from = trial
             .state
@@ -191,6 +203,7 @@ pub(super) fn raise(trial: &Trial<'_>) -> Option<Remedy> {
         reason = outcome.reason;
     }
     let evicts = evicts?;
+    raised.name_maxes(trial);
     let evicts = least(trial, &mut raised).unwrap_or(evicts);
     Some(remedy(trial, raised, evicts))
 }
@@ -269,15 +282,7 @@ fn lower(trial: &Trial<'_>, raised: &mut Raised, limit: &Limit) -> Option<Vec<St
 }
 
 fn remedy(trial: &Trial<'_>, mut raised: Raised, evicts: Vec<String>) -> Remedy {
-    // A max that has to rise with its min is a change like any other.
-    for (limit, (_, to)) in raised.0.clone().into_iter().filter(|(limit, _)| limit.field == Field::Min) {
-        let max = Limit { field: Field::Max, ..limit };
-        let object = trial.state.object(&max.quota);
-        let has = object.and_then(|object| amount(&max.resource, Field::Max.read(object).get(&max.resource)));
-        if has.is_some_and(|has| has < to) && raised.0.get(&max).is_none_or(|(_, known)| *known < to) {
-            raised.0.insert(max, (has, to));
-        }
-    }
+    raised.name_maxes(trial);
     let mut said = Vec::new();
     let mut changes = Vec::new();
     for (Limit { quota, field, resource }, (from, to)) in &raised.0 {
