@@ -1,6 +1,5 @@
 //! What tells one object from another.
 
-use std::cmp::Ordering;
 use std::fmt;
 use std::sync::Arc;
 
@@ -9,14 +8,13 @@ use serde_json::Value;
 
 use crate::kinds::{self, Kind};
 use crate::pod_group;
-use crate::pointer::at;
 use crate::problem::Problem;
 
 /// The namespace of objects that name none.
 pub const DEFAULT_NAMESPACE: &str = "default";
 
 /// Which object: its kind, its namespace where it has one, its name. Versions do not tell objects apart.
-#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct ObjectKey {
     /// The API group, `""` for the core group. Groups and kinds are those of [`kinds::KINDS`].
     pub group: &'static str,
@@ -116,29 +114,6 @@ impl ObjectKey {
     }
 }
 
-impl Ord for ObjectKey {
-    /// By group, kind, namespace and name. Keys that are compared have mostly the very same group, kind and namespace,
-    /// which is seen without reading them.
-    fn cmp(&self, other: &Self) -> Ordering {
-        let word = |one: &'static str, other: &'static str| match std::ptr::eq(one, other) {
-            true => Ordering::Equal,
-            false => one.cmp(other),
-        };
-        let namespaces = || match (&self.namespace, &other.namespace) {
-            (Some(one), Some(other)) if Arc::ptr_eq(one, other) => Ordering::Equal,
-            (one, other) => one.cmp(other),
-        };
-        let kinds = word(self.group, other.group).then_with(|| word(self.kind, other.kind));
-        kinds.then_with(namespaces).then_with(|| self.name.cmp(&other.name))
-    }
-}
-
-impl PartialOrd for ObjectKey {
-    fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
-        Some(self.cmp(other))
-    }
-}
-
 impl fmt::Display for ObjectKey {
     /// `Kind/namespace/name`, or `Kind/name` where the kind is cluster-scoped.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -152,7 +127,7 @@ impl fmt::Display for ObjectKey {
 /// Which object a value is. A namespaced object that names no namespace is in `default`.
 pub fn key_of(value: &Value) -> Result<ObjectKey, Problem> {
     let text = |pointer: &str, field: &str| -> Result<&str, Problem> {
-        match at(value, pointer) {
+        match value.pointer(pointer) {
             None | Some(Value::Null) => Err(Problem::new("missing: an object needs it").at_field(field)),
             Some(Value::String(text)) if !text.is_empty() => Ok(text),
             Some(other) => Err(Problem::new("expected a text that is not empty").at_field(field).with_value(other)),
@@ -163,7 +138,7 @@ pub fn key_of(value: &Value) -> Result<ObjectKey, Problem> {
     }
     let kind_text = text("/kind", "kind")?;
     let api_version = text("/apiVersion", "apiVersion")?;
-    let named = |problem: Problem| match at(value, "/metadata/name") {
+    let named = |problem: Problem| match value.pointer("/metadata/name") {
         Some(Value::String(name)) => problem.of_object(format!("{kind_text}/{name}")),
         _ => problem.of_object(kind_text),
     };
@@ -184,7 +159,7 @@ pub fn key_of(value: &Value) -> Result<ObjectKey, Problem> {
         let problem = Problem::new(format!("is not a version that is read: expected {}", kind.api_version()));
         return Err(named(problem.at_field("apiVersion").with_value(&value["apiVersion"])));
     }
-    let namespace = match at(value, "/metadata/namespace") {
+    let namespace = match value.pointer("/metadata/namespace") {
         None | Some(Value::Null) => None,
         Some(Value::String(namespace)) => Some(namespace.as_str()).filter(|n| !n.is_empty()),
         Some(other) => {
@@ -193,7 +168,7 @@ pub fn key_of(value: &Value) -> Result<ObjectKey, Problem> {
     };
     // The configuration is one file and needs no name.
     let name = match kind.kind {
-        "QuotientConfiguration" if at(value, "/metadata/name").is_none() => "configuration",
+        "QuotientConfiguration" if value.pointer("/metadata/name").is_none() => "configuration",
         _ => text("/metadata/name", "metadata.name").map_err(|p| p.of_object(kind_text))?,
     };
     // A name with a slash would be read as another object's path.

@@ -1,7 +1,7 @@
 //! Objects by key, in parts that copies share until one of them changes it.
 //!
 //! A cluster of 50,000 pods is copied for every what-if question, and each touches a few objects. So the objects of one
-//! kind and namespace are in a map of their own, and only the maps that are changed are copied.
+//! kind and namespace lie in a map of their own, and only the maps that are changed are copied.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -10,33 +10,28 @@ use quotient_engine::fact::Name;
 
 use crate::object::ObjectKey;
 
-/// A group and a kind.
-type OfKind = (&'static str, &'static str);
+/// The group, kind and namespace that the keys of a part have in common.
+type Part = (&'static str, &'static str, Option<Name>);
 
-/// The objects of a kind by namespace. No part is empty.
-type ByNamespace<V> = BTreeMap<Option<Name>, Arc<ByName<V>>>;
-
-/// The objects of a kind and namespace.
+/// The objects of a part.
 type ByName<V> = BTreeMap<Name, (ObjectKey, V)>;
 
 /// Values by the keys of objects, in the order of the keys.
 #[derive(Debug, Clone)]
 pub struct ObjectMap<V> {
-    /// No kind is empty.
-    kinds: BTreeMap<OfKind, Arc<ByNamespace<V>>>,
+    /// No part is empty. Within a part, objects differ by name alone.
+    parts: BTreeMap<Part, Arc<ByName<V>>>,
     len: usize,
 }
 
 impl<V> Default for ObjectMap<V> {
     fn default() -> Self {
-        ObjectMap { kinds: BTreeMap::new(), len: 0 }
+        ObjectMap { parts: BTreeMap::new(), len: 0 }
     }
 }
 
-/// The part that an object of that key belongs to, to be changed.
-fn part_of<'a, V: Clone>(kinds: &'a mut BTreeMap<OfKind, Arc<ByNamespace<V>>>, key: &ObjectKey) -> &'a mut ByName<V> {
-    let kind = Arc::make_mut(kinds.entry((key.group, key.kind)).or_default());
-    Arc::make_mut(kind.entry(key.namespace.clone()).or_default())
+fn part_of(key: &ObjectKey) -> Part {
+    (key.group, key.kind, key.namespace.clone())
 }
 
 impl<V: Clone> ObjectMap<V> {
@@ -46,7 +41,7 @@ impl<V: Clone> ObjectMap<V> {
 
     /// The value with the key as it is kept.
     pub fn get_key_value(&self, key: &ObjectKey) -> Option<(&ObjectKey, &V)> {
-        let (key, value) = self.kinds.get(&(key.group, key.kind))?.get(&key.namespace)?.get(&*key.name)?;
+        let (key, value) = self.parts.get(&part_of(key))?.get(&*key.name)?;
         Some((key, value))
     }
 
@@ -68,14 +63,14 @@ impl<V: Clone> ObjectMap<V> {
         if !self.contains_key(key) {
             return None;
         }
-        let kind = Arc::make_mut(self.kinds.get_mut(&(key.group, key.kind))?);
-        Arc::make_mut(kind.get_mut(&key.namespace)?).get_mut(&*key.name).map(|(_, value)| value)
+        Arc::make_mut(self.parts.get_mut(&part_of(key))?).get_mut(&*key.name).map(|(_, value)| value)
     }
 
     /// The value, which is made where there is none, to be changed.
     pub fn get_or_insert_with(&mut self, key: ObjectKey, new: impl FnOnce() -> V) -> &mut V {
-        let Self { kinds, len } = self;
-        let (_, value) = part_of(kinds, &key).entry(key.name.clone()).or_insert_with(|| {
+        let part = Arc::make_mut(self.parts.entry(part_of(&key)).or_default());
+        let len = &mut self.len;
+        let (_, value) = part.entry(key.name.clone()).or_insert_with(|| {
             *len += 1;
             (key, new())
         });
@@ -84,7 +79,8 @@ impl<V: Clone> ObjectMap<V> {
 
     /// Keeps the value and gives back the one that was there.
     pub fn insert(&mut self, key: ObjectKey, value: V) -> Option<V> {
-        let before = part_of(&mut self.kinds, &key).insert(key.name.clone(), (key, value));
+        let part = Arc::make_mut(self.parts.entry(part_of(&key)).or_default());
+        let before = part.insert(key.name.clone(), (key, value));
         self.len += usize::from(before.is_none());
         before.map(|(_, value)| value)
     }
@@ -93,15 +89,11 @@ impl<V: Clone> ObjectMap<V> {
         if !self.contains_key(key) {
             return None;
         }
-        let of = (key.group, key.kind);
-        let kind = Arc::make_mut(self.kinds.get_mut(&of)?);
-        let part = Arc::make_mut(kind.get_mut(&key.namespace)?);
+        let of = part_of(key);
+        let part = Arc::make_mut(self.parts.get_mut(&of)?);
         let (_, value) = part.remove(&*key.name)?;
         if part.is_empty() {
-            kind.remove(&key.namespace);
-        }
-        if kind.is_empty() {
-            self.kinds.remove(&of);
+            self.parts.remove(&of);
         }
         self.len -= 1;
         Some(value)
@@ -109,8 +101,7 @@ impl<V: Clone> ObjectMap<V> {
 
     /// All values, by group, kind, namespace and name.
     pub fn iter(&self) -> impl Iterator<Item = (&ObjectKey, &V)> {
-        let parts = self.kinds.values().flat_map(|kind| kind.values());
-        parts.flat_map(|part| part.values()).map(|(key, value)| (key, value))
+        self.parts.values().flat_map(|part| part.values()).map(|(key, value)| (key, value))
     }
 
     pub fn values(&self) -> impl Iterator<Item = &V> {
@@ -124,10 +115,12 @@ impl<V: Clone> ObjectMap<V> {
         kind: &'static str,
         namespace: Option<&str>,
     ) -> impl Iterator<Item = (&'a ObjectKey, &'a V)> + use<'a, V> {
-        let kind = self.kinds.get(&(group, kind));
-        let one = namespace.and_then(|namespace| kind?.get(&Some(Name::from(namespace))));
-        let all = kind.filter(|_| namespace.is_none()).into_iter().flat_map(|kind| kind.values());
-        one.into_iter().chain(all).flat_map(|part| part.values()).map(|(key, value)| (key, value))
+        let namespace: Option<Name> = namespace.map(Name::from);
+        let from = (group, kind, namespace.clone());
+        let parts = self.parts.range(from..).take_while(move |((of_group, of_kind, of), _)| {
+            (*of_group, *of_kind) == (group, kind) && (namespace.is_none() || *of == namespace)
+        });
+        parts.flat_map(|(_, part)| part.values()).map(|(key, value)| (key, value))
     }
 }
 
@@ -153,7 +146,7 @@ mod tests {
         *copy.get_or_insert_with(pod("c", "p"), || 7) += 1;
         assert_eq!((map.get(&pod("a", "p")), map.len()), (Some(&0), 4));
         assert_eq!((copy.get(&pod("a", "p")), copy.get(&pod("c", "p")), copy.len()), (Some(&9), Some(&8), 4));
-        let part = |map: &ObjectMap<usize>, key: &ObjectKey| map.kinds[&(key.group, key.kind)][&key.namespace].clone();
+        let part = |map: &ObjectMap<usize>, key: &ObjectKey| map.parts.get(&part_of(key)).cloned().expect("there");
         assert!(Arc::ptr_eq(&part(&map, &pod("b", "p")), &part(&copy, &pod("b", "p"))));
         assert!(!Arc::ptr_eq(&part(&map, &pod("a", "p")), &part(&copy, &pod("a", "p"))));
     }

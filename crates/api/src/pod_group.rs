@@ -10,7 +10,6 @@ use crate::conditions::{self, Condition};
 use crate::cursor::{Cursor, Notes};
 use crate::intern::Interner;
 use crate::object::ObjectKey;
-use crate::pointer::at;
 use crate::time::parse_timestamp;
 use crate::volcano::GROUP_NAMES;
 use crate::volcano::group::problem;
@@ -34,7 +33,7 @@ pub fn is_group(key: &ObjectKey) -> bool {
 
 /// The name of the group that a pod names.
 pub fn name_of(pod: &Value) -> Option<&str> {
-    at(pod, "/spec/schedulingGroup/podGroupName")?.as_str().filter(|name| !name.is_empty())
+    pod.pointer("/spec/schedulingGroup/podGroupName")?.as_str().filter(|name| !name.is_empty())
 }
 
 /// The group that a pod says it is in: one of Kubernetes' own, or else one that an annotation names.

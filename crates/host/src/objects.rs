@@ -15,7 +15,7 @@ use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 use quotient_api::gpu_memory::WHOLE_GPU_GB;
 use quotient_api::volcano::status::Ended;
 use quotient_api::volcano::{self, GROUP_MIN_MEMBER};
-use quotient_api::{Configuration, Kind, ObjectKey, ObjectMap, View, at, is_quota, kinds, pod_group, told_kinds, tree};
+use quotient_api::{Configuration, Kind, ObjectKey, ObjectMap, View, is_quota, kinds, pod_group, told_kinds, tree};
 use quotient_engine::fact::Name;
 use serde_json::{Value, json};
 
@@ -173,7 +173,7 @@ impl Objects {
         if let Some(job) = controller_of(pod).filter(volcano::is_job) {
             self.pods_of_jobs.get_or_insert_with(job, BTreeSet::new).insert(key.clone());
             let mut slim = slim_pod(pod);
-            slim["status"]["containerStatuses"] = at(pod, "/status/containerStatuses").cloned().unwrap_or_default();
+            slim["status"]["containerStatuses"] = pod.pointer("/status/containerStatuses").cloned().unwrap_or_default();
             self.job_pods.insert(key.clone(), Arc::new(slim));
         }
     }
@@ -249,11 +249,11 @@ impl Objects {
     }
 
     fn pod_seen(&mut self, key: &ObjectKey, pod: &Value) {
-        let labels = at(pod, "/metadata/labels");
+        let labels = pod.pointer("/metadata/labels");
         let is_of_tree = labels.and_then(|labels| labels.get(tree::keys::QUOTA_NAME)).is_some();
         let owner = controller_of(pod);
         let is_made_by_job = owner.as_ref().is_some_and(volcano::is_job);
-        let has_node = at(pod, "/spec/nodeName").and_then(Value::as_str).is_some_and(|node| !node.is_empty());
+        let has_node = pod.pointer("/spec/nodeName").and_then(Value::as_str).is_some_and(|node| !node.is_empty());
         let unseen = owner.filter(|owner| is_owner(owner) && !has_node && !self.is_chain_known(owner));
         let says_more = volcano::uses_queues(key, pod) || pod_group::name_of(pod).is_some();
         if is_of_tree || is_made_by_job || says_more || self.owners_of(pod).next().is_some() {
@@ -467,25 +467,25 @@ fn slim_pod(pod: &Value) -> Value {
 
 /// Whether an object was made by this one, and not by another of its name.
 pub fn is_made_by(object: &Value, owner: &Value) -> bool {
-    let owners = at(object, "/metadata/ownerReferences").and_then(Value::as_array);
+    let owners = object.pointer("/metadata/ownerReferences").and_then(Value::as_array);
     let mut owners = owners.into_iter().flatten().filter(|reference| reference["controller"] == true);
     owners.any(|reference| reference["uid"] == owner["metadata"]["uid"])
 }
 
 /// Whether an object, or a template, says how many pods must be able to run.
 fn says_gang(object: &Value) -> bool {
-    let annotations = at(object, "/metadata/annotations");
+    let annotations = object.pointer("/metadata/annotations");
     annotations.and_then(|annotations| annotations.get(GROUP_MIN_MEMBER)).is_some()
 }
 
 /// The object that made this one.
 pub fn controller_of(object: &Value) -> Option<ObjectKey> {
-    let owners = at(object, "/metadata/ownerReferences")?.as_array()?;
+    let owners = object.pointer("/metadata/ownerReferences")?.as_array()?;
     let owner = owners.iter().find(|owner| owner["controller"] == true)?;
     let api_version = owner.get("apiVersion")?.as_str()?;
     let (group, _) = api_version.split_once('/').unwrap_or(("", api_version));
     let kind = kinds::find(group, owner.get("kind")?.as_str()?)?;
-    let namespace = at(object, "/metadata/namespace").and_then(Value::as_str);
+    let namespace = object.pointer("/metadata/namespace").and_then(Value::as_str);
     Some(ObjectKey::new(kind, namespace, owner.get("name")?.as_str()?))
 }
 

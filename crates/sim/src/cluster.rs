@@ -19,7 +19,7 @@ pub use happened::Happened;
 pub use record::{Decided, Round};
 
 use std::cell::OnceCell;
-use std::collections::{BTreeMap, BTreeSet, HashSet};
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -342,7 +342,7 @@ impl Cluster {
         if self.unseen.is_empty() {
             return;
         }
-        let (now, mut shown) = (self.now(), HashSet::new());
+        let (now, mut shown) = (self.now(), BTreeSet::new());
         for change in std::mem::take(&mut self.unseen) {
             match &change {
                 Change::Seen(key) if !shown.insert(key.clone()) => continue,

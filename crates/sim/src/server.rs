@@ -5,7 +5,6 @@
 //! node, the dependents of an owner, everything in a namespace.
 
 mod admitting;
-mod guaranteed;
 mod pod;
 mod replacement;
 
@@ -25,7 +24,7 @@ use crate::bounds;
 use crate::clock::Clock;
 use crate::field;
 use crate::naming;
-use crate::server::guaranteed::Guaranteed;
+use crate::server::admitting::Guaranteed;
 use crate::store::Store;
 
 /// The label that every namespace has: its name.

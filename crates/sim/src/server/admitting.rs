@@ -1,5 +1,9 @@
 //! What admission makes of objects, and the virtual API server as admission sees it.
 
+mod guaranteed;
+
+pub(super) use guaranteed::Guaranteed;
+
 use std::cell::OnceCell;
 use std::sync::Arc;
 
@@ -7,7 +11,6 @@ use quotient_api::{Held, ObjectKey, Operation, Problem, Rejection, Sums, View, a
 use serde_json::Value;
 
 use crate::field;
-use crate::server::guaranteed::Guaranteed;
 use crate::server::{Refusal, Rejected, Server};
 use crate::store::Store;
 

@@ -10,7 +10,7 @@ use serde_json::Value;
 
 /// The sums, by group.
 #[derive(Debug, Clone, Default)]
-pub(super) struct Guaranteed(BTreeMap<&'static str, Sums>);
+pub struct Guaranteed(BTreeMap<&'static str, Sums>);
 
 impl Guaranteed {
     /// An object takes the place of another, or comes or goes.
