@@ -160,7 +160,10 @@ impl Engine {
                     count(placed && pod.running, |ledger| &mut ledger.running, &charge);
                     count(placed && pod.is_leaving(), |ledger| &mut ledger.leaving, &charge);
                     count(placed && pod.is_non_preemptible(), |ledger| &mut ledger.non_preemptible, &charge);
-                    count(!placed && pod.reservation.is_some(), |ledger| &mut ledger.reserved, &charge);
+                    let reserves = !placed && pod.reservation.is_some();
+                    count(reserves, |ledger| &mut ledger.reserved, &charge);
+                    let stays = reserves && pod.is_non_preemptible();
+                    count(stays, |ledger| &mut ledger.non_preemptible_reserved, &charge);
                     count(asks, |ledger| &mut ledger.requested, asked);
                     let stays = asks && pod.is_non_preemptible();
                     count(stays, |ledger| &mut ledger.non_preemptible_requested, asked);

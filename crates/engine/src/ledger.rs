@@ -24,6 +24,8 @@ pub(crate) struct Ledger {
     pub reserved: Sums,
     /// Of what is used, by pods that are never evicted.
     pub non_preemptible: Sums,
+    /// Of what is reserved, for pods that are never evicted.
+    pub non_preemptible_reserved: Sums,
     /// What all its pods request, pending or not.
     pub requested: Sums,
     /// Of that, by pods that are never evicted.
@@ -43,6 +45,7 @@ macro_rules! sums {
             leaving,
             reserved,
             non_preemptible,
+            non_preemptible_reserved,
             requested,
             non_preemptible_requested,
             reserved_for_groups,
@@ -54,6 +57,7 @@ macro_rules! sums {
             ("leaving", leaving),
             ("reserved", reserved),
             ("held by non-preemptible pods", non_preemptible),
+            ("reserved for non-preemptible pods", non_preemptible_reserved),
             ("requested", requested),
             ("requested by non-preemptible pods", non_preemptible_requested),
             ("reserved for groups", reserved_for_groups),
@@ -73,6 +77,11 @@ impl Ledger {
         self.used.get(resource) + self.reserved.get(resource)
     }
 
+    /// What pods that are never evicted hold, and what is reserved for such pods.
+    pub fn taken_by_non_preemptible(&self, resource: ResourceId) -> i128 {
+        self.non_preemptible.get(resource) + self.non_preemptible_reserved.get(resource)
+    }
+
     /// What is held and stays.
     pub fn stays(&self, resource: ResourceId) -> i128 {
         self.used.get(resource) - self.leaving.get(resource)
@@ -85,11 +94,11 @@ impl Ledger {
     }
 
     /// All its sums, by name.
-    pub fn sums(&self) -> [(&'static str, &Sums); 9] {
+    pub fn sums(&self) -> [(&'static str, &Sums); 10] {
         sums!(self)
     }
 
-    fn sums_mut(&mut self) -> [(&'static str, &mut Sums); 9] {
+    fn sums_mut(&mut self) -> [(&'static str, &mut Sums); 10] {
         sums!(self)
     }
 

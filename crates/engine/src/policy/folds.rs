@@ -83,7 +83,7 @@ impl Quotas {
         match ledger {
             LedgerId::Quota(id) => self.get(id).ledger.taken(resource),
             LedgerId::Pool(id) => self.pool(id).ledger.taken(resource),
-            LedgerId::NonPreemptible(id) => self.get(id).ledger.non_preemptible.get(resource),
+            LedgerId::NonPreemptible(id) => self.get(id).ledger.taken_by_non_preemptible(resource),
         }
     }
 
@@ -101,7 +101,7 @@ impl Quotas {
         match ledger {
             LedgerId::Quota(id) => self.get(id).ledger.to_be_used(resource),
             LedgerId::Pool(id) => self.pool(id).ledger.to_be_used(resource),
-            LedgerId::NonPreemptible(id) => self.get(id).ledger.non_preemptible.get(resource),
+            LedgerId::NonPreemptible(id) => self.get(id).ledger.taken_by_non_preemptible(resource),
         }
     }
 

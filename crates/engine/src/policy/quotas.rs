@@ -266,7 +266,12 @@ impl Quotas {
     /// Counts a waiting pod's reservation (or no longer).
     pub fn count_reservation(&mut self, pod: &Pod, charge: &[(ResourceId, Amount)], sign: Sign) {
         for quota in &pod.quotas {
-            self.change(*quota, |ledger| ledger.reserved.charge(charge, sign));
+            self.change(*quota, |ledger| {
+                ledger.reserved.charge(charge, sign);
+                if pod.is_non_preemptible() {
+                    ledger.non_preemptible_reserved.charge(charge, sign);
+                }
+            });
         }
     }
 

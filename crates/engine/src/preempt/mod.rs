@@ -545,9 +545,9 @@ impl World {
         node
     }
 
+    /// All who leave, those on nodes that are gone too: they count in their quotas until they are gone themselves.
     pub fn leaving_pods(&self) -> Vec<PodId> {
-        let on_known_node = |id: &PodId| self.pods.get(*id).node().is_some_and(|node| self.nodes.is_present(node));
-        self.pods.leaving().filter(on_known_node).collect()
+        self.pods.leaving().filter(|id| self.pods.get(*id).node().is_some()).collect()
     }
 
     pub(crate) fn is_open<'a>(&mut self, attempt: impl Into<Attempt<'a>>, node: NodeId) -> bool {

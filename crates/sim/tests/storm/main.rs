@@ -15,7 +15,6 @@ mod wire;
 
 use std::collections::BTreeMap;
 use std::num::NonZero;
-use std::ops::Range;
 
 use dice::Dice;
 use process::Process;
@@ -35,6 +34,10 @@ const RENEW_MS: u64 = 2_000;
 const WRITES_MS: u64 = 10_000;
 
 const SEEDS: u64 = 300;
+
+/// Storms that broke a rule once: the bind of a gang's member was refused, and others took its room, by turn or by
+/// priority.
+const FOUND: [u64; 2] = [1061, 1482];
 
 /// Who has the lease, as the API server has it.
 #[derive(Debug, Default)]
@@ -220,10 +223,10 @@ fn run_to_the_end(seed: u64) -> Outcome {
 }
 
 /// All storms of these seeds, in their order, on as many cores as there are: no storm knows of another.
-fn run_all(seeds: Range<u64>) -> Vec<(u64, Outcome)> {
+fn run_all(seeds: &[u64]) -> Vec<(u64, Outcome)> {
     let cores = std::thread::available_parallelism().map_or(1, NonZero::get);
     let of_core = |core: usize| -> Vec<(u64, Outcome)> {
-        seeds.clone().skip(core).step_by(cores).map(|seed| (seed, run_to_the_end(seed))).collect()
+        seeds.iter().skip(core).step_by(cores).map(|seed| (*seed, run_to_the_end(*seed))).collect()
     };
     let mut outcomes: Vec<(u64, Outcome)> = std::thread::scope(|scope| {
         let started: Vec<_> = (0..cores)
@@ -243,13 +246,14 @@ fn run_all(seeds: Range<u64>) -> Vec<(u64, Outcome)> {
 #[test]
 fn nothing_is_lost_and_nothing_is_done_twice() {
     let number = |name: &str| std::env::var(name).ok().and_then(|value| value.parse::<u64>().ok());
-    let seeds = match number("STORM_SEED") {
-        Some(seed) => seed..seed + 1,
-        None => 0..number("SEEDS").unwrap_or(SEEDS),
+    let seeds: Vec<u64> = match (number("STORM_SEED"), number("SEEDS")) {
+        (Some(seed), _) => vec![seed],
+        (None, Some(count)) => (0..count).collect(),
+        (None, None) => (0..SEEDS).chain(FOUND).collect(),
     };
-    let count = seeds.end - seeds.start;
+    let count = seeds.len();
     let (mut struck, mut binds, mut failed) = (BTreeMap::new(), 0, Vec::new());
-    for (seed, (faults, faults_struck, bound)) in run_all(seeds) {
+    for (seed, (faults, faults_struck, bound)) in run_all(&seeds) {
         for (name, times) in faults_struck {
             *struck.entry(name).or_insert(0) += times;
         }
