@@ -36,7 +36,7 @@ const WRITES_MS: u64 = 10_000;
 const SEEDS: u64 = 300;
 
 /// Storms that broke a rule once: the bind of a gang's member was refused, and others took its room, by turn or by
-/// priority.
+/// priority; and a reservation was taken over and dropped without end while pods terminated on a node that was gone.
 const FOUND: [u64; 3] = [1061, 1482, 2363];
 
 /// Who has the lease, as the API server has it.
