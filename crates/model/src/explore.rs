@@ -128,8 +128,8 @@ pub fn changes_nothing(scenario: &Value) -> Option<Result<Run, Difference>> {
 
 /// All amounts so many times as large. A tree deals out whole units, of which there are so many more then, so that a
 /// pod that is as large as a third of something fits or does not by one unit: that is another cluster. And where a pod
-/// requests no memory a node's score counts 200 MB for it, which do not grow: memory is left alone where nobody requests
-/// it, and must not be mixed.
+/// requests no memory a node's score counts 200 MB for it, which do not grow: memory is left alone where nobody
+/// requests it, and must not be mixed.
 fn scaled(scenario: &Value) -> Option<Value> {
     let text = scenario.to_string();
     let pods = text.matches("\"requests\":").count();
