@@ -131,7 +131,6 @@ macro_rules! container_status {
             all("image"),
             all("imageID"),
             all("lastState"),
-            all("ready"),
             Dropped { key: "resources", inside: &[all("claims"), all("limits")] },
             all("restartCount"),
             all("started"),
@@ -142,11 +141,11 @@ macro_rules! container_status {
     };
 }
 
-/// What a container ended with is read, and what it has while it is resized.
+/// What a container ended with is read, whether it is ready, and what it has while it is resized.
 const CONTAINER_STATUS: &[Dropped] = container_status!();
 
 /// Of those that start before the others only what they have is read.
-const INIT_STATUS: &[Dropped] = container_status!(all("state"));
+const INIT_STATUS: &[Dropped] = container_status!(all("ready"), all("state"));
 
 const DROPPED: &[Dropped] = &[
     Dropped {
@@ -272,16 +271,16 @@ mod tests {
             "spec": {"containers": [{"name": "c", "env": [{"name": "A"}], "resources": {"requests": {"cpu": "1"}}}],
                 "priority": 3},
             "status": {"phase": "Running", "containerStatuses": [
-                {"name": "c", "image": "i", "state": {"terminated": {"exitCode": 3}}, "allocatedResources": {"cpu": "2"},
-                    "resources": {"requests": {"cpu": "2"}, "limits": {"cpu": "3"}}}]},
+                {"name": "c", "image": "i", "ready": true, "state": {"terminated": {"exitCode": 3}},
+                    "allocatedResources": {"cpu": "2"}, "resources": {"requests": {"cpu": "2"}, "limits": {"cpu": "3"}}}]},
         });
         let thin: Thin = serde_json::from_str(&pod.to_string()).expect("it is JSON");
         let kept = json!({
             "metadata": {"name": "p", "namespace": "a", "resourceVersion": "7",
                 "labels": {"env": "prod", "template": "t"}, "annotations": {"kept": "yes"}},
             "spec": {"containers": [{"name": "c", "resources": {"requests": {"cpu": "1"}}}], "priority": 3},
-            "status": {"phase": "Running", "containerStatuses": [{"name": "c", "state": {"terminated": {"exitCode": 3}},
-                "allocatedResources": {"cpu": "2"}, "resources": {"requests": {"cpu": "2"}}}]},
+            "status": {"phase": "Running", "containerStatuses": [{"name": "c", "ready": true,
+                "state": {"terminated": {"exitCode": 3}}, "allocatedResources": {"cpu": "2"}, "resources": {"requests": {"cpu": "2"}}}]},
         });
         assert_eq!(thin.value, kept);
         assert_eq!(thin.meta().resource_version.as_deref(), Some("7"));
