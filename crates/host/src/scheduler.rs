@@ -2,6 +2,7 @@
 
 mod decided;
 mod reasons;
+mod seen;
 
 use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet};
@@ -22,18 +23,7 @@ use crate::queue::{Failed, Feedback};
 use crate::subject::Subject;
 use crate::write::{PodRef, Waited, Write};
 
-/// Something that a watch saw.
-#[derive(Debug, Clone)]
-pub enum Seen {
-    Object(Subject, Value),
-    Gone(Subject, ObjectKey),
-    /// All objects that there are have been seen, and those that are not there any more are gone.
-    Listed(Subject),
-    /// What was seen may not be so any more, and why: it is being listed again, or cannot be.
-    Stale(Subject, String),
-    /// The API server does not serve the kind; there is nothing of it to see.
-    Unavailable(Subject),
-}
+pub use seen::Seen;
 
 /// Now, by both clocks.
 #[derive(Debug, Clone, Copy)]

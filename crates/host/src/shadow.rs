@@ -7,13 +7,11 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use quotient_api::ObjectKey;
+use quotient_api::field;
 use quotient_engine::fact::{Name, PodKey};
 use quotient_engine::{Fact, Tick};
-use serde_json::Value;
 
 use crate::scheduler::Seen;
-use crate::subject::Subject;
 use crate::write::{PodRef, Write};
 
 /// How long the other scheduler has to do the same.
@@ -58,24 +56,19 @@ impl Shadow {
         if self.0.is_empty() {
             return;
         }
-        match seen {
-            Seen::Object(Subject::Kind(kind), pod) if (kind.group, kind.kind) == ("", "Pod") => {
-                let text = |pointer: &str| pod.pointer(pointer).and_then(Value::as_str).unwrap_or_default();
-                let key = PodKey { namespace: text("/metadata/namespace").into(), name: text("/metadata/name").into() };
-                let Some(undone) = self.0.get(&key) else { return };
-                let is_over = matches!(text("/status/phase"), "Succeeded" | "Failed");
-                let is_done = match undone.decided {
-                    Decided::Bind => !text("/spec/nodeName").is_empty(),
-                    Decided::Evict { .. } => !text("/metadata/deletionTimestamp").is_empty(),
-                };
-                if is_done || is_over || *undone.uid != *text("/metadata/uid") {
-                    self.0.remove(&key);
-                }
-            }
-            Seen::Gone(Subject::Kind(_), ObjectKey { group: "", kind: "Pod", namespace: Some(namespace), name }) => {
-                self.0.remove(&PodKey { namespace: namespace.clone(), name: name.clone() });
-            }
-            _ => {}
+        let Some((key, pod)) = seen.pod() else { return };
+        let Some(undone) = self.0.get(&key) else { return };
+        let is_still_undone = pod.is_some_and(|pod| {
+            let text = |pointer: &str| field::text(pod, pointer).unwrap_or_default();
+            let is_over = matches!(text("/status/phase"), "Succeeded" | "Failed");
+            let is_done = match undone.decided {
+                Decided::Bind => !text("/spec/nodeName").is_empty(),
+                Decided::Evict { .. } => !text("/metadata/deletionTimestamp").is_empty(),
+            };
+            !is_done && !is_over && *undone.uid == *text("/metadata/uid")
+        });
+        if !is_still_undone {
+            self.0.remove(&key);
         }
     }
 
@@ -102,7 +95,9 @@ impl Shadow {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use serde_json::json;
+    use crate::subject::Subject;
+    use quotient_api::ObjectKey;
+    use serde_json::{Value, json};
 
     fn key(name: &str) -> PodKey {
         PodKey { namespace: "a".into(), name: name.into() }

@@ -12,7 +12,6 @@ use quotient_engine::fact::{Name, PodKey};
 use quotient_engine::{Fact, Tick};
 
 use crate::scheduler::Seen;
-use crate::subject::Subject;
 use crate::write::{PodRef, Write};
 
 /// A victim is seen to leave within this time. Requests take seconds with all their retries; an eviction that still
@@ -42,21 +41,16 @@ impl Victims {
         if self.0.is_empty() {
             return;
         }
-        match seen {
-            Seen::Object(Subject::Kind(kind), pod) if (kind.group, kind.kind) == ("", "Pod") => {
-                let text = |pointer: &str| field::text(pod, pointer).unwrap_or_default();
-                let key = PodKey { namespace: text("/metadata/namespace").into(), name: text("/metadata/name").into() };
-                let leaves = !text("/metadata/deletionTimestamp").is_empty()
-                    || matches!(text("/status/phase"), "Succeeded" | "Failed");
-                let is_same = self.0.get(&key).is_some_and(|(uid, _)| **uid == *text("/metadata/uid"));
-                if leaves || !is_same {
-                    self.0.remove(&key);
-                }
-            }
-            Seen::Gone(Subject::Kind(_), ObjectKey { group: "", kind: "Pod", namespace: Some(namespace), name }) => {
-                self.0.remove(&PodKey { namespace: namespace.clone(), name: name.clone() });
-            }
-            _ => {}
+        let Some((key, pod)) = seen.pod() else { return };
+        let is_still_there = pod.is_some_and(|pod| {
+            let text = |pointer: &str| field::text(pod, pointer).unwrap_or_default();
+            let is_same = self.0.get(&key).is_some_and(|(uid, _)| **uid == *text("/metadata/uid"));
+            let leaves = !text("/metadata/deletionTimestamp").is_empty()
+                || matches!(text("/status/phase"), "Succeeded" | "Failed");
+            is_same && !leaves
+        });
+        if !is_still_there {
+            self.0.remove(&key);
         }
     }
 
@@ -90,6 +84,7 @@ impl Victims {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::subject::Subject;
     use serde_json::{Value, json};
 
     fn evict(name: &str) -> Write {

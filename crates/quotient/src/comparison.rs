@@ -16,7 +16,6 @@ use quotient_engine::fact::{Name, PodKey};
 use quotient_engine::{Engine, Fact, Tick};
 use quotient_host::scheduler::{Happened, Now, Seen};
 use quotient_host::shadow::DONE_WITHIN;
-use quotient_host::subject::Subject;
 use serde_json::Value;
 
 use report::{Books, Example, Outcome};
@@ -121,14 +120,12 @@ impl Comparison {
         }
     }
 
-    fn pod(&self, pod: &Value, engine: &Engine) {
+    fn pod(&self, key: PodKey, pod: &Value, engine: &Engine) {
         let text = |pointer: &str| pod.pointer(pointer).and_then(Value::as_str);
         let scheduler = text("/spec/schedulerName").unwrap_or("default-scheduler");
         if !self.names.iter().any(|name| name == scheduler) {
             return;
         }
-        let (namespace, name) = (text("/metadata/namespace").unwrap_or_default(), text("/metadata/name"));
-        let key = PodKey { namespace: namespace.into(), name: name.unwrap_or_default().into() };
         let (known, books) = &mut *self.lock();
         let uid = text("/metadata/uid").unwrap_or_default();
         if known.pending.get(&key).is_some_and(|pending| pending.uid != uid) {
@@ -223,16 +220,15 @@ impl Onlooker for Comparison {
     }
 
     fn sees(&self, seen: &Seen, engine: &Engine) {
-        match seen {
-            Seen::Object(Subject::Kind(kind), pod) if (kind.group, kind.kind) == ("", "Pod") => self.pod(pod, engine),
-            Seen::Gone(Subject::Kind(kind), key) if (kind.group, kind.kind) == ("", "Pod") => {
-                let key = PodKey { namespace: key.namespace.clone().unwrap_or_default(), name: key.name.clone() };
+        match seen.pod() {
+            Some((key, Some(pod))) => self.pod(key, pod, engine),
+            Some((key, None)) => {
                 let (known, _) = &mut *self.lock();
                 known.pending.remove(&key);
                 known.evicting.remove(&key);
                 known.leaving.remove(&key);
             }
-            _ => {}
+            None => {}
         }
     }
 

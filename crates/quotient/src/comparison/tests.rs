@@ -6,6 +6,7 @@ use quotient_host::{Parts, Session, SharedObjects};
 use serde_json::json;
 
 use super::*;
+use quotient_host::subject::Subject;
 
 /// A shadow and its comparison, fed by hand.
 struct Bench {
