@@ -11,6 +11,10 @@ use crate::sign::Sign;
 pub(crate) struct Cap {
     /// By resource name. `None`: the node has no cap.
     limits: Option<Vec<(ResourceId, Amount)>>,
+    /// The cap that it has while its GPUs are devices.
+    with_devices: Option<Vec<(ResourceId, Amount)>>,
+    /// It has devices that are GPUs.
+    has_devices: bool,
     /// Amounts held and claimed by pods that are subject to caps, exactly, by resource number.
     held: Vec<i128>,
     reserved: Vec<i128>,
@@ -19,13 +23,29 @@ pub(crate) struct Cap {
 }
 
 impl Cap {
-    pub fn set_limits(&mut self, limits: Option<Vec<(ResourceId, Amount)>>) {
-        self.limits = limits;
+    /// Takes in the cap by the node's resources, and the one that it has while its GPUs are devices.
+    pub fn set_limits(
+        &mut self,
+        limits: Option<Vec<(ResourceId, Amount)>>,
+        with_devices: Option<Vec<(ResourceId, Amount)>>,
+    ) {
+        (self.limits, self.with_devices) = (limits, with_devices);
+    }
+
+    /// Takes in whether the node has devices that are GPUs. Returns whether that is new.
+    pub fn set_has_devices(&mut self, has_devices: bool) -> bool {
+        std::mem::replace(&mut self.has_devices, has_devices) != has_devices
     }
 
     /// What may be held, by resource name; `None` where nothing is capped.
     pub fn limits(&self) -> Option<&[(ResourceId, Amount)]> {
-        self.limits.as_deref()
+        let with_devices = || self.with_devices.as_deref().filter(|_| self.has_devices);
+        self.limits.as_deref().or_else(with_devices)
+    }
+
+    /// What a node object says: the cap by the node's resources, and the one by its devices.
+    pub fn declared(&self) -> [Option<&[(ResourceId, Amount)]>; 2] {
+        [self.limits.as_deref(), self.with_devices.as_deref()]
     }
 
     /// What pods hold of a resource.

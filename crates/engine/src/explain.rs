@@ -354,6 +354,7 @@ fn remedy(filter: Filter) -> Option<&'static str> {
         Filter::NodeUnschedulable => Some("uncordon a node"),
         Filter::TaintToleration => Some("tolerate the taint, or remove it from a node"),
         Filter::NodeAffinity => Some("relax the pod's node selector or affinity, or label a node to match"),
+        Filter::NodeDeclaredFeatures => Some("add nodes that declare the feature, or do without it"),
         Filter::Cards => Some("accept another card, or add nodes with an accepted one"),
         Filter::NodePorts => Some("use another host port, or none"),
         Filter::NodeResourcesFit => None,
