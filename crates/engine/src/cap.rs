@@ -1,8 +1,8 @@
 //! What pods without GPUs may hold together on a GPU node, and what they hold.
 
-use crate::fact::Amount;
+use crate::fact::{Amount, Limits, Name};
 use crate::nodes::Column;
-use crate::resources::{Demand, ResourceId};
+use crate::resources::{Demand, ResourceId, ResourceNames};
 use crate::sign::Sign;
 
 /// The ledger of one node's cap. It is kept on every node, with a cap or without, since a cap can be set and lifted
@@ -43,9 +43,19 @@ impl Cap {
         self.limits.as_deref().or_else(with_devices)
     }
 
-    /// What a node object says: the cap by the node's resources, and the one by its devices.
-    pub fn declared(&self) -> [Option<&[(ResourceId, Amount)]>; 2] {
-        [self.limits.as_deref(), self.with_devices.as_deref()]
+    /// Whether a node object says nothing new: of the cap by the node's resources, and of the one by its devices.
+    pub fn is_declared_as(&self, declared: [Option<&Limits>; 2], names: &ResourceNames) -> bool {
+        let is_same = |known: &(ResourceId, Amount), (name, amount): &(Name, Amount)| {
+            (Some(known.0), known.1) == (names.find(name), *amount)
+        };
+        let known = [self.limits.as_deref(), self.with_devices.as_deref()];
+        known.into_iter().zip(declared).all(|(known, declared)| match (known, declared) {
+            (None, None) => true,
+            (Some(known), Some(declared)) => {
+                known.len() == declared.iter().count() && known.iter().zip(declared.iter()).all(|(k, d)| is_same(k, d))
+            }
+            _ => false,
+        })
     }
 
     /// What pods hold of a resource.

@@ -1,6 +1,7 @@
 //! Why a pod waits, in words and numbers.
 
 mod devices;
+mod named;
 mod node_cap;
 mod verdicts;
 
@@ -234,6 +235,9 @@ impl World {
                 }
                 _ => format!("{nodes} {}", filter.sentence()),
             };
+            if let Some(minded) = self.minded(question, *filter) {
+                part += &format!(" ({minded})");
+            }
             if *filter == Filter::NodeCap
                 && let Some(nearest) = capped.first().filter(|_| !cap_decides)
             {

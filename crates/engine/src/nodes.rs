@@ -293,17 +293,7 @@ impl Nodes {
         let node = &self.list[id.at()];
         let number = |name: &Name| names.find(name);
         let has = |(name, amount): &(Name, Amount)| number(name).map_or(0, |r| self.allocatable(r, id)) == *amount;
-        let is_capped = |known: &(ResourceId, Amount), (name, amount): &(Name, Amount)| {
-            (Some(known.0), known.1) == (number(name), *amount)
-        };
-        let is_same = |(known, cap): (Option<&[(ResourceId, Amount)]>, &Option<Limits>)| match (known, cap) {
-            (None, None) => true,
-            (Some(known), Some(cap)) => {
-                known.len() == cap.iter().count() && known.iter().zip(cap.iter()).all(|(k, c)| is_capped(k, c))
-            }
-            _ => false,
-        };
-        let is_same_cap = node.cap.declared().into_iter().zip([cap, cap_with_devices]).all(is_same);
+        let is_same_cap = node.cap.is_declared_as([cap, cap_with_devices].map(Option::as_ref), names);
         let named = allocatable.iter().filter(|(_, amount)| *amount != 0).count();
         let has_card = |card: &NodeCard| match (number(&card.resource), number(&card.name)) {
             (Some(resource), Some(name)) => node.cards.contains(&(resource, name)),
