@@ -639,8 +639,18 @@ fn a_claim_lasts_until_the_claimant_binds() {
     }
 
     // The node goes: so does the claim.
-    let mut w = world(vec![Fact::Pod(PodFact { nominated: Some("n".into()), ..claimant() })]);
+    let nominated = || Fact::Pod(PodFact { nominated: Some("n".into()), ..claimant() });
+    let leaving = PodFact { leaving_since: Some(Created(0)), victim_of: Some(claimant().key()), ..victim() };
+    let mut w = world(vec![Fact::Node(node("n", 10)), Fact::Pod(leaving), nominated()]);
+    w.observe(Tick(0), Fact::NodeGone("n".into()));
     assert_eq!(pairs(&w.decide(Tick(0))), ["denominate p", "hold p NoFittingNode"]);
+
+    // One that is not there yet is claimed when it comes: others say which pod they make it for.
+    let older = PodFact { priority: 10, created: Created(-1), ..pod("o", spec(5)) };
+    let mut w = world(vec![nominated(), Fact::Pod(older)]);
+    assert_eq!(pairs(&w.decide(Tick(0))), ["hold o NoFittingNode", "hold p NoFittingNode"]);
+    w.observe(Tick(0), Fact::Node(node("n", 10)));
+    assert_eq!(pairs(&w.decide(Tick(0))), ["bind p n", "hold o NoFittingNode"]);
 }
 
 #[test]

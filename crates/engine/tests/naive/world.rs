@@ -66,6 +66,8 @@ pub struct World {
     pub bound: BTreeMap<PodKey, Bound>,
     pub evicting: BTreeMap<PodKey, Evicting>,
     pub claims: BTreeMap<PodKey, Claim>,
+    /// Nodes that pods' objects name as theirs, and that were not there when they did.
+    pub expected: BTreeMap<PodKey, Name>,
     /// Several pods may share a claim, and be bound on the strength of the same.
     pub promises: Vec<Promise>,
 }
@@ -105,7 +107,7 @@ impl World {
 
     pub fn observe(&mut self, now: Tick, fact: Fact) {
         match fact {
-            Fact::Node(node) => drop(self.nodes.insert(node.name.clone(), node)),
+            Fact::Node(node) => self.observe_node(node),
             Fact::NodeGone(name) => drop(self.nodes.remove(&name)),
             Fact::AttachLimits(limits) => drop(self.limits.insert(limits.node.clone(), limits)),
             Fact::AttachLimitsGone(name) => drop(self.limits.remove(&name)),
@@ -169,6 +171,20 @@ impl World {
         }
     }
 
+    /// A node that is expected is claimed when it comes, by pods that wait and claim no other.
+    fn observe_node(&mut self, node: NodeFact) {
+        let expecting: Vec<PodKey> =
+            self.expected.iter().filter(|(_, name)| **name == node.name).map(|(pod, _)| pod.clone()).collect();
+        for key in expecting {
+            self.expected.remove(&key);
+            let waits = self.pods.get(&key).is_some_and(|pod| pod.node.is_none()) && !self.bound.contains_key(&key);
+            if waits && !self.claims.contains_key(&key) {
+                self.claims.insert(key, Claim { node: node.name.clone(), kind: ClaimKind::Room });
+            }
+        }
+        self.nodes.insert(node.name.clone(), node);
+    }
+
     fn observe_pod(&mut self, now: Tick, pod: PodFact) {
         let key = pod.key();
         let known = self.pods.get(&key).filter(|old| old.uid == pod.uid);
@@ -180,9 +196,14 @@ impl World {
         }
         // A nomination that is told again says nothing new: the claim may have been dropped since.
         if pod.nominated != nominated_before {
+            self.expected.remove(&key);
             match &pod.nominated {
                 None => drop(self.claims.remove(&key)),
                 Some(node) if self.claims.get(&key).is_some_and(|c| c.node == *node) => {}
+                Some(node) if !self.nodes.contains_key(node) && !self.bound.contains_key(&key) => {
+                    self.claims.remove(&key);
+                    self.expected.insert(key.clone(), node.clone());
+                }
                 Some(node) => {
                     // Whether pods went for it is seen when they are seen to leave for it.
                     let claim = Claim { node: node.clone(), kind: ClaimKind::Room };
@@ -207,6 +228,7 @@ impl World {
         self.bound.remove(key);
         self.evicting.remove(key);
         self.claims.remove(key);
+        self.expected.remove(key);
     }
 
     /// Every object, as it was last told.

@@ -340,7 +340,9 @@ impl Engine {
     /// A node has come: room on it is held for the pods whose statuses name it.
     pub(super) fn expected_node_came(&mut self, name: &Name) {
         for id in self.expected_nodes.remove(name).unwrap_or_default() {
-            if self.world.pods.get(id).place == Place::Waiting {
+            let pod = self.world.pods.get(id);
+            // One that holds another has a reservation of ours, which its status does not name yet.
+            if pod.place == Place::Waiting && pod.reservation.is_none() {
                 self.dequeue(id);
                 self.adopt_nomination(id);
                 self.enqueue(id);
