@@ -23,7 +23,7 @@ help:
 	@echo 'make bench-cluster  the same beside kube-scheduler on a real API server; writes docs/performance.md'
 	@echo 'make counts   instructions of seven named cases, beside those recorded; fails when one takes 10 % more'
 	@echo 'make docs     writes what pages and chart have from the program; read the difference'
-	@echo 'make book     the documentation as a book in dist/book (installs mdbook)'
+	@echo 'make book     the documentation as a book in dist/book (builds mdBook, once)'
 	@echo 'make image    static binaries, and an OCI image of them in dist/quotient.oci'
 	@echo 'make release  everything that a release has, in dist/'
 	@echo 'make explore  the properties of the engine on random histories, for an hour or so'
@@ -134,8 +134,7 @@ chart:
 	$(CARGO) test --quiet --locked --package quotient --test chart made_from
 
 book:
-	@command -v mdbook >/dev/null || $(CARGO) install --quiet --locked mdbook
-	mdbook build
+	@$$(packaging/mdbook.sh) build
 
 # Binaries for other machines need no more than a C compiler for `ring`: musl-tools and gcc-aarch64-linux-gnu of Debian. TARGETS can be
 # set to one of the two, and PROFILE=dev builds faster and runs slower. Everything that differs between machines and times is given: paths, the commit and its time.
