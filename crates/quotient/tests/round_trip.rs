@@ -156,7 +156,7 @@ fn a_cluster_at_rest_stays_as_it_is() {
 
     let checked = output(&["check", "--kubeconfig", &kubeconfig, "-o", "json"]);
     let found = serde_json::from_slice(&checked.stdout).expect("check answers in JSON, whatever it found");
-    schema::check("check", &found, "check");
+    schema::check("command check", &found, "check");
 
     evictions_are_told(&plane, &kubeconfig, &file);
 
