@@ -102,8 +102,9 @@ impl Site {
     fn check(&self) -> (Option<i32>, String) {
         let kubeconfig = self.plane.kubeconfig().display().to_string();
         let output = quotient(&["check", "--kubeconfig", &kubeconfig]).output().expect("the program runs");
-        let said = [output.stdout, output.stderr].concat();
-        (output.status.code(), String::from_utf8_lossy(&said).into_owned())
+        let said = String::from_utf8_lossy(&[output.stdout, output.stderr].concat()).into_owned();
+        assert!(!said.contains("\\n"), "a line is broken by an escaped newline: {said}");
+        (output.status.code(), said)
     }
 
     fn has(&self, what: &[&str]) -> bool {
