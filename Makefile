@@ -1,7 +1,7 @@
 # The few things there are to do here. `make` alone lists them.
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test testenv helm cluster bench counts explore storm fuzz chart docs book binaries image image-twice release model
+.PHONY: help demo test testenv helm cluster bench counts explore storm fuzz chart docs book binaries image image-twice image-try release model
 
 CARGO ?= cargo
 TARGET := $(or $(CARGO_TARGET_DIR),target)
@@ -165,6 +165,10 @@ image-twice:
 	$(MAKE) image CARGO_TARGET_DIR=$(TARGET)/twice && cp -r dist/quotient.oci $(TARGET)/first.oci
 	rm -rf $(TARGET)/twice && $(MAKE) image CARGO_TARGET_DIR=$(TARGET)/twice
 	diff -r dist/quotient.oci $(TARGET)/first.oci && echo 'both builds are the same' && rm -r $(TARGET)/first.oci $(TARGET)/twice
+
+# What was built runs in a container.
+image-try:
+	@packaging/try-image.sh dist/quotient.oci $(VERSION)
 
 release: image
 	@packaging/release.sh $(VERSION) $(TARGET) $(FOLDER) $(TARGETS)
