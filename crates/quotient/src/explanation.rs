@@ -14,6 +14,7 @@ use quotient_sim::report::{Evicted, PodPhase, PodReport, Quantities, QuotaReport
 use serde::Serialize;
 use serde_json::Value;
 
+use crate::partial::Said;
 use crate::remedies::{Remedy, remedies};
 use crate::state::{Happened, PodObject, State};
 use crate::when::{When, when};
@@ -44,6 +45,12 @@ pub struct Explanation {
     pub quotas: Vec<QuotaReport>,
     /// Why it waits.
     pub reason: Option<ReasonExplained>,
+    /// What the scheduler wrote on the pod, where too little of the cluster is seen to work the reason out.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub said: Option<Said>,
+    /// What is not seen then, one line each.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub unseen: Vec<String>,
     /// What would let it run; each was tried by itself, on a copy of the cluster.
     pub remedies: Vec<Remedy>,
     /// When it may start, if it waits.
@@ -182,8 +189,11 @@ impl Explanation {
             pod.unwrap_or_else(|| gone(namespace, name));
         let PodObject { created, started, nominated_node, priority, is_leaving, is_dated } =
             state.pod_object(&namespace, &name);
-        let quotas = with_those_above(quotas, state.quotas());
-        let waits = phase == PodPhase::Pending;
+        let partial = state.partial();
+        let said = partial.and_then(|partial| partial.said(&namespace, &name)).cloned();
+        // What a part of the pods hold of a quota is not what the quota has used.
+        let quotas = if partial.is_some() { Vec::new() } else { with_those_above(quotas, state.quotas()) };
+        let waits = phase == PodPhase::Pending && partial.is_none();
         let reason = state.reason(&namespace, &name).filter(|_| waits);
         let verdicts = if waits { state.verdicts(&namespace, &name) } else { Vec::new() };
         let object = state.object(&ObjectKey::pod(&namespace, &name)).unwrap_or(&Value::Null);
@@ -201,7 +211,9 @@ impl Explanation {
             node,
             nominated_node,
             created,
-            started: started.filter(|_| !waits),
+            started: started.filter(|_| phase != PodPhase::Pending),
+            said,
+            unseen: partial.map(|partial| partial.unseen.clone()).unwrap_or_default(),
             leaving: is_leaving,
             is_dated,
             priority,

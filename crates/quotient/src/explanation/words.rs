@@ -29,6 +29,10 @@ pub fn tell(printer: &mut Printer, pod: &Explanation) -> Result<()> {
     if let Some(nodes) = &pod.nodes {
         tell_nodes(printer, nodes)?;
     }
+    if !pod.unseen.is_empty() {
+        heading(printer, "Not worked out, since you do not see all of the cluster")?;
+        printer.line("  its quotas, what each node says to it, and what would help")?;
+    }
     if !pod.quotas.is_empty() {
         heading(printer, "Its quotas")?;
         printer.table("  ", &quota_table(&pod.quotas, printer.units()))?;
@@ -59,7 +63,17 @@ fn tell_headline(printer: &mut Printer, pod: &Explanation) -> Result<()> {
                 printer.line(format_args!("{name} is pending: {}", printer.paint(Tone::Bad, &reason.code)))?;
                 printer.line(format_args!("  {}", reason.message))
             }
-            None => printer.line(format_args!("{name} is pending for another scheduler")),
+            None => match &pod.said {
+                Some(said) => {
+                    printer
+                        .line(format_args!("{name} is {}, says the scheduler", printer.paint(Tone::Bad, "pending")))?;
+                    printer.line(format_args!("  {}", said.message))
+                }
+                None if !pod.unseen.is_empty() => {
+                    printer.line(format_args!("{name} is pending, and no scheduler has said why"))
+                }
+                None => printer.line(format_args!("{name} is pending for another scheduler")),
+            },
         },
         PodPhase::Running if pod.leaving => printer.line(format_args!("{name} is leaving {node}")),
         PodPhase::Running => {
