@@ -313,12 +313,11 @@ pub(super) fn another_queue(trial: &Trial<'_>) -> Vec<Remedy> {
     let queues = quotas.iter().filter(|(key, _)| key.kind == volcano::QUEUE).map(|(key, _)| &*key.name);
     let near = near_names(named, queues);
     let tried = near.into_iter().filter_map(|queue| {
-        let edit = trial.changed(|pod| pod["metadata"]["annotations"][volcano::QUEUE_NAME] = json!(queue));
-        let evicts = trial.runs(&[edit])?;
+        let edits = trial.changed(|pod| pod["metadata"]["annotations"][volcano::QUEUE_NAME] = json!(queue));
+        let evicts = trial.runs(&edits)?;
         let field = format!("metadata.annotations[{:?}]", volcano::QUEUE_NAME);
-        let (from, to) = (Some(named.to_owned()), Some(queue.to_owned()));
-        let changes = vec![FieldChange { object: trial.key.to_string(), field, from, to }];
-        let message = format!("use queue {queue:?} instead of {named:?}");
+        let changes = trial.changes(&field, Some(named), Some(queue));
+        let message = trial.of_all(format!("use queue {queue:?} instead of {named:?}"));
         Some(Remedy { kind: "queue", message, changes, evicts, ends: Vec::new() })
     });
     tried.collect()
