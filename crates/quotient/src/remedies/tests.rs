@@ -179,8 +179,10 @@ fn each_remedy_of_a_gang_helps_it_as_a_whole() {
 
 #[test]
 fn each_remedy_helps_by_itself_and_none_is_larger_than_needed() {
+    /// A min that could be lower once its max was.
+    const FOUND: u64 = 1413;
     let (pending, kinds) = (Cell::new(0), RefCell::new(BTreeMap::new()));
-    each_seed(60, |seed| {
+    let try_out = |seed| {
         let mut dice = Dice::new(seed);
         let state = state(&cluster(&mut dice));
         let waiting = state.pods().iter().filter(|pod| pod.phase == PodPhase::Pending);
@@ -192,7 +194,9 @@ fn each_remedy_helps_by_itself_and_none_is_larger_than_needed() {
                 check(&state, &ObjectKey::pod(namespace, name), remedy, seed);
             }
         }
-    });
+    };
+    each_seed(60, try_out);
+    try_out(FOUND);
     let (pending, kinds) = (pending.get(), kinds.into_inner());
     assert!(pending > 30, "only {pending} pods waited");
     for kind in ["raise-quota", "priority", "pods-end", "smaller-request", "toleration"] {
