@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 use quotient_api::{ObjectKey, elastic, pod_group};
 use quotient_engine::fact::{Name, PodKey, QuotaKey};
 use quotient_engine::quantity::canonical;
-use quotient_engine::{NodeVerdict, Reason};
+use quotient_engine::{NodeVerdict, Reason, Turn};
 use quotient_sim::cluster::{is_bound, is_pending};
 use quotient_sim::report::StepReport;
 use quotient_sim::report::{Evicted, NodeState, ObjectProblem, PodReport, Quantities, QuotaReport, RejectedObject};
@@ -267,6 +267,11 @@ impl State {
     /// Why a pod waits, if it does, as things stand now.
     pub fn reason(&self, namespace: &str, name: &str) -> Option<Arc<Reason>> {
         self.simulation.cluster().reason(&ObjectKey::pod(namespace, name))
+    }
+
+    /// When a waiting pod has its turn.
+    pub fn turn(&self, namespace: &str, name: &str) -> Option<Turn> {
+        self.simulation.cluster().engine().turn(&pod_key(namespace, name))
     }
 
     /// What each node says to a waiting pod, the nearest first.
