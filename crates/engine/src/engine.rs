@@ -97,7 +97,7 @@ impl Default for CardSettings {
 pub struct NodeReport {
     pub name: Name,
     pub allocatable: Vec<(Name, Amount)>,
-    /// What pods on the node hold, by name; nothing that is 0. `pods` included.
+    /// What pods on the node hold, by name; nothing that is 0. `pods` included, and cards that are devices.
     pub used: Vec<(Name, i128)>,
     /// What pods that are subject to a cap may hold here, and hold.
     pub cap: Vec<(Name, i128)>,
@@ -185,6 +185,8 @@ pub struct Engine {
     leaving_for: BTreeMap<PodKey, BTreeSet<PodId>>,
     /// Waiting pods that hold a reservation.
     claimants: BTreeSet<PodId>,
+    /// Waiting pods whose statuses name a node that is not there, by node: others expect it.
+    expected_nodes: BTreeMap<Name, BTreeSet<PodId>>,
     /// Pods that came to hold room in this cycle, with how many pods were bound and evicted in it before.
     reserved_now: BTreeMap<PodId, u64>,
     /// Pods bound and evicted in this cycle.

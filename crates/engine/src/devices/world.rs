@@ -70,6 +70,22 @@ impl World {
         }
     }
 
+    /// Works out anew which nodes are GPU nodes by their devices, where that may have changed. Returns whether it did.
+    pub fn renew_gpu_nodes(&mut self) -> bool {
+        if !self.devices.totals_changed {
+            return false;
+        }
+        let now = self.devices.nodes_with_gpus();
+        let before = std::mem::replace(&mut self.devices.gpu_nodes, now);
+        let changed: Vec<Name> = before.symmetric_difference(&self.devices.gpu_nodes).cloned().collect();
+        for name in &changed {
+            if let Some(node) = self.nodes.find(name) {
+                self.nodes.set_gpu_devices(node, self.devices.gpu_nodes.contains(name));
+            }
+        }
+        !changed.is_empty()
+    }
+
     /// Whether a pod has claims on devices or devices serve what it requests; of most pods neither is true.
     #[inline]
     pub fn may_use_devices(&self, pod: &Pod) -> bool {

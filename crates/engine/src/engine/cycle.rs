@@ -64,6 +64,9 @@ impl Engine {
     /// Decides what can be decided now.
     pub fn decide(&mut self, now: Tick, budget: Budget) -> Decisions {
         let mut decisions = Decisions::default();
+        if self.world.renew_gpu_nodes() {
+            self.note(Change::Node);
+        }
         self.world.renew_device_totals();
         self.forget_reserved_now();
         self.regroup();
