@@ -252,8 +252,14 @@ impl Engine {
     }
 
     pub(super) fn take_reservation(&mut self, id: PodId, reservation: Reservation) {
+        self.take_reservation_before_devices(id, reservation);
+        self.world.keep_devices(id, reservation.node);
+    }
+
+    /// The same where devices are chosen later: pods that have them are about to be evicted.
+    pub(super) fn take_reservation_before_devices(&mut self, id: PodId, reservation: Reservation) {
         self.world.pods.get_mut(id).reservation = Some(reservation);
-        self.count_reservation(id, Sign::Add);
+        self.world.count_reserved(id, Sign::Add);
         self.claimants.insert(id);
     }
 
@@ -262,6 +268,7 @@ impl Engine {
         if self.claimants.remove(&id) {
             self.contested.remove(&id);
             self.count_reservation(id, Sign::Take);
+            self.world.forget_kept_devices(id);
             let pod = self.world.pods.get_mut(id);
             pod.reservation = None;
             pod.granted.clear();

@@ -245,6 +245,11 @@ impl Devices {
         self.pools.values().filter(|pool| pool.fact.state == PoolState::Ready).flat_map(|pool| &pool.fact.devices)
     }
 
+    /// Whether every device is for the pods of one node.
+    pub fn are_local(&self) -> bool {
+        self.wide.is_empty()
+    }
+
     /// How many devices and shares are held.
     pub fn held_count(&self) -> u64 {
         let held = self.pools.values().flat_map(|pool| pool.held.values());

@@ -160,9 +160,9 @@ impl Engine {
     }
 
     fn take_in_moved(&mut self) {
-        let Some(Moved { shares, limits, risen, drawn_on }) = self.world.quotas.changed() else { return };
+        let Some(Moved { shares, limits, gates, drawn_on }) = self.world.quotas.changed() else { return };
         self.changes += u64::from(limits);
-        for quota in risen {
+        for quota in gates {
             self.queue.wake_gated(quota);
         }
         self.moved_pools.extend(drawn_on);

@@ -7,6 +7,7 @@ use crate::gangs::Gang;
 use crate::nodes::NodeId;
 use crate::pods::Pod;
 use crate::policy::QuotaId;
+use crate::queue::Turn;
 use crate::reason::Reason;
 use crate::resources::{PODS_ID, ResourceId};
 use std::collections::{BTreeMap, BTreeSet};
@@ -42,6 +43,12 @@ impl Engine {
         }
         copy.decide(Tick(0), Budget::default());
         Some(copy.reason(pod).unwrap_or(known))
+    }
+
+    /// When a pod that waits has its turn; none for one that waits for something else than a turn.
+    pub fn turn(&self, pod: &PodKey) -> Option<Turn> {
+        let pod = self.world.pods.get(self.world.pods.find(pod)?);
+        Some(self.queue.turn(pod.group?, pod.created, &pod.name))
     }
 
     /// All quotas, by key.
