@@ -31,6 +31,28 @@ impl Change {
     }
 }
 
+/// What is kept at hand of an object.
+#[derive(Debug, PartialEq, Eq)]
+struct AtHand {
+    /// Its owners, and whether each is the controller.
+    owners: Vec<(ObjectKey, bool)>,
+    /// The node that a pod names.
+    node: Option<Name>,
+}
+
+impl AtHand {
+    fn of(key: &ObjectKey, object: &Value) -> Self {
+        let owners = field::owners(object, key.namespace.as_deref());
+        let controller = if owners.is_empty() { None } else { field::controller(object) };
+        let with_rank = |owner: ObjectKey| {
+            let is_controller = controller.as_ref() == Some(&owner);
+            (owner, is_controller)
+        };
+        let node = node_of(key, object).map(Name::from);
+        AtHand { owners: owners.into_iter().map(with_rank).collect(), node }
+    }
+}
+
 /// All objects. A copy shares what neither of the two changes.
 #[derive(Debug, Clone, Default)]
 pub struct Store {
@@ -126,8 +148,8 @@ impl Store {
             return false;
         }
         self.note_timed(&key, &object);
-        self.forget(&key);
-        self.note(&key, &object);
+        let before = self.objects.get(&key).map(|known| AtHand::of(&key, known));
+        self.keep_at_hand(&key, before, Some(AtHand::of(&key, &object)));
         self.objects.insert(key.clone(), Arc::new(object));
         self.tell(key);
         true
@@ -135,25 +157,51 @@ impl Store {
 
     /// Changes the object in place. Copies of the store keep it as it was.
     pub fn change(&mut self, key: &ObjectKey, change: impl FnOnce(&mut Value)) {
-        self.forget(key);
         let Some(kept) = self.objects.get_mut(key) else { return };
-        change(Arc::make_mut(kept));
-        let object = kept.clone();
-        self.note(key, &object);
+        let before = AtHand::of(key, kept);
+        let object = Arc::make_mut(kept);
+        change(object);
+        let after = AtHand::of(key, object);
+        self.keep_at_hand(key, Some(before), Some(after));
         self.tell(key.clone());
     }
 
-    /// Keeps at hand what is asked of the object often.
-    fn note(&mut self, key: &ObjectKey, object: &Value) {
-        let controller = field::controller(object);
-        for owner in field::owners(object, key.namespace.as_deref()) {
-            let is_controller = controller.as_ref() == Some(&owner);
-            let dependents = self.dependents.get_or_insert_with(owner, BTreeMap::new);
-            *dependents.entry(key.clone()).or_default() |= is_controller;
+    /// Follows an object that comes, changes or goes with what is asked of it often.
+    fn keep_at_hand(&mut self, key: &ObjectKey, before: Option<AtHand>, after: Option<AtHand>) {
+        let (old, new) = (before.as_ref(), after.as_ref());
+        if old.map(|old| &old.owners) != new.map(|new| &new.owners) {
+            old.into_iter().flat_map(|old| &old.owners).for_each(|(owner, _)| self.forget_owner(key, owner));
+            for (owner, is_controller) in new.into_iter().flat_map(|new| &new.owners) {
+                let dependents = self.dependents.get_or_insert_with(owner.clone(), BTreeMap::new);
+                *dependents.entry(key.clone()).or_default() |= is_controller;
+            }
         }
-        if let Some(node) = node_of(key, object) {
-            let pods = Arc::make_mut(&mut self.pods_on).entry(Name::from(node)).or_default();
-            Arc::make_mut(pods).insert(key.clone());
+        let (old, new) = (old.and_then(|old| old.node.as_ref()), new.and_then(|new| new.node.as_ref()));
+        if old != new {
+            old.into_iter().for_each(|node| self.forget_node(key, node));
+            if let Some(node) = new {
+                let pods = Arc::make_mut(&mut self.pods_on).entry(node.clone()).or_default();
+                Arc::make_mut(pods).insert(key.clone());
+            }
+        }
+    }
+
+    fn forget_owner(&mut self, key: &ObjectKey, owner: &ObjectKey) {
+        if let Some(keys) = self.dependents.get_mut(owner) {
+            keys.remove(key);
+            if keys.is_empty() {
+                self.dependents.remove(owner);
+            }
+        }
+    }
+
+    fn forget_node(&mut self, key: &ObjectKey, node: &Name) {
+        let pods_on = Arc::make_mut(&mut self.pods_on);
+        if let Some(keys) = pods_on.get_mut(node) {
+            Arc::make_mut(keys).remove(key);
+            if keys.is_empty() {
+                pods_on.remove(node);
+            }
         }
     }
 
@@ -165,8 +213,8 @@ impl Store {
 
     /// Takes the object out.
     pub fn remove(&mut self, key: &ObjectKey) -> Option<Arc<Value>> {
-        self.forget(key);
         let object = self.objects.remove(key)?;
+        self.keep_at_hand(key, Some(AtHand::of(key, &object)), None);
         if self.timed.contains(key) {
             Arc::make_mut(&mut self.timed).remove(key);
         }
@@ -186,28 +234,6 @@ impl Store {
     /// The pods that say how long they run, or how long pods like them run.
     pub fn timed_pods(&self) -> impl Iterator<Item = (&ObjectKey, &Arc<Value>)> {
         self.timed.iter().filter_map(|key| self.objects.get_key_value(key))
-    }
-
-    /// Takes the object out of what is kept at hand.
-    fn forget(&mut self, key: &ObjectKey) {
-        let Some(object) = self.objects.get(key) else { return };
-        for owner in field::owners(object, key.namespace.as_deref()) {
-            if let Some(keys) = self.dependents.get_mut(&owner) {
-                keys.remove(key);
-                if keys.is_empty() {
-                    self.dependents.remove(&owner);
-                }
-            }
-        }
-        if let Some(node) = node_of(key, object)
-            && let pods_on = Arc::make_mut(&mut self.pods_on)
-            && let Some(keys) = pods_on.get_mut(node)
-        {
-            Arc::make_mut(keys).remove(key);
-            if keys.is_empty() {
-                pods_on.remove(node);
-            }
-        }
     }
 
     /// What changed since this was last asked, in order.
