@@ -11,6 +11,7 @@ use quotient_engine::fact::Name;
 use rustc_hash::FxHashSet;
 use serde_json::Value;
 
+use crate::server::is_pod;
 use crate::{field, forecast};
 
 /// Something that happened to an object.
@@ -36,8 +37,18 @@ impl Change {
 struct AtHand {
     /// Its owners, and whether each is the controller.
     owners: Vec<(ObjectKey, bool)>,
-    /// The node that a pod names.
-    node: Option<Name>,
+    place: Place,
+}
+
+/// Where an object is, as far as it is asked for.
+#[derive(Debug, PartialEq, Eq)]
+enum Place {
+    /// It is no pod.
+    Nowhere,
+    /// It is a pod that names no node.
+    Waiting,
+    /// It is a pod that names a node.
+    On(Name),
 }
 
 impl AtHand {
@@ -48,8 +59,12 @@ impl AtHand {
             let is_controller = controller.as_ref() == Some(&owner);
             (owner, is_controller)
         };
-        let node = node_of(key, object).map(Name::from);
-        AtHand { owners: owners.into_iter().map(with_rank).collect(), node }
+        let place = match field::text(object, "/spec/nodeName") {
+            _ if !is_pod(key) => Place::Nowhere,
+            None => Place::Waiting,
+            Some(node) => Place::On(Name::from(node)),
+        };
+        AtHand { owners: owners.into_iter().map(with_rank).collect(), place }
     }
 }
 
@@ -61,6 +76,8 @@ pub struct Store {
     dependents: ObjectMap<BTreeMap<ObjectKey, bool>>,
     /// The pods that name a node in `spec.nodeName`.
     pods_on: Arc<BTreeMap<Name, Arc<BTreeSet<ObjectKey>>>>,
+    /// The pods that name no node: few among many, most often.
+    waiting: Arc<BTreeSet<ObjectKey>>,
     /// The pods that say how long they run, or how long pods like them run: few, and asked for among many.
     timed: Arc<BTreeSet<ObjectKey>>,
     changes: Vec<Change>,
@@ -137,6 +154,11 @@ impl Store {
         self.pods_on.get(node).map_or_else(Vec::new, |keys| keys.iter().cloned().collect())
     }
 
+    /// The pods that name no node, by namespace and name; those that have ended too.
+    pub fn pods_without_node(&self) -> impl Iterator<Item = (&ObjectKey, &Arc<Value>)> {
+        self.objects.get_all(self.waiting.iter())
+    }
+
     /// The nodes that pods name, each with these pods.
     pub fn nodes_of_pods(&self) -> impl Iterator<Item = (&Name, &BTreeSet<ObjectKey>)> {
         self.pods_on.iter().map(|(node, pods)| (node, &**pods))
@@ -176,13 +198,22 @@ impl Store {
                 *dependents.entry(key.clone()).or_default() |= is_controller;
             }
         }
-        let (old, new) = (old.and_then(|old| old.node.as_ref()), new.and_then(|new| new.node.as_ref()));
-        if old != new {
-            old.into_iter().for_each(|node| self.forget_node(key, node));
-            if let Some(node) = new {
+        let (old, new) = (old.map(|old| &old.place), new.map(|new| &new.place));
+        if old == new {
+            return;
+        }
+        match old {
+            Some(Place::Waiting) => drop(Arc::make_mut(&mut self.waiting).remove(key)),
+            Some(Place::On(node)) => self.forget_node(key, node),
+            Some(Place::Nowhere) | None => {}
+        }
+        match new {
+            Some(Place::Waiting) => drop(Arc::make_mut(&mut self.waiting).insert(key.clone())),
+            Some(Place::On(node)) => {
                 let pods = Arc::make_mut(&mut self.pods_on).entry(node.clone()).or_default();
                 Arc::make_mut(pods).insert(key.clone());
             }
+            Some(Place::Nowhere) | None => {}
         }
     }
 
@@ -224,7 +255,7 @@ impl Store {
     }
 
     fn note_timed(&mut self, key: &ObjectKey, object: &Value) {
-        let is_timed = (key.group, key.kind) == ("", "Pod") && forecast::is_timed(object);
+        let is_timed = is_pod(key) && forecast::is_timed(object);
         if is_timed != self.timed.contains(key) {
             let timed = Arc::make_mut(&mut self.timed);
             let _ = if is_timed { timed.insert(key.clone()) } else { timed.remove(key) };
@@ -246,11 +277,6 @@ impl Store {
     pub fn has_changes(&self) -> bool {
         !self.changes.is_empty()
     }
-}
-
-/// The node that a pod names.
-fn node_of<'a>(key: &ObjectKey, object: &'a Value) -> Option<&'a str> {
-    (key.group.is_empty() && key.kind == "Pod").then(|| field::text(object, "/spec/nodeName")).flatten()
 }
 
 impl View for Store {
@@ -287,6 +313,10 @@ mod tests {
         assert!(store.put(key.clone(), pod("n2")));
         assert_eq!(store.pods_on("n1"), []);
         assert_eq!(store.pods_on("n2"), std::slice::from_ref(&key));
+        store.change(&key, |pod| pod["spec"]["nodeName"] = Value::Null);
+        assert_eq!((store.pods_on("n2").len(), store.pods_without_node().count()), (0, 1));
+        store.change(&key, |pod| pod["spec"]["nodeName"] = json!("n2"));
+        assert_eq!((store.pods_on("n2").len(), store.pods_without_node().count()), (1, 0));
         assert_eq!(store.controlled(&web, "Pod").len(), 1);
         assert_eq!(store.take_changes().len(), 1, "two changes of one object are told once");
         store.remove(&key);

@@ -45,7 +45,7 @@ impl Cluster {
     pub fn pending_pods(&self) -> Vec<PodReport> {
         let names = QuotaNames::of_keys(self.engine().quota_keys());
         self.reasons();
-        let reports = self.store().pods().filter(|(_, pod)| phase(pod) == PodPhase::Pending);
+        let reports = self.store().pods_without_node().filter(|(_, pod)| phase(pod) == PodPhase::Pending);
         reports.map(|(key, pod)| self.standing(&names, key, pod)).collect()
     }
 
