@@ -1,7 +1,7 @@
 # The few things there are to do here. `make` alone lists them.
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test testenv helm cluster bench counts explore storm fuzz chart docs book binaries image image-twice release model
+.PHONY: help demo test testenv helm cluster bench counts explore storm fuzz chart docs book binaries image image-twice image-try release model
 
 CARGO ?= cargo
 TARGET := $(or $(CARGO_TARGET_DIR),target)
@@ -23,7 +23,7 @@ help:
 	@echo 'make bench-cluster  the same beside kube-scheduler on a real API server; writes docs/performance.md'
 	@echo 'make counts   instructions of seven named cases, beside those recorded; fails when one takes 10 % more'
 	@echo 'make docs     writes what pages and chart have from the program; read the difference'
-	@echo 'make book     the documentation as a book in dist/book (installs mdbook)'
+	@echo 'make book     the documentation as a book in dist/book (builds mdBook, once)'
 	@echo 'make image    static binaries, and an OCI image of them in dist/quotient.oci'
 	@echo 'make release  everything that a release has, in dist/'
 	@echo 'make explore  the properties of the engine on random histories, for an hour or so'
@@ -134,8 +134,7 @@ chart:
 	$(CARGO) test --quiet --locked --package quotient --test chart made_from
 
 book:
-	@command -v mdbook >/dev/null || $(CARGO) install --quiet --locked mdbook
-	mdbook build
+	@$$(packaging/mdbook.sh) build
 
 # Binaries for other machines need no more than a C compiler for `ring`: musl-tools and gcc-aarch64-linux-gnu of Debian. TARGETS can be
 # set to one of the two, and PROFILE=dev builds faster and runs slower. Everything that differs between machines and times is given: paths, the commit and its time.
@@ -166,6 +165,17 @@ image-twice:
 	$(MAKE) image CARGO_TARGET_DIR=$(TARGET)/twice && cp -r dist/quotient.oci $(TARGET)/first.oci
 	rm -rf $(TARGET)/twice && $(MAKE) image CARGO_TARGET_DIR=$(TARGET)/twice
 	diff -r dist/quotient.oci $(TARGET)/first.oci && echo 'both builds are the same' && rm -r $(TARGET)/first.oci $(TARGET)/twice
+
+# The program compiles for macOS too. Nothing is linked, since Apple's tools are not to be had elsewhere: build it there for a binary.
+.PHONY: check-macos
+check-macos:
+	@rustup --quiet target add aarch64-apple-darwin
+	CC_aarch64_apple_darwin=$(CURDIR)/packaging/empty-objects.sh AR_aarch64_apple_darwin=$(CURDIR)/packaging/empty-objects.sh \
+	  $(CARGO) check --quiet --locked --target aarch64-apple-darwin --package quotient
+
+# What was built runs in a container.
+image-try:
+	@packaging/try-image.sh dist/quotient.oci $(VERSION)
 
 release: image
 	@packaging/release.sh $(VERSION) $(TARGET) $(FOLDER) $(TARGETS)

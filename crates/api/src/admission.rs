@@ -18,7 +18,7 @@ mod metadata;
 mod pod;
 mod pod_group;
 mod pod_overhead;
-mod pod_priority;
+pub(crate) mod pod_priority;
 mod pod_resources;
 mod pod_update;
 pub(crate) mod queue;

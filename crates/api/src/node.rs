@@ -15,6 +15,12 @@ pub(crate) fn node(root: &Cursor<'_, '_>, name: &Name, interner: &mut Interner, 
     let allocatable = status.field("allocatable");
     let capacity = status.field("capacity");
     let allocatable = amounts(if allocatable.exists() { &allocatable } else { &capacity }, interner);
+    let cap = caps.of_node(&allocatable, &metadata.field("annotations"));
+    let (cap, cap_with_devices) = match cap {
+        Some((limits, true)) => (Some(limits), None),
+        Some((limits, false)) => (None, Some(limits)),
+        None => (None, None),
+    };
     NodeFact {
         cards: discovery::cards(&metadata.field("labels"), &allocatable, interner),
         name: interner.name(name),
@@ -27,9 +33,18 @@ pub(crate) fn node(root: &Cursor<'_, '_>, name: &Name, interner: &mut Interner, 
             .map(|at| image(&at, interner))
             .filter(|(names, _)| !names.is_empty())
             .collect(),
-        cap: caps.of_node(&allocatable, &metadata.field("annotations")),
+        cap,
+        cap_with_devices,
+        features: declared_features(&status.field("declaredFeatures"), interner),
         allocatable,
     }
+}
+
+fn declared_features(at: &Cursor<'_, '_>, interner: &mut Interner) -> Vec<Name> {
+    let mut features = names(at, interner);
+    features.sort();
+    features.dedup();
+    features
 }
 
 fn taint(at: &Cursor<'_, '_>, interner: &mut Interner) -> Option<Taint> {

@@ -1,6 +1,7 @@
 //! Pods.
 
 pub(crate) mod affinity;
+mod features;
 pub(crate) mod requests;
 pub mod ties;
 pub(crate) mod usage;
@@ -152,6 +153,7 @@ fn placement(spec: &Cursor<'_, '_>, name: &str, own: &affinity::Own<'_>, interne
         cards: Vec::new(),
         any_card: false,
         extended: Vec::new(),
+        features: features::features(spec, interner),
         needs: Vec::new(),
         served: Vec::new(),
     }

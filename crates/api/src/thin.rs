@@ -25,7 +25,7 @@ const CONTAINER: &[Dropped] = &[
     all("terminationMessagePath"),
     all("terminationMessagePolicy"),
     all("volumeDevices"),
-    all("volumeMounts"),
+    Dropped { key: "volumeMounts", part: Part::If(are_plain) },
 ];
 
 /// What is dropped of a pod that an API server has made.
@@ -67,6 +67,12 @@ fn are_off_host(ports: &Value) -> bool {
     ports.as_array().is_some_and(|ports| ports.iter().all(is_off_host))
 }
 
+/// Whether mounts have no options: not every node has those.
+fn are_plain(mounts: &Value) -> bool {
+    let is_plain = |mount: &Value| mount.as_object().is_some_and(|mount| !mount.contains_key("bindMountOptions"));
+    mounts.as_array().is_some_and(|mounts| mounts.iter().all(is_plain))
+}
+
 /// Whether a condition says only that a pod has come as far as it should.
 fn says_nothing(condition: &Value) -> bool {
     let names = ["PodScheduled", "PodReadyToStartContainers", "Initialized", "ContainersReady"];
@@ -96,8 +102,9 @@ mod tests {
         json!({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "p", "uid": uid},
             "spec": {"dnsPolicy": "ClusterFirst", "volumes": [{"name": "v", "emptyDir": {}}],
                 "containers": [{"name": "c", "image": "i", "env": [{"name": "A"}], "resources": {"limits": {"cpu": "1"}},
-                    "ports": [{"containerPort": 1}]},
-                    {"name": "d", "image": "i", "ports": [{"containerPort": 1}, {"hostPort": 2, "containerPort": 2}]}]},
+                    "ports": [{"containerPort": 1}], "volumeMounts": [{"name": "v", "mountPath": "/v"}]},
+                    {"name": "d", "image": "i", "ports": [{"containerPort": 1}, {"hostPort": 2, "containerPort": 2}],
+                    "volumeMounts": [{"name": "v", "bindMountOptions": ["noexec"]}]}]},
             "status": {"phase": "Running", "podIP": "10.0.0.1",
                 "conditions": [{"type": "PodScheduled", "status": "True"}, {"type": "Ready", "status": "True"},
                     {"type": "ContainersReady", "status": "False"}, "odd"],
@@ -110,7 +117,8 @@ mod tests {
         let kept = json!({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "p", "uid": "1"},
             "spec": {"dnsPolicy": "ClusterFirst", "volumes": [{"name": "v", "emptyDir": {}}],
                 "containers": [{"name": "c", "image": "i", "resources": {"limits": {"cpu": "1"}}},
-                    {"name": "d", "image": "i", "ports": [{"containerPort": 1}, {"hostPort": 2, "containerPort": 2}]}]},
+                    {"name": "d", "image": "i", "ports": [{"containerPort": 1}, {"hostPort": 2, "containerPort": 2}],
+                    "volumeMounts": [{"name": "v", "bindMountOptions": ["noexec"]}]}]},
             "status": {"phase": "Running",
                 "conditions": [{"type": "Ready", "status": "True"}, {"type": "ContainersReady", "status": "False"}, "odd"],
                 "initContainerStatuses": [{"name": "i", "ready": true, "restartCount": 1}]}});

@@ -18,6 +18,7 @@ use crate::object::{ObjectKey, key_of};
 use crate::problem::Problem;
 use crate::selector::{label_selector, labels, map_selector};
 use crate::tree::{self, forest};
+use crate::volcano::priority::{self, Priorities};
 use crate::volcano::{self, group};
 use crate::{budget, node, pod, pod_group, quota_kinds, volume};
 
@@ -59,8 +60,8 @@ pub struct Translation {
     pub elsewhere: Vec<(ObjectKey, Vec<Problem>)>,
 }
 
-/// Turns objects into facts. It remembers nothing about objects but equal parts it can share, and the quotas of pools
-/// and trees: what one of them means depends on which others there are.
+/// Turns objects into facts. It remembers nothing about objects but equal parts it can share, and those whose meaning
+/// depends on others: quotas of pools and trees, devices, groups that name a priority class.
 #[derive(Debug, Clone, Default)]
 pub struct Translator {
     settings: TranslatorSettings,
@@ -68,6 +69,7 @@ pub struct Translator {
     pools: pools::Pools,
     forest: forest::Forest,
     devices: device::Book,
+    priorities: Priorities,
     caps: Caps,
 }
 
@@ -101,6 +103,10 @@ impl Translator {
             let facts = devices.seen(&key, &root, &notes, interner, &mut |resource| caps.is_gpu(resource));
             return Translation { facts, problems: problems(notes, &key), ..Translation::default() };
         }
+        if priority::is_class(key.group, key.kind) {
+            let facts = self.priorities.class_seen(&key.name, root.field("value").int());
+            return Translation { facts, problems: problems(notes, &key), ..Translation::default() };
+        }
         let mut facts: Vec<Fact> = self.seen(&key, &root, &notes).into_iter().collect();
         facts.extend(self.queue_of_namespace(&key, Some(&root)));
         let agreed = self.agreed(&key, Some(&root));
@@ -121,6 +127,10 @@ impl Translator {
             let facts = self.devices.gone(key, &mut self.interner);
             return Translation { facts, ..Translation::default() };
         }
+        if priority::is_class(key.group, key.kind) {
+            return Translation { facts: self.priorities.class_seen(&key.name, None), ..Translation::default() };
+        }
+        self.priorities.group_gone(key);
         let mut facts: Vec<Fact> = self.gone(key).into_iter().collect();
         facts.extend(self.queue_of_namespace(key, None));
         let agreed = self.agreed(key, None);
@@ -169,7 +179,7 @@ impl Translator {
     }
 
     fn seen(&mut self, key: &ObjectKey, root: &Cursor<'_, '_>, notes: &Notes) -> Option<Fact> {
-        let Translator { settings, interner, caps, .. } = self;
+        let Translator { settings, interner, caps, priorities, .. } = self;
         if let Some(kind) = quota_kinds::find(key.group, key.kind) {
             return Some(Fact::from((kind.read)(root, key, interner)));
         }
@@ -191,7 +201,11 @@ impl Translator {
             ("storage.k8s.io", "StorageClass") => Fact::StorageClass(volume::storage_class(root, name, interner)),
             ("storage.k8s.io", "CSINode") => Fact::AttachLimits(node::attach_limits(root, name, interner)),
             ("policy", "PodDisruptionBudget") => Fact::Budget(budget::budget(root, key, interner)),
-            (volcano::SCHEDULING, volcano::POD_GROUP) => Fact::Group(group::group(root, notes, key, interner)),
+            (volcano::SCHEDULING, volcano::POD_GROUP) => {
+                let spec = root.field("spec");
+                let class = spec.field("priorityClassName").non_empty_str().map(|class| interner.name(class));
+                Fact::Group(priorities.group_seen(key, class, group::group(root, notes, key, interner)))
+            }
             (pod_group::SCHEDULING, pod_group::POD_GROUP) => Fact::Group(pod_group::group(root, notes, key, interner)),
             kind if selects_pods(kind) && settings.default_topology => {
                 let spec = root.field("spec");
@@ -254,7 +268,12 @@ pub fn told_kinds() -> impl Iterator<Item = &'static Kind> {
                 | (device::GROUP, _)
                 | (tree::GROUP, tree::QUOTA)
         );
-        elastic || other || quota_kinds::find(kind.group, kind.kind).is_some() || selects_pods((kind.group, kind.kind))
+        let class = priority::is_class(kind.group, kind.kind);
+        elastic
+            || other
+            || class
+            || quota_kinds::find(kind.group, kind.kind).is_some()
+            || selects_pods((kind.group, kind.kind))
     })
 }
 
@@ -288,8 +307,8 @@ mod tests {
     fn a_kind_that_gives_facts_is_one_that_is_watched() {
         let told: Vec<&Kind> = told_kinds().collect();
         for kind in KINDS {
-            // Devices give facts together: slices as pools, claims with their classes.
-            if kind.group == device::GROUP {
+            // Some give facts together: slices as pools, claims with their classes, priority classes with groups.
+            if kind.group == device::GROUP || priority::is_class(kind.group, kind.kind) {
                 assert!(told.contains(&kind), "{}", kind.kind);
                 continue;
             }

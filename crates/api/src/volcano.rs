@@ -13,6 +13,7 @@ pub mod group;
 pub mod job;
 pub(crate) mod membership;
 pub mod metrics;
+pub(crate) mod priority;
 pub mod queue;
 pub mod status;
 pub mod traps;

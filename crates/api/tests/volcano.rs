@@ -482,7 +482,9 @@ fn a_gang_by_annotation() {
     )
     .expect("a gang");
     assert_eq!((of_owner.name.as_str(), of_owner.is_unnamed, of_owner.is_of_owner), ("podgroup-7", true, true));
-    let spec = json!({"minMember": 3, "minResources": {"cpu": "6", "nvidia.com/gpu": "3"}, "queue": "q"});
+    let takes = json!({"cpu": "6", "nvidia.com/gpu": "3", "requests.cpu": "6", "requests.nvidia.com/gpu": "3",
+        "limits.cpu": "6", "pods": "3", "count/pods": "3"});
+    let spec = json!({"minMember": 3, "minResources": takes, "queue": "q"});
     assert_eq!(of_owner.group["spec"], spec);
     assert_eq!(of_owner.group["metadata"]["annotations"]["volcano.sh/card.request"], "{\"A100\": 3}");
     assert_eq!(of_owner.group["metadata"]["ownerReferences"][0]["name"], "web");

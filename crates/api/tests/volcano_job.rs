@@ -137,6 +137,12 @@ impl World {
         self.pods.keys().map(|key| key.name.to_string()).collect()
     }
 
+    /// The phases that it has been in.
+    fn phases(&self) -> Vec<&str> {
+        let conditions = self.job["status"]["conditions"].as_array().map_or(&[][..], Vec::as_slice);
+        conditions.iter().filter_map(|condition| condition["status"].as_str()).collect()
+    }
+
     fn versions(&self) -> Vec<&str> {
         let annotations = self.pods.values().map(|pod| &pod["metadata"]["annotations"]);
         annotations.map(|annotations| annotations["volcano.sh/job-version"].as_str().expect("a version")).collect()
@@ -152,8 +158,8 @@ fn pods_are_made_when_the_group_is_let_in() {
     assert_eq!((world.phase(), world.names().len()), ("Pending", 0));
     let group = world.group.as_ref().expect("a group");
     assert_eq!(group["metadata"]["name"], group_name(&world.job).as_str());
-    let spec =
-        json!({"minMember": 3, "minTaskMember": {"head": 1, "worker": 2}, "queue": "q", "minResources": {"cpu": "3"}});
+    let takes = json!({"cpu": "3", "requests.cpu": "3", "limits.cpu": "3", "pods": "3", "count/pods": "3"});
+    let spec = json!({"minMember": 3, "minTaskMember": {"head": 1, "worker": 2}, "queue": "q", "minResources": takes});
     assert_eq!(group["spec"], spec);
     world.admit();
     assert_eq!(world.names(), ALL);
@@ -285,14 +291,18 @@ fn what_each_action_does() {
     task.set(&["j-worker-0"], "Failed");
     let shown =
         |world: &World| -> Vec<bool> { world.pods.values().map(|pod| pod["status"]["phase"] == "Running").collect() };
-    assert_eq!((task.phase(), shown(&task)), ("Running", vec![true, false, false]), "its pods are made anew");
+    assert_eq!((task.phase(), shown(&task)), ("Pending", vec![true, false, false]), "its pods are made anew");
     let mut pod = run("RestartPod", "PodFailed");
     pod.set(&["j-worker-0"], "Failed");
-    assert_eq!((pod.phase(), shown(&pod)), ("Running", vec![true, false, true]));
+    assert_eq!((pod.phase(), shown(&pod)), ("Pending", vec![true, false, true]));
     assert_eq!(pod.job["status"]["retryCount"], 1);
+    assert!(pod.group.is_some(), "the group stays in its queue");
+    assert_eq!(pod.phases(), ["Pending", "Running", "Restarting", "Pending"]);
     pod.set(&[], "Running").set(&["j-worker-0"], "Failed").set(&[], "Running");
     pod.set(&["j-worker-0"], "Failed");
     assert_eq!(pod.phase(), "Failed", "three times is often enough");
+    assert_eq!(pod.phases().last().copied(), Some("Failed"));
+    assert_eq!(pod.phases().iter().rev().nth(1).copied(), Some("Restarting"));
     let mut sync = run("SyncJob", "PodFailed");
     sync.set(&["j-head-0"], "Failed");
     assert_eq!(sync.phase(), "Running");
@@ -320,12 +330,44 @@ fn what_policies_look_at() {
 }
 
 #[test]
+fn a_pod_that_is_made_anew_is_waited_for_where_the_minimum_needs_it() {
+    let restart = |more: Value| {
+        let mut world = World::new(json!([{"action": "RestartPod", "event": "PodFailed"}]), more).running();
+        let leaving = world.pods.get_mut(&ObjectKey::pod("ml", "j-worker-0")).expect("a pod");
+        leaving["metadata"]["deletionTimestamp"] = json!("2026-01-01T00:00:30Z");
+        world.set(&["j-head-0"], "Failed");
+        (world.phase().to_string(), world.names().len())
+    };
+    assert_eq!(restart(json!({})), ("Restarting".to_string(), 2), "three are needed, and one is still leaving");
+    assert_eq!(restart(json!({"minAvailable": 2})), ("Pending".to_string(), 3), "two are enough to go on");
+}
+
+#[test]
+fn pods_that_wait_and_groups_that_have_lost_pods_have_policies() {
+    let mut pending = World::new(json!([{"action": "TerminateJob", "event": "PodPending"}]), json!({}));
+    pending.settle().admit();
+    assert_eq!(pending.phase(), "Terminated");
+    for (event, phase) in
+        [("JobUnknown", "Aborted"), ("Unknown", "Aborted"), ("*", "Aborted"), ("PodFailed", "Running")]
+    {
+        let mut any = World::new(json!([{"action": "AbortJob", "event": event}]), json!({})).running();
+        any.group.as_mut().expect("a group")["status"] = json!({"phase": "Unknown"});
+        assert_eq!(any.settle().phase(), phase, "{event}");
+    }
+    let mut later =
+        World::new(json!([{"action": "AbortJob", "event": "JobUnknown", "timeout": "1m"}]), json!({})).running();
+    later.group.as_mut().expect("a group")["status"] = json!({"phase": "Unknown"});
+    assert_eq!(later.plan().awaited.len(), 1, "it may come back");
+    assert_eq!(later.phase(), "Running");
+}
+
+#[test]
 fn the_policy_of_a_task_counts_before_that_of_the_job() {
     let mut world = World::new(json!([{"action": "AbortJob", "event": "PodFailed"}]), json!({}));
     world.job["spec"]["tasks"][1]["policies"] = json!([{"action": "RestartPod", "event": "PodFailed"}]);
     let mut world = world.running();
     world.set(&["j-worker-0"], "Failed");
-    assert_eq!(world.phase(), "Running");
+    assert_eq!(world.phase(), "Pending", "until its pod is back");
     world.set(&[], "Running").set(&["j-head-0"], "Failed");
     assert_eq!(world.phase(), "Aborted");
 }

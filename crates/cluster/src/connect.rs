@@ -40,16 +40,39 @@ impl std::fmt::Debug for Clients {
 pub enum ConnectError {
     #[error("{}: {error}: expected a kubeconfig", path.display())]
     Kubeconfig { path: PathBuf, error: String },
-    #[error(
-        "no cluster: KUBECONFIG is not set, there is no ~/.kube/config, and this is no pod; use --kubeconfig ({error})"
-    )]
+    #[error("no cluster: {}; use --kubeconfig ({error})", looked_for())]
     NoCluster { error: String },
+    #[error("--context {context:?}: the kubeconfig has no such context: expected {}", one_of(known))]
+    NoContext { context: String, known: Vec<String> },
     #[error("{url}: no API server answers there: {error}")]
     Unreachable { url: String, error: String },
     #[error("{url}: the API server does not know us: {error}; check the user of the kubeconfig")]
     Unauthorized { url: String, error: String },
     #[error("{url}: Kubernetes {version} is too old: expected {}.{} or newer", OLDEST.0, OLDEST.1)]
     TooOld { url: String, version: String },
+}
+
+/// Where a cluster was looked for when none was named.
+fn looked_for() -> String {
+    match std::env::var_os("KUBECONFIG") {
+        Some(path) => format!("KUBECONFIG is {} and leads to none, and this is no pod", path.display()),
+        None => "KUBECONFIG is not set, there is no ~/.kube/config, and this is no pod".to_owned(),
+    }
+}
+
+fn one_of(names: &[String]) -> String {
+    if names.is_empty() { "none: it has no contexts".to_owned() } else { names.join(" or ") }
+}
+
+/// Whether a kubeconfig has the context that is asked for.
+fn check_context(read: &Kubeconfig, context: Option<&str>) -> Result<(), ConnectError> {
+    let known = || read.contexts.iter().map(|known| known.name.clone());
+    match context {
+        Some(context) if known().all(|name| name != context) => {
+            Err(ConnectError::NoContext { context: context.to_owned(), known: known().collect() })
+        }
+        _ => Ok(()),
+    }
 }
 
 /// The cluster that the kubeconfig and its context name, or that is found as kubectl finds it, or that we run in.
@@ -66,11 +89,14 @@ async fn find(kubeconfig: Option<&Path>, context: Option<&str>) -> Result<Config
                 ConnectError::Kubeconfig { path: path.to_path_buf(), error }
             };
             let read = Kubeconfig::read_from(path).map_err(wrong)?;
+            check_context(&read, context)?;
             Config::from_custom_kubeconfig(read, &options).await.map_err(wrong)
         }
         None if context.is_some() => {
-            let found = Config::from_kubeconfig(&options).await;
-            found.map_err(|error| ConnectError::NoCluster { error: with_sources(&error) })
+            let nowhere = |error: KubeconfigError| ConnectError::NoCluster { error: with_sources(&error) };
+            let read = Kubeconfig::read().map_err(nowhere)?;
+            check_context(&read, context)?;
+            Config::from_custom_kubeconfig(read, &options).await.map_err(nowhere)
         }
         None => Config::infer().await.map_err(|error| ConnectError::NoCluster { error: with_sources(&error) }),
     }

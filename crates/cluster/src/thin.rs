@@ -108,7 +108,19 @@ const CONTAINER: &[Dropped] = &[
     all("securityContext"),
     all("startupProbe"),
     all("volumeDevices"),
-    all("volumeMounts"),
+    // Options of mounts are read: not every node has them.
+    inside(
+        "volumeMounts",
+        &[
+            all("mountPath"),
+            all("mountPropagation"),
+            all("name"),
+            all("readOnly"),
+            all("recursiveReadOnly"),
+            all("subPath"),
+            all("subPathExpr"),
+        ],
+    ),
 ];
 
 /// What is dropped of a container's status, and these.
@@ -121,7 +133,6 @@ macro_rules! container_status {
             all("imageID"),
             all("lastState"),
             inside("resources", &[all("claims"), all("limits")]),
-            all("restartCount"),
             all("started"),
             all("user"),
             all("volumeMounts"),
@@ -130,11 +141,12 @@ macro_rules! container_status {
     };
 }
 
-/// What a container ended with is read, whether it is ready, and what it has while it is resized.
+/// What a container ended with is read, whether it is ready, how often it was restarted, and what it has while it is
+/// resized.
 const CONTAINER_STATUS: &[Dropped] = container_status!();
 
 /// Of those that start before the others only what they have is read.
-const INIT_STATUS: &[Dropped] = container_status!(all("ready"), all("state"));
+const INIT_STATUS: &[Dropped] = container_status!(all("ready"), all("restartCount"), all("state"));
 
 const DROPPED: &[Dropped] = &[
     inside(

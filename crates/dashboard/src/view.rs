@@ -173,6 +173,10 @@ impl View {
             let key = PodKey { namespace: row.namespace.of_engine(), name: row.name.of_engine() };
             row.requests = engine.requests(&key).into_iter().map(|(name, amount)| (Name::from(name), amount)).collect();
             row.gpus = row.requests.iter().filter(|(name, _)| is_gpu(name)).map(|(_, amount)| *amount).sum();
+            if row.gpus == 0 {
+                // Its cards may be devices that it claims.
+                row.gpus = engine.cards_of(&key).iter().map(|(_, amount)| *amount).sum();
+            }
             row.quotas = engine.quotas_of(&key).iter().filter_map(|quota| names.get(quota).cloned()).collect();
             row.capacity = engine.capacity(&key).map(|(_, capacity)| capacity.name());
             if row.gpus > 0

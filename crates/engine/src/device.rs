@@ -306,6 +306,13 @@ pub struct Allocation {
     pub nodes: Option<Vec<NodeTerm>>,
 }
 
+impl Allocation {
+    /// Whether no other may have some of its devices, or as much of them.
+    pub(crate) fn takes_devices(&self) -> bool {
+        self.results.iter().any(|result| !result.admin)
+    }
+}
+
 /// A ResourceClaim.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct DeviceClaimFact {

@@ -97,7 +97,7 @@ impl Default for CardSettings {
 pub struct NodeReport {
     pub name: Name,
     pub allocatable: Vec<(Name, Amount)>,
-    /// What pods on the node hold, by name; nothing that is 0. `pods` included.
+    /// What pods on the node hold, by name; nothing that is 0. `pods` included, and cards that are devices.
     pub used: Vec<(Name, i128)>,
     /// What pods that are subject to a cap may hold here, and hold.
     pub cap: Vec<(Name, i128)>,
@@ -185,6 +185,8 @@ pub struct Engine {
     leaving_for: BTreeMap<PodKey, BTreeSet<PodId>>,
     /// Waiting pods that hold a reservation.
     claimants: BTreeSet<PodId>,
+    /// Waiting pods whose statuses name a node that is not there, by node: others expect it.
+    expected_nodes: BTreeMap<Name, BTreeSet<PodId>>,
     /// Pods that came to hold room in this cycle, with how many pods were bound and evicted in it before.
     reserved_now: BTreeMap<PodId, u64>,
     /// Pods bound and evicted in this cycle.
@@ -250,8 +252,14 @@ impl Engine {
     }
 
     pub(super) fn take_reservation(&mut self, id: PodId, reservation: Reservation) {
+        self.take_reservation_before_devices(id, reservation);
+        self.world.keep_devices(id, reservation.node);
+    }
+
+    /// The same where devices are chosen later: pods that have them are about to be evicted.
+    pub(super) fn take_reservation_before_devices(&mut self, id: PodId, reservation: Reservation) {
         self.world.pods.get_mut(id).reservation = Some(reservation);
-        self.count_reservation(id, Sign::Add);
+        self.world.count_reserved(id, Sign::Add);
         self.claimants.insert(id);
     }
 
@@ -260,6 +268,7 @@ impl Engine {
         if self.claimants.remove(&id) {
             self.contested.remove(&id);
             self.count_reservation(id, Sign::Take);
+            self.world.forget_kept_devices(id);
             let pod = self.world.pods.get_mut(id);
             pod.reservation = None;
             pod.granted.clear();

@@ -1,6 +1,7 @@
 //! Why a pod waits, in words and numbers.
 
 mod devices;
+mod named;
 mod node_cap;
 mod verdicts;
 
@@ -234,6 +235,9 @@ impl World {
                 }
                 _ => format!("{nodes} {}", filter.sentence()),
             };
+            if let Some(minded) = self.minded(question, *filter) {
+                part += &format!(" ({minded})");
+            }
             if *filter == Filter::NodeCap
                 && let Some(nearest) = capped.first().filter(|_| !cap_decides)
             {
@@ -354,6 +358,7 @@ fn remedy(filter: Filter) -> Option<&'static str> {
         Filter::NodeUnschedulable => Some("uncordon a node"),
         Filter::TaintToleration => Some("tolerate the taint, or remove it from a node"),
         Filter::NodeAffinity => Some("relax the pod's node selector or affinity, or label a node to match"),
+        Filter::NodeDeclaredFeatures => Some("add nodes that declare the feature, or do without it"),
         Filter::Cards => Some("accept another card, or add nodes with an accepted one"),
         Filter::NodePorts => Some("use another host port, or none"),
         Filter::NodeResourcesFit => None,

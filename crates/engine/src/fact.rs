@@ -141,8 +141,13 @@ pub struct NodeFact {
     /// What pods that are subject to a cap ([`PodSpec::capped`]) may hold here together, by resource that is capped;
     /// for a resource without a limit its allocatable. `None` on nodes without GPUs, which have no cap.
     pub cap: Option<Limits>,
+    /// The same for a node without GPUs among its resources: it has this cap while it has devices of its own of a class
+    /// that is one of GPUs.
+    pub cap_with_devices: Option<Limits>,
     /// The kinds of card that it has.
     pub cards: Vec<NodeCard>,
+    /// The features that it declares, each once and in order.
+    pub features: Vec<Name>,
 }
 
 /// A kind of accelerator card that a node has. There are as many as its resource is allocatable.
@@ -249,6 +254,8 @@ pub struct PodSpec {
     pub any_card: bool,
     /// The extended resources that its containers ask for, one by one: a class may serve them with devices.
     pub extended: Vec<ExtendedRequest>,
+    /// The features that a node must declare.
+    pub features: Vec<Name>,
     /// What its claims need. The engine fills this in from the claims themselves.
     pub needs: Vec<Need>,
     /// Of `extended` those that a class serves, with the class. The engine fills this in.

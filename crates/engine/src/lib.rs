@@ -55,6 +55,7 @@ pub use fact::{Fact, Tick};
 pub use filter::Filter;
 pub use filter::taints::tolerates;
 pub use policy::PolicyKind;
+pub use queue::Turn;
 pub use reason::eviction::{AmountUse, EvictionCause, EvictionReason, Overuse, Preemption, QuotaUse};
 pub use reason::{Code, Numbers, QuotaPath, Reason};
 pub use select::{any_term_matches, selects};

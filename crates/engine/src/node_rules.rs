@@ -6,7 +6,7 @@
 use std::sync::Arc;
 
 use crate::fact::PodSpec;
-use crate::filter::{Filter, cards, node_affinity, taints, unschedulable};
+use crate::filter::{Filter, cards, declared_features, node_affinity, taints, unschedulable};
 use crate::lookup::LookupMap;
 use crate::nodes::{NodeId, Nodes};
 use crate::resources::ResourceNames;
@@ -25,6 +25,8 @@ pub(crate) const EXCLUDED: u8 = 4;
 pub(crate) const CARDLESS: u8 = 8;
 /// There is no such node.
 const ABSENT: u8 = 16;
+/// The node does not declare a feature that the pod needs.
+const UNDECLARED: u8 = 32;
 
 /// Nodes of one class are alike to the template: as many taints ask to be spared, and as much is preferred.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -62,6 +64,7 @@ impl NodeRule {
             flags if flags & CORDONED != 0 => Some(Filter::NodeUnschedulable),
             flags if flags & TAINTED != 0 => Some(Filter::TaintToleration),
             flags if flags & (EXCLUDED | ABSENT) != 0 => Some(Filter::NodeAffinity),
+            flags if flags & UNDECLARED != 0 => Some(Filter::NodeDeclaredFeatures),
             _ => Some(Filter::Cards),
         }
     }
@@ -86,6 +89,9 @@ impl NodeRule {
         }
         if node_affinity::closes(facts, spec) {
             flags |= EXCLUDED;
+        }
+        if declared_features::closes(facts, spec) {
+            flags |= UNDECLARED;
         }
         if cards::closes(facts, spec, names) {
             flags |= CARDLESS;
@@ -113,7 +119,7 @@ impl Key {
         let spec = &*self.0;
         // What is asked for matters only to those who name cards.
         let cards = (!spec.cards.is_empty()).then_some((&spec.cards, spec.any_card, &spec.requests));
-        (&spec.node_selector, &spec.required_nodes, &spec.preferred_nodes, &spec.tolerations, cards)
+        (&spec.node_selector, &spec.required_nodes, &spec.preferred_nodes, &spec.tolerations, &spec.features, cards)
     }
 }
 
@@ -124,6 +130,7 @@ impl PartialEq for Key {
             && a.required_nodes == b.required_nodes
             && a.preferred_nodes == b.preferred_nodes
             && a.tolerations == b.tolerations
+            && a.features == b.features
             && (&a.cards, a.any_card) == (&b.cards, b.any_card)
             && (a.cards.is_empty() || a.requests == b.requests)
     }

@@ -31,6 +31,8 @@ pub(crate) struct Node {
     pub name: Name,
     pub labels: Labels,
     pub taints: Vec<Taint>,
+    /// The features that it declares.
+    pub features: Vec<Name>,
     pub unschedulable: bool,
     pub images: Vec<(Vec<Name>, u64)>,
     /// Whether a node object is there. Pods can be seen before their node and outlive it.
@@ -214,6 +216,7 @@ impl Nodes {
             name: name.clone(),
             labels: Labels::default(),
             taints: Vec::new(),
+            features: Vec::new(),
             unschedulable: false,
             images: Vec::new(),
             present: false,
@@ -275,20 +278,22 @@ impl Nodes {
 
     /// Whether a fact says nothing new of a node.
     pub fn knows(&self, id: NodeId, fact: &NodeFact, names: &ResourceNames) -> bool {
-        let NodeFact { name: _, labels, taints, unschedulable, allocatable, images, cap, cards } = fact;
+        let NodeFact {
+            name: _,
+            labels,
+            taints,
+            unschedulable,
+            allocatable,
+            images,
+            cap,
+            cap_with_devices,
+            cards,
+            features,
+        } = fact;
         let node = &self.list[id.at()];
         let number = |name: &Name| names.find(name);
         let has = |(name, amount): &(Name, Amount)| number(name).map_or(0, |r| self.allocatable(r, id)) == *amount;
-        let is_capped = |known: &(ResourceId, Amount), (name, amount): &(Name, Amount)| {
-            (Some(known.0), known.1) == (number(name), *amount)
-        };
-        let is_same_cap = match (node.cap.limits(), cap) {
-            (None, None) => true,
-            (Some(known), Some(cap)) => {
-                known.len() == cap.iter().count() && known.iter().zip(cap.iter()).all(|(k, c)| is_capped(k, c))
-            }
-            _ => false,
-        };
+        let is_same_cap = node.cap.is_declared_as([cap, cap_with_devices].map(Option::as_ref), names);
         let named = allocatable.iter().filter(|(_, amount)| *amount != 0).count();
         let has_card = |card: &NodeCard| match (number(&card.resource), number(&card.name)) {
             (Some(resource), Some(name)) => node.cards.contains(&(resource, name)),
@@ -299,6 +304,7 @@ impl Nodes {
             && node.taints == *taints
             && node.unschedulable == *unschedulable
             && node.images == *images
+            && node.features == *features
             && is_same_cap
             && node.cards.len() == cards.len()
             && cards.iter().all(has_card)
@@ -317,12 +323,14 @@ impl Nodes {
             || node.cards != cards
             || node.labels != fact.labels
             || node.taints != fact.taints
+            || node.features != fact.features
             || node.unschedulable != fact.unschedulable;
         let came = !node.present;
         node.present = true;
         node.labels = fact.labels;
         node.cards = cards;
         node.taints = fact.taints;
+        node.features = fact.features;
         node.unschedulable = fact.unschedulable;
         if came {
             self.present[id.at()] = true;
@@ -338,9 +346,9 @@ impl Nodes {
         let allocatable: Vec<(ResourceId, Amount)> =
             fact.allocatable.iter().map(|(name, amount)| (names.intern(name), *amount)).collect();
         self.set_allocatable(id, &allocatable, names.len());
-        let cap = |limits: &Limits| limits.iter().map(|(name, amount)| (names.intern(name), *amount)).collect();
-        let limits = fact.cap.as_ref().map(cap);
-        self.list[id.at()].cap.set_limits(limits);
+        let mut cap = |limits: &Limits| limits.iter().map(|(name, amount)| (names.intern(name), *amount)).collect();
+        let (limits, with_devices) = (fact.cap.as_ref().map(&mut cap), fact.cap_with_devices.as_ref().map(&mut cap));
+        self.list[id.at()].cap.set_limits(limits, with_devices);
         if kind_changed {
             self.change_kind(id);
         }
@@ -412,6 +420,13 @@ impl Nodes {
         self.free[at][id.at()] = clamp(free);
     }
 
+    /// Takes in whether a node has devices that are GPUs.
+    pub fn set_gpu_devices(&mut self, id: NodeId, has_devices: bool) {
+        if self.list[id.at()].cap.set_has_devices(has_devices) {
+            self.touch(id);
+        }
+    }
+
     fn refresh_load(&mut self, id: NodeId) {
         let allocatable = [CPU_ID, MEMORY_ID].map(|r| self.allocatable(r, id));
         let used = [CPU_ID, MEMORY_ID].map(|r| self.held(r, id) + self.reserved(r, id));
@@ -428,9 +443,10 @@ impl Nodes {
         node.present = false;
         node.labels = Labels::default();
         node.taints = Vec::new();
+        node.features = Vec::new();
         node.unschedulable = false;
         node.images = Vec::new();
-        node.cap.set_limits(None);
+        node.cap.set_limits(None, None);
         self.present[id.at()] = false;
         self.absent.insert(id);
         self.present_count -= 1;

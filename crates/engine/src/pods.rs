@@ -51,7 +51,9 @@ pub(crate) struct Pod {
     pub created: Created,
     pub labels: Labels,
     pub shape: ShapeId,
+    /// Its group's, where that has one, or else its own.
     pub priority: i32,
+    pub own_priority: i32,
     pub never_preempts: bool,
     pub gates: Vec<Name>,
     pub ours: bool,

@@ -6,7 +6,7 @@
 //! Groups whose pods answer to the same quotas stand in one *line*: they are served alike, so when a quota is served
 //! better or worse only its lines change places, and not every group in them.
 
-use std::cmp::Reverse;
+use std::cmp::{Ordering, Reverse};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
@@ -21,6 +21,15 @@ use crate::shape::ShapeId;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub(crate) struct GroupId(pub u32);
+
+/// When a pod has its turn: its place among all pods that wait, and among those that answer to the same quotas.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Turn {
+    pub place: usize,
+    pub of: usize,
+    pub place_in_quota: usize,
+    pub of_quota: usize,
+}
 
 /// What makes waiting pods alike.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
@@ -404,6 +413,33 @@ impl Queue {
             group.members.iter().map(|(_, _, pod)| (*pod, reason.clone()))
         });
         told.collect()
+    }
+
+    /// Where a pod stands in its group's line, and in all lines together.
+    pub fn turn(&self, id: GroupId, created: Created, name: &Name) -> Turn {
+        let group = self.group(id);
+        let share = |group: &PodClass| self.lines.get(&group.key.quotas).map(|line| line.share);
+        let own = (share(group), Reverse(group.key.priority));
+        let own_place = (created, &group.key.namespace, name);
+        let mut turn = Turn { place: 1, of: 0, place_in_quota: 1, of_quota: 0 };
+        for other in self.groups.iter().flatten() {
+            let is_of_quota = other.key.quotas == group.key.quotas;
+            let ahead = match (share(other), Reverse(other.key.priority)).cmp(&own) {
+                Ordering::Less => other.members.len(),
+                Ordering::Greater => 0,
+                Ordering::Equal => {
+                    let namespace = &other.key.namespace;
+                    other.members.iter().filter(|(at, name, _)| (*at, namespace, name) < own_place).count()
+                }
+            };
+            turn.place += ahead;
+            turn.of += other.members.len();
+            if is_of_quota {
+                turn.place_in_quota += ahead;
+                turn.of_quota += other.members.len();
+            }
+        }
+        turn
     }
 
     /// Every pod that waits, in no order that means anything.

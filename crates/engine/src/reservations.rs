@@ -38,11 +38,22 @@ impl World {
     pub fn take_reservation_for_bind(&mut self, id: PodId) -> Option<ReservationIfBindFails> {
         let Reservation { node, kind } = self.pods.get(id).reservation?;
         self.pods.get_mut(id).reservation = None;
+        self.forget_kept_devices(id);
         Some(ReservationIfBindFails { node: self.nodes.get(node).name.clone(), kind })
     }
 
     /// Counts a pod's reservation on its node (or no longer).
     pub fn count_reservation(&mut self, id: PodId, sign: Sign) {
+        let Some(reservation) = self.pods.get(id).reservation else { return };
+        self.count_reserved(id, sign);
+        match sign.is_add() {
+            true => self.hold_kept_devices_on(id, reservation.node),
+            false => self.hold_kept_devices(id, sign),
+        }
+    }
+
+    /// The same without the devices that are kept for it.
+    pub fn count_reserved(&mut self, id: PodId, sign: Sign) {
         let pod = self.pods.get(id);
         let Some(reservation) = pod.reservation else { return };
         debug_assert_eq!(self.reservations.contains(&id), !sign.is_add(), "a reservation counts once");
@@ -53,7 +64,6 @@ impl World {
             }
             let cards = self.nodes.cards_for(reservation.node, &self.shapes.get(pod.shape).demand);
             let devices = self.asked_devices(id);
-            self.keep_devices(id, reservation.node);
             self.pods.get_mut(id).cards = cards.into_iter().chain(devices).collect();
         }
         let pod = self.pods.get(id);
@@ -64,7 +74,6 @@ impl World {
             self.nodes.use_port(reservation.node, port, sign);
         }
         if !sign.is_add() {
-            self.release_kept_devices(id);
             self.reservations.remove(&id);
             self.objecting_reservations.remove(&id);
             self.pods.get_mut(id).cards = Vec::new();

@@ -185,7 +185,7 @@ impl<'a> View<'a> {
 
     /// Whether a pod says that it must not be evicted and is one of the oldest such pods that its queue is entitled to,
     /// of what the claimant asks for.
-    fn is_protected(&self, victim: &PodFact, claimant: &PodFact) -> bool {
+    fn is_protected(&self, victim: &PodFact, claimants: &[&PodFact]) -> bool {
         let is_kept = |pod: &PodFact| pod.eviction_class != EvictionClass::Preemptible;
         if !is_kept(victim) {
             return false;
@@ -193,10 +193,7 @@ impl<'a> View<'a> {
         let Some(queue) = self.queue_of(victim).filter(|queue| !Self::is_plain(queue)) else { return true };
         let named =
             |r: &str| queue.deserved.as_ref().is_some_and(|d| d.get(r).is_some()) || queue.guarantee.get(r).is_some();
-        let place = claimant.nominated.as_ref().and_then(|node| self.server.nodes.get(node));
-        let card = place.and_then(|node| Self::card(claimant, node));
-        let takes = |r: &str| !CARDS.contains(&r) || card.as_deref() == Some(r);
-        let asked = COUNTED.iter().filter(|r| named(r) && takes(r) && Self::asks(claimant, r) > 0);
+        let asked = COUNTED.iter().filter(|r| named(r) && claimants.iter().any(|pod| self.claimed(pod, r) > 0));
         let limits: Vec<(&str, i128)> = asked.filter_map(|r| Some((*r, self.deserved(queue, r)?))).collect();
         let mut kept: Vec<&PodFact> = self.server.placed().filter(|pod| is_kept(pod)).collect();
         kept.retain(|pod| self.queue_of(pod).is_some_and(|own| own.key == queue.key));
@@ -205,8 +202,26 @@ impl<'a> View<'a> {
         !limits.is_empty() && limits.iter().all(|(r, limit)| held(r) <= *limit)
     }
 
-    fn asks(pod: &PodFact, resource: &str) -> i128 {
-        i128::from(pod.spec.requests.get(if CARDS.contains(&resource) { GPU } else { resource }))
+    /// What a waiting pod will be charged on a node; without one, no card.
+    fn claimed_on(&self, pod: &PodFact, node: Option<&Name>, resource: &str) -> i128 {
+        if !CARDS.contains(&resource) {
+            return i128::from(pod.spec.requests.get(resource));
+        }
+        let charge = node.and_then(|node| self.server.nodes.get(node)).map(|node| Self::charge(pod, node));
+        charge.into_iter().flatten().find(|(r, _)| **r == *resource).map_or(0, |(_, amount)| amount)
+    }
+
+    /// What a waiting pod will be charged on the node that it is nominated for.
+    fn claimed(&self, pod: &PodFact, resource: &str) -> i128 {
+        self.claimed_on(pod, pod.nominated.as_ref(), resource)
+    }
+
+    /// Whether a pod's group is there and let in, and its queue is there and open.
+    fn may_start(&self, pod: &PodFact) -> bool {
+        let group = self.group_of(pod);
+        let is_let_in = pod.group.is_none() || group.is_some_and(|group| group.admitted);
+        let queue = self.named_queue(group, Some(pod));
+        is_let_in && queue.is_none_or(|named| self.queue(&named).is_some_and(|queue| !self.is_shut(queue)))
     }
 
     /// Of a charge, what it is held to.
@@ -257,8 +272,14 @@ impl<'a> View<'a> {
         pods.len() as u32 >= group.min_member && group.min_task_member.iter().all(|(task, min)| of_task(task) >= *min)
     }
 
-    fn is_gang(group: &GroupFact) -> bool {
-        group.min_member > 1 || group.min_task_member.iter().map(|(_, min)| min).sum::<u32>() > 1
+    /// Whether the pods of a group depend on each other: those of other tasks may not stay without one of a task that
+    /// must run.
+    fn is_gang(&self, group: &GroupFact) -> bool {
+        let settled = self.settled(group);
+        let is_other = |task: &Name| settled.iter().any(|pod| pod.task.as_ref() != Some(task));
+        let has_dependants = group.min_task_member.iter().any(|(task, min)| *min > 0 && is_other(task));
+        let of_tasks: u32 = group.min_task_member.iter().map(|(_, min)| min).sum();
+        group.min_member > 1 || of_tasks > 1 || has_dependants
     }
 
     fn is_started(&self, group: &GroupFact) -> bool {
@@ -349,7 +370,7 @@ impl Run {
     }
 
     fn decide(&mut self, seen: &mut Seen) -> Result<bool, TestCaseError> {
-        let awaiting = self.awaiting();
+        let mut awaiting = self.awaiting();
         let decisions = self.engine.decide(self.server.tick(), Budget::default());
         let mut acted = false;
         let mut started: BTreeSet<GroupKey> = BTreeSet::new();
@@ -367,6 +388,8 @@ impl Run {
                 }
                 Decision::Nominate { pod, node: None, .. } if awaiting.contains(pod) => {
                     self.check_taken_over(&self.server.pods[pod], &acts[at + 1..])?;
+                    // It waits for nobody any more, and may claim again.
+                    awaiting.remove(pod);
                 }
                 Decision::Admit(group) => {
                     acted = true;
@@ -389,7 +412,9 @@ impl Run {
         let waits = |pod: &&PodFact| {
             let known = pod.nominated.as_ref().is_some_and(|node| self.server.nodes.contains_key(node));
             let leaving = self.server.pods.values().filter(|other| other.leaving_since.is_some());
+            // Who can start nothing any more keeps no reservation.
             known
+                && view.may_start(pod)
                 && self.server.is_candidate(pod)
                 && leaving.into_iter().any(|other| other.node.is_some() && other.victim_of == Some(pod.key()))
         };
@@ -449,8 +474,13 @@ impl Run {
         for (pod, (claimant, rule)) in &victims {
             let (victim, claimant) = (&self.server.pods[pod], &self.server.pods[claimant]);
             *seen.evictions.entry(*rule).or_default() += 1;
-            gang_claims |= view.group_of(claimant).is_some_and(View::is_gang);
-            prop_assert!(!view.is_protected(victim, claimant), "{pod} is protected");
+            gang_claims |= view.group_of(claimant).is_some_and(|group| view.is_gang(group));
+            // A gang claims as one, and its right is judged whole.
+            let gang = view.group_of(claimant).filter(|group| !view.is_started(group));
+            let members = gang.into_iter().flat_map(|group| view.members(group));
+            let members = members.filter(|pod| self.server.is_candidate(pod) && pod.nominated.is_some());
+            let claimants: Vec<&PodFact> = if gang.is_some() { members.collect() } else { vec![claimant] };
+            prop_assert!(!view.is_protected(victim, &claimants), "{pod} is protected");
             prop_assert!(victim.node.is_some() && !self.server.is_leaving(victim), "{pod} is not there to be evicted");
             prop_assert!(!claimant.never_preempts && self.server.is_candidate(claimant));
             prop_assert!(!awaiting.contains(&claimant.key()), "pods leave for {} already", claimant.key());
@@ -465,11 +495,6 @@ impl Run {
                 (Some(own), Some(other)) => {
                     prop_assert_eq!(*rule, Rule::QueueReclaim);
                     let evicted = |pod: &PodFact| victims.contains_key(&pod.key());
-                    // A gang claims as one, and its right is judged whole.
-                    let gang = view.group_of(claimant).filter(|group| !view.is_started(group));
-                    let members = gang.into_iter().flat_map(|group| view.members(group));
-                    let members = members.filter(|pod| self.server.is_candidate(pod) && pod.nominated.is_some());
-                    let claimants: Vec<&PodFact> = if gang.is_some() { members.collect() } else { vec![claimant] };
                     self.check_reclaim(&claimants, (claimant, own), (victim, other), &evicted)?;
                 }
                 _ => prop_assert!(false, "{pod} for {} by {rule:?}", claimant.key()),
@@ -481,7 +506,7 @@ impl Run {
             let after: Vec<&PodFact> = before.iter().copied().filter(|pod| !gone(pod)).collect();
             let whole = after.is_empty() || View::is_enough(group, &after);
             prop_assert!(whole, "{} falls below its minimum: {after:?} stay", group.name);
-            seen.broken_whole += usize::from(View::is_gang(group) && after.is_empty());
+            seen.broken_whole += usize::from(view.is_gang(group) && after.is_empty());
         }
         Ok(())
     }
@@ -500,13 +525,13 @@ impl Run {
         prop_assert!(other.reclaimable, "{} gives nothing back", other.key.name);
         prop_assert!(!view.is_shut(own), "{} starts nothing", own.key.name);
         let within = |resource: &&&str| {
-            let asked: i128 = claimants.iter().map(|pod| View::asks(pod, resource)).sum();
+            let asked: i128 = claimants.iter().map(|pod| view.claimed(pod, resource)).sum();
             let stays = view.used(own, resource, &|pod| self.server.is_leaving(pod));
             asked > 0 && view.deserved(own, resource).is_some_and(|d| stays + asked <= d)
         };
         let compared: Vec<&str> = COUNTED.iter().filter(within).copied().collect();
         // A gang that goes whole counts as one pod.
-        let gang = view.group_of(victim).filter(|group| View::is_gang(group) && view.is_started(group));
+        let gang = view.group_of(victim).filter(|group| view.is_gang(group) && view.is_started(group));
         let with: Vec<&PodFact> = gang.map_or(vec![victim], |group| view.settled(group));
         let over = |resource: &&str| {
             let deserved = view.deserved(other, resource);
@@ -515,14 +540,14 @@ impl Run {
                 self.server.pods.values().filter(|pod| self.server.is_candidate(pod) && pod.nominated.is_some());
             let claims =
                 claims.filter(|pod| view.is_below(pod, other) && !claimants.iter().any(|c| c.key() == pod.key()));
-            let claimed: i128 = claims.map(|pod| View::asks(pod, resource)).sum();
+            let claimed: i128 = claims.map(|pod| view.claimed(pod, resource)).sum();
             deserved.is_some_and(|d| stays + claimed > d) && with.iter().any(|pod| view.charged(pod, resource) > 0)
         };
         let may = compared.iter().any(over);
         prop_assert!(may, "{} of {} for {}: {compared:?}", victim.key(), other.key.name, claimant.key());
         let shared: Vec<&QuotaKey> = view.path(own).iter().map(|level| &level.key).collect();
         for level in view.path(other).into_iter().filter(|level| !shared.contains(&&level.key)) {
-            let asked = |r: &Name| claimants.iter().any(|pod| View::asks(pod, r) > 0);
+            let asked = |r: &Name| claimants.iter().any(|pod| view.claimed(pod, r) > 0);
             let lost = |r: &Name| view.charged(victim, r) > 0 && asked(r);
             for (resource, guarantee) in level.guarantee.iter().filter(|(r, _)| lost(r)) {
                 let stays = view.used(level, resource, &gone);
@@ -572,12 +597,13 @@ impl Run {
                 let claims = |r: &str| -> i128 {
                     let nominated = self.server.pods.values().filter(|pod| pod.nominated.is_some());
                     let waiting = nominated.filter(|pod| self.server.is_candidate(pod) && view.is_below(pod, other));
-                    waiting.filter(|pod| !is_one(pod)).map(|pod| View::asks(pod, r)).sum()
+                    waiting.filter(|pod| !is_one(pod)).map(|pod| view.claimed(pod, r)).sum()
                 };
-                let asked = |r: &str| -> i128 { taking.iter().map(|(pod, _)| View::asks(pod, r)).sum() };
+                let asked =
+                    |r: &str| -> i128 { taking.iter().map(|(pod, node)| view.claimed_on(pod, Some(node), r)).sum() };
                 let compares = |r: &&str| {
                     asked(r) > 0
-                        && View::asks(holder, r) > 0
+                        && view.claimed(holder, r) > 0
                         && view.deserved(own, r).is_some_and(|d| stays(own, r) + asked(r) <= d)
                         && view.deserved(other, r).is_some_and(|d| stays(other, r) + claims(r) > d)
                 };
@@ -622,7 +648,7 @@ impl Run {
             let settled = view.settled(group);
             if started.contains(key) {
                 prop_assert!(View::is_enough(group, &settled), "{} is half placed: {settled:?}", group.name);
-                seen.gangs += usize::from(View::is_gang(group));
+                seen.gangs += usize::from(view.is_gang(group));
             }
             let chosen = settled.iter().filter(|pod| pod.spec.cards.len() > 1).filter_map(|pod| view.card_held(pod));
             let kinds: BTreeSet<Name> = chosen.collect();

@@ -34,7 +34,6 @@ pub fn watched_kinds() -> impl Iterator<Item = &'static Kind> {
             (tree::PROFILE_GROUP, tree::PROFILE)
                 | (volcano::BATCH, volcano::JOB)
                 | (command::BUS, command::COMMAND)
-                | ("scheduling.k8s.io", "PriorityClass")
                 | ("apps", "Deployment")
                 | ("batch", "Job")
         )
@@ -52,7 +51,10 @@ pub fn pods_of_kind(kind: &Kind) -> Option<Subject> {
 
 /// What makes pods, and may say by annotation how many of them must be able to run.
 pub fn is_owner(key: &ObjectKey) -> bool {
-    matches!((key.group, key.kind), ("apps", "Deployment" | "ReplicaSet" | "StatefulSet") | ("batch", "Job"))
+    matches!(
+        (key.group, key.kind),
+        ("apps", "Deployment" | "ReplicaSet" | "StatefulSet") | ("batch", "Job") | ("", "ReplicationController")
+    )
 }
 
 fn is_pod(key: &ObjectKey) -> bool {

@@ -2,18 +2,21 @@
 
 pub mod eviction;
 pub mod obstacles;
+pub mod owed;
 pub mod words;
 
 use std::sync::Arc;
 
 use obstacles::{Obstacle, obstacles};
+use owed::{Owed, owed};
 use quotient_api::ObjectKey;
 use quotient_engine::quantity::canonical;
-use quotient_engine::{Filter, NodeVerdict, Numbers, Reason};
+use quotient_engine::{Filter, NodeVerdict, Numbers, Reason, Turn};
 use quotient_sim::report::{Evicted, PodPhase, PodReport, Quantities, QuotaReport, ReasonReport};
 use serde::Serialize;
 use serde_json::Value;
 
+use crate::partial::Said;
 use crate::remedies::{Remedy, remedies};
 use crate::state::{Happened, PodObject, State};
 use crate::when::{When, when};
@@ -44,8 +47,18 @@ pub struct Explanation {
     pub quotas: Vec<QuotaReport>,
     /// Why it waits.
     pub reason: Option<ReasonExplained>,
+    /// What the scheduler wrote on the pod, where too little of the cluster is seen to work the reason out.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub said: Option<Said>,
+    /// What is not seen then, one line each.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub unseen: Vec<String>,
     /// What would let it run; each was tried by itself, on a copy of the cluster.
     pub remedies: Vec<Remedy>,
+    /// When it has its turn among those that wait.
+    pub position: Option<Position>,
+    /// What its quotas are entitled to of what it requests and do not have, and who holds it.
+    pub owed: Vec<Owed>,
     /// When it may start, if it waits.
     pub when: Option<When>,
     /// What the nodes say to it, if it waits.
@@ -54,6 +67,23 @@ pub struct Explanation {
     pub evicted: Vec<Eviction>,
     /// Who had to go for it.
     pub victims: Vec<Eviction>,
+}
+
+/// A place among pending pods, and among those of the same quotas; 1 is next.
+#[derive(Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Position {
+    pub place: usize,
+    pub of: usize,
+    pub place_in_quota: usize,
+    pub of_quota: usize,
+}
+
+impl From<Turn> for Position {
+    fn from(turn: Turn) -> Self {
+        let Turn { place, of, place_in_quota, of_quota } = turn;
+        Position { place, of, place_in_quota, of_quota }
+    }
 }
 
 /// A reason with all that goes with it.
@@ -182,8 +212,12 @@ impl Explanation {
             pod.unwrap_or_else(|| gone(namespace, name));
         let PodObject { created, started, nominated_node, priority, is_leaving, is_dated } =
             state.pod_object(&namespace, &name);
-        let quotas = with_those_above(quotas, state.quotas());
-        let waits = phase == PodPhase::Pending;
+        let partial = state.partial();
+        let said = partial.and_then(|partial| partial.said(&namespace, &name)).cloned();
+        // What a part of the pods hold of a quota is not what the quota has used.
+        let quotas = if partial.is_some() { Vec::new() } else { with_those_above(quotas, state.quotas()) };
+        let waits = phase == PodPhase::Pending && partial.is_none();
+        let requests = state.requests(&namespace, &name);
         let reason = state.reason(&namespace, &name).filter(|_| waits);
         let verdicts = if waits { state.verdicts(&namespace, &name) } else { Vec::new() };
         let object = state.object(&ObjectKey::pod(&namespace, &name)).unwrap_or(&Value::Null);
@@ -201,11 +235,15 @@ impl Explanation {
             node,
             nominated_node,
             created,
-            started: started.filter(|_| !waits),
+            started: started.filter(|_| phase != PodPhase::Pending),
+            said,
+            unseen: partial.map(|partial| partial.unseen.clone()).unwrap_or_default(),
             leaving: is_leaving,
             is_dated,
             priority,
-            requests: state.requests(&namespace, &name),
+            position: state.turn(&namespace, &name).filter(|_| waits).map(Position::from),
+            owed: if waits { owed(state, &quotas, &requests) } else { Vec::new() },
+            requests,
             capacity,
             quotas,
             reason,

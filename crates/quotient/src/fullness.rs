@@ -88,9 +88,13 @@ impl Fullness {
     }
 }
 
-/// What is held of the cards of a node: of the resource of which it has as many as cards.
+/// What is held of the cards of a node: those that are devices by name, the others as of the resource of which it has
+/// as many as cards.
 fn cards_used(node: &NodeState) -> Quantities {
     let held = |card: &String| {
+        if let Some(devices) = node.used.get(card) {
+            return Some((card.clone(), devices.clone()));
+        }
         let is_of = |resource: &&String| {
             resource.contains('/') && amount_of(&node.allocatable, resource) == amount_of(&node.cards, card)
         };

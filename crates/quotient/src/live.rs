@@ -11,6 +11,8 @@ use quotient_cluster::call::kind_path;
 use quotient_cluster::connect::reader;
 use serde_json::{Value, json};
 
+use crate::story::some_of;
+
 /// How many objects are asked for at once.
 const PAGE: usize = 500;
 
@@ -19,7 +21,7 @@ const PAGE: usize = 500;
 pub struct Which {
     pub kubeconfig: Option<PathBuf>,
     pub context: Option<String>,
-    /// Where nothing may be listed in all namespaces, this one is tried.
+    /// Where nothing may be listed in all namespaces, this one is tried, or the context's.
     pub namespace: Option<String>,
 }
 
@@ -32,8 +34,47 @@ pub struct Seen {
     pub objects: Vec<Value>,
     /// Events that tell of evictions.
     pub evictions: Vec<Value>,
-    /// What the caller may not see, one line each.
-    pub unseen: Vec<String>,
+    pub unseen: Unseen,
+}
+
+/// What the caller may not see.
+#[derive(Debug, Clone, Default)]
+pub struct Unseen {
+    /// Kinds of which nothing is seen.
+    whole: Vec<&'static Kind>,
+    /// Kinds of which only the objects of one namespace are seen.
+    elsewhere: Vec<&'static Kind>,
+    namespace: String,
+}
+
+impl Unseen {
+    /// Whether decisions cannot be worked out from what is seen.
+    pub fn hides_decisions(&self) -> bool {
+        self.whole.iter().chain(&self.elsewhere).any(|kind| decides(kind))
+    }
+
+    /// What is not seen, at most two lines.
+    pub fn lines(&self) -> Vec<String> {
+        let elsewhere = format!(" of other namespaces than {}", self.namespace);
+        [(&self.whole, ""), (&self.elsewhere, elsewhere.as_str())]
+            .into_iter()
+            .filter(|(kinds, _)| !kinds.is_empty())
+            .map(|(kinds, of)| {
+                let mut kinds = kinds.clone();
+                kinds.sort_by_key(|kind| !decides(kind));
+                let mut names: Vec<String> = kinds.iter().map(|kind| kind.plural.to_owned()).collect();
+                // One plural may be of several groups.
+                names.dedup();
+                format!("{}{of} (you may not list them)", some_of(&names))
+            })
+            .collect()
+    }
+}
+
+/// Whether what is decided cannot be known without all objects of a kind.
+fn decides(kind: &Kind) -> bool {
+    let deciding = ["Node", "Pod", "ElasticQuota", "CompositeElasticQuota", "ElasticQuotaProfile", "Queue"];
+    deciding.contains(&kind.kind)
 }
 
 /// The kinds that bear on scheduling. Secrets, and what people keep in a cluster besides, are never read.
@@ -61,33 +102,30 @@ fn read_kinds(which: &Which, kinds: Vec<&'static Kind>) -> Result<Seen> {
 async fn read_async(which: &Which, kinds: Vec<&'static Kind>) -> Result<Seen> {
     let Which { kubeconfig, context, namespace } = which;
     let (client, server, version) = reader(kubeconfig.as_deref().map(Path::new), context.as_deref()).await?;
+    let namespace = namespace.as_deref().unwrap_or(client.default_namespace()).to_owned();
     let mut seen = Seen { server, version, ..Seen::default() };
     for kind in kinds {
-        let all = kind_path(kind, None);
-        let one = namespace.as_deref().filter(|_| kind.namespaced).map(|namespace| kind_path(kind, Some(namespace)));
-        match list(&client, &all).await? {
+        match list(&client, &kind_path(kind, None)).await? {
             Listed::Items(items) => seen.objects.extend(items.into_iter().map(|item| named(item, kind))),
             Listed::NotServed => {}
-            Listed::Forbidden(why) => {
-                let of_one = match &one {
-                    Some(path) => list(&client, path).await?,
-                    None => Listed::NotServed,
-                };
-                let only = namespace.as_deref().unwrap_or_default();
-                match of_one {
-                    Listed::Items(items) => {
-                        seen.unseen.push(format!("{} of other namespaces than {only}: {why}", kind.plural));
-                        seen.objects.extend(items.into_iter().map(|item| named(item, kind)));
-                    }
-                    _ => seen.unseen.push(format!("{}: {why}", kind.plural)),
+            Listed::Forbidden if kind.namespaced => match list(&client, &kind_path(kind, Some(&namespace))).await? {
+                Listed::Items(items) => {
+                    seen.unseen.elsewhere.push(kind);
+                    seen.objects.extend(items.into_iter().map(|item| named(item, kind)));
                 }
-            }
+                Listed::NotServed | Listed::Forbidden => seen.unseen.whole.push(kind),
+            },
+            Listed::Forbidden => seen.unseen.whole.push(kind),
         }
     }
-    seen.evictions = match list(&client, "/api/v1/events?fieldSelector=reason%3DPreempted").await? {
-        Listed::Items(items) => items,
-        Listed::NotServed | Listed::Forbidden(_) => Vec::new(),
-    };
+    for place in ["/api/v1".to_owned(), format!("/api/v1/namespaces/{namespace}")] {
+        if let Listed::Items(items) = list(&client, &format!("{place}/events?fieldSelector=reason%3DPreempted")).await?
+        {
+            seen.evictions = items;
+            break;
+        }
+    }
+    seen.unseen.namespace = namespace;
     Ok(seen)
 }
 
@@ -101,7 +139,10 @@ pub fn names(which: &Which, resource: &str) -> Vec<String> {
     let listed = async {
         let Which { kubeconfig, context, .. } = which;
         let (client, ..) = reader(kubeconfig.as_deref().map(Path::new), context.as_deref()).await?;
-        list(&client, &kind_path(kind, None)).await
+        match list(&client, &kind_path(kind, None)).await? {
+            Listed::Forbidden => list(&client, &kind_path(kind, Some(client.default_namespace()))).await,
+            listed => Ok(listed),
+        }
     };
     // The timer is made inside, since it needs the runtime.
     let listed = runtime.block_on(async { tokio::time::timeout(NAMES_WITHIN, listed).await });
@@ -115,7 +156,7 @@ pub fn names(which: &Which, resource: &str) -> Vec<String> {
 pub enum Listed {
     Items(Vec<Value>),
     NotServed,
-    Forbidden(String),
+    Forbidden,
 }
 
 /// The objects at a path, page by page.
@@ -131,7 +172,7 @@ pub async fn list(client: &kube::Client, path: &str) -> Result<Listed> {
             Ok(page) => page,
             Err(kube::Error::Api(answer)) if answer.code == 404 => return Ok(Listed::NotServed),
             Err(kube::Error::Api(answer)) if answer.code == 403 => {
-                return Ok(Listed::Forbidden(answer.message.clone()));
+                return Ok(Listed::Forbidden);
             }
             Err(error) => return Err(error).with_context(|| format!("{path} cannot be listed")),
         };

@@ -17,6 +17,7 @@ mod live_recording;
 mod migration;
 mod object_diff;
 mod pager;
+mod partial;
 mod plan;
 mod printer;
 mod quota_tree;

@@ -37,7 +37,7 @@ pub fn of(seen: Seen, anonymize: bool) -> Value {
         "kind": KIND,
         "server": if anonymize { "https://cluster" } else { server.as_str() },
         "version": version,
-        "unseen": unseen,
+        "unseen": unseen.lines(),
     });
     // json! would copy the items.
     snapshot["items"] = Value::Array(objects);

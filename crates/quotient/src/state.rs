@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 use quotient_api::{ObjectKey, elastic, pod_group};
 use quotient_engine::fact::{Name, PodKey, QuotaKey};
 use quotient_engine::quantity::canonical;
-use quotient_engine::{NodeVerdict, Reason};
+use quotient_engine::{NodeVerdict, Reason, Turn};
 use quotient_sim::cluster::{is_bound, is_pending};
 use quotient_sim::report::StepReport;
 use quotient_sim::report::{Evicted, NodeState, ObjectProblem, PodReport, Quantities, QuotaReport, RejectedObject};
@@ -24,6 +24,7 @@ use crate::commands::manifests;
 use crate::exit::Exit;
 use crate::explanation::eviction::PastEviction;
 use crate::live::Which;
+use crate::partial::Partial;
 use crate::printer::Printer;
 
 /// The most objects that a note names each in a line of its own.
@@ -42,6 +43,16 @@ pub struct State {
     nodes: OnceCell<Vec<NodeState>>,
     /// Evictions before the state was read, as events tell of them.
     past: Vec<PastEviction>,
+    /// Too little of the cluster is seen to know what is decided there.
+    partial: Option<Partial>,
+}
+
+/// A cluster as it was read.
+#[derive(Debug)]
+pub struct Opened {
+    pub simulation: Simulation,
+    past: Vec<PastEviction>,
+    pub partial: Option<Partial>,
 }
 
 /// An eviction, and when it was.
@@ -68,7 +79,14 @@ pub struct PodObject {
 
 impl State {
     pub fn of(simulation: Simulation) -> State {
-        State { simulation, pods: OnceCell::new(), quotas: OnceCell::new(), nodes: OnceCell::new(), past: Vec::new() }
+        State {
+            simulation,
+            pods: OnceCell::new(),
+            quotas: OnceCell::new(),
+            nodes: OnceCell::new(),
+            past: Vec::new(),
+            partial: None,
+        }
     }
 
     /// A cluster to which these inputs were applied in order.
@@ -77,24 +95,46 @@ impl State {
         Ok(State { past, ..State::of(Simulation::of(setup, inputs, &mut |_| {})?) })
     }
 
-    /// The state that the arguments name. What had to be left out of it is told in notes.
-    pub fn open(printer: &mut Printer, arguments: StateArguments) -> Result<State, Exit> {
+    /// The state that the arguments name, of which the caller may see only a part. What had to be left out of it is
+    /// told in notes.
+    pub fn open(printer: &mut Printer, arguments: StateArguments, namespace: Option<String>) -> Result<State, Exit> {
         let StateArguments { files, cluster, setup } = arguments;
-        Self::open_files(printer, &files, cluster.which(None), setup)
+        Self::open_files(printer, &files, cluster.which(namespace), setup)
     }
 
-    /// The state of a cluster to which these files were applied. What had to be left out of it is told in notes.
-    pub fn open_files(
+    /// The state of a cluster to which these files were applied, all of which is seen.
+    pub fn open_whole(
+        printer: &mut Printer,
+        files: &[PathBuf],
+        cluster: Which,
+        setup: SetupArguments,
+    ) -> Result<State, Exit> {
+        let state = Self::open_files(printer, files, cluster, setup)?;
+        match &state.partial {
+            Some(partial) => Err(printer.refuse(&[partial.refusal()])),
+            None => Ok(state),
+        }
+    }
+
+    fn open_files(
         printer: &mut Printer,
         files: &[PathBuf],
         cluster: Which,
         setup: SetupArguments,
     ) -> Result<State, Exit> {
         let cluster = (files.is_empty() && setup.from.is_none()).then_some(cluster);
-        let (simulation, past) = Self::simulate(printer, files, cluster, setup)?;
-        let state = State { past, ..State::of(simulation) };
-        state.note_left_out(printer);
+        let Opened { simulation, past, partial } = Self::simulate(printer, files, cluster, setup)?;
+        let state = State { past, partial, ..State::of(simulation) };
+        // Objects seem wrong where others that they refer to are not seen.
+        if state.partial.is_none() {
+            state.note_left_out(printer);
+        }
         Ok(state)
+    }
+
+    /// What is known where too little of the cluster is seen to know what is decided there.
+    pub fn partial(&self) -> Option<&Partial> {
+        self.partial.as_ref()
     }
 
     /// A cluster to which these files were applied, with all that happened on the way, and what events of the files
@@ -104,13 +144,16 @@ impl State {
         files: &[PathBuf],
         cluster: Option<Which>,
         setup: SetupArguments,
-    ) -> Result<(Simulation, Vec<PastEviction>), Exit> {
+    ) -> Result<Opened, Exit> {
         let begun = Instant::now();
         let SetupArguments { from, config, scheduler_name } = setup;
         let configuration = manifests::configuration(printer, config.as_deref())?;
-        let mut inputs = Vec::new();
+        let (mut inputs, mut partial) = (Vec::new(), None);
         if let Some(which) = cluster {
-            inputs.push(manifests::live(printer, &which).map_err(|error| printer.refuse(&[format!("{error:#}")]))?);
+            let read = manifests::live(printer, &which);
+            let (input, of_rights) = read.map_err(|error| printer.refuse(&[format!("{error:#}")]))?;
+            inputs.push(input);
+            partial = of_rights;
         }
         let files: Vec<PathBuf> = from.into_iter().chain(files.iter().cloned()).collect();
         if !files.is_empty() {
@@ -124,8 +167,10 @@ impl State {
         });
         let simulation = settled.map_err(|stuck| printer.bug(&stuck))?;
         printer.detail(format_args!("settled after {} ms", begun.elapsed().as_millis()));
-        note_missing_nodes(printer, &simulation);
-        Ok((simulation, past))
+        if partial.is_none() {
+            note_missing_nodes(printer, &simulation);
+        }
+        Ok(Opened { simulation, past, partial })
     }
 
     /// What would become of it if these were applied, and time passed; and what would happen on the way.
@@ -222,6 +267,11 @@ impl State {
     /// Why a pod waits, if it does, as things stand now.
     pub fn reason(&self, namespace: &str, name: &str) -> Option<Arc<Reason>> {
         self.simulation.cluster().reason(&ObjectKey::pod(namespace, name))
+    }
+
+    /// When a waiting pod has its turn.
+    pub fn turn(&self, namespace: &str, name: &str) -> Option<Turn> {
+        self.simulation.cluster().engine().turn(&pod_key(namespace, name))
     }
 
     /// What each node says to a waiting pod, the nearest first.

@@ -50,7 +50,7 @@ pub fn counts(counted: &[(usize, &str)]) -> Option<String> {
 }
 
 /// `a, b, c and 4 more`.
-fn some_of(names: &[String]) -> String {
+pub fn some_of(names: &[String]) -> String {
     let shown = names[..names.len().min(NAMES_MAX)].join(", ");
     if names.len() > NAMES_MAX { format!("{shown} and {} more", names.len() - NAMES_MAX) } else { shown }
 }

@@ -25,7 +25,8 @@ pub fn show(
     tell: &mut dyn FnMut(&mut Printer, &State) -> Result<Exit>,
 ) -> Result<Exit> {
     loop {
-        let state = match State::open(printer, arguments.clone()) {
+        let StateArguments { files, cluster, setup } = arguments.clone();
+        let state = match State::open_whole(printer, &files, cluster.which(None), setup) {
             Ok(state) => state,
             Err(exit) => return Ok(exit),
         };

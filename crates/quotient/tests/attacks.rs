@@ -251,6 +251,10 @@ const ATTACKS: [Attack; 19] = [
         let class = json!("system-cluster-critical");
         let pod = with(pod("critical", MALLORY), &["spec", "priorityClassName"], class);
         town.refused(&["create", "-f", "-"], &pod, "spec.priorityClassName: classes that begin with system-");
+        let group = json!({"apiVersion": "scheduling.volcano.sh/v1beta1", "kind": "PodGroup",
+            "metadata": {"name": "critical", "namespace": MALLORY},
+            "spec": {"minMember": 1, "queue": MALLORY, "priorityClassName": "system-cluster-critical"}});
+        town.refused(&["create", "-f", "-"], &group, "spec.priorityClassName: classes that begin with system-");
     }),
     ("a pod in kube-system", |town| {
         let pod = with(pod("hidden", MALLORY), &["metadata", "namespace"], json!("kube-system"));

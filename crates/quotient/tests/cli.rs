@@ -781,3 +781,27 @@ fn a_recorded_demo_is_replayed_with_the_same_evictions() {
     assert_eq!(figures[0]["evictions"].as_u64(), evicted, "{told}{replayed}");
     assert!(evicted > Some(0), "{told}");
 }
+
+#[test]
+fn a_cluster_that_is_not_found_is_one_line_that_says_where_it_was_looked_for() {
+    let kubeconfig = "{apiVersion: v1, kind: Config, current-context: red, users: [{name: u, user: {token: t}}],
+        clusters: [{name: c, cluster: {server: 'https://127.0.0.1:1'}}],
+        contexts: [{name: red, context: {cluster: c, user: u}}, {name: blue, context: {cluster: c, user: u}}]}";
+    let folder = Folder::with("contexts", &[("kubeconfig", kubeconfig)]);
+    let said = |variable: Option<&str>, arguments: &[&str]| {
+        let mut command = command(&folder.0, env!("CARGO_BIN_EXE_quotient"));
+        command.env("HOME", &folder.0).env_remove("KUBECONFIG").envs(variable.map(|path| ("KUBECONFIG", path)));
+        let output = command.arg("tree").args(arguments).output().expect("it runs");
+        assert_eq!(output.status.code(), Some(2));
+        String::from_utf8_lossy(&output.stderr).into_owned()
+    };
+    let wrong = "error: --context \"green\": the kubeconfig has no such context: expected red or blue\n";
+    assert_eq!(said(Some("kubeconfig"), &["--context", "green"]), wrong);
+    assert_eq!(said(None, &["--kubeconfig", "kubeconfig", "--context", "green"]), wrong);
+    let gone = said(Some("gone"), &[]);
+    assert!(gone.starts_with("error: no cluster: KUBECONFIG is gone and leads to none"), "{gone}");
+    let nowhere = said(None, &[]);
+    assert!(nowhere.starts_with("error: no cluster: KUBECONFIG is not set, there is no ~/.kube/config"), "{nowhere}");
+    let silent = said(Some("kubeconfig"), &["--context", "blue"]);
+    assert!(silent.starts_with("error: https://127.0.0.1:1/: no API server answers there"), "{silent}");
+}

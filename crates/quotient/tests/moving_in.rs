@@ -2,6 +2,7 @@
 //! each bind of kube-scheduler what it would have done.
 
 mod daemon;
+mod schema;
 
 use std::process::{Child, Command, Stdio};
 
@@ -123,6 +124,7 @@ fn a_cluster_of_kube_scheduler_moves_in() {
         let report: Value = serde_json::from_str(&body).ok()?;
         (report["binds"]["theirs"].as_u64() >= Some(3)).then_some(report)
     });
+    schema::check("answer /comparison", &report, "/comparison");
     let binds = &report["binds"];
     assert_eq!((&binds["theirs"], &binds["agreed"]), (&json!(3), &json!(2)), "{report:#}");
     assert_eq!(binds["heldByReason"], json!({"QuotaMaxExceeded": 1}), "{report:#}");

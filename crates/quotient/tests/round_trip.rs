@@ -156,14 +156,68 @@ fn a_cluster_at_rest_stays_as_it_is() {
 
     let checked = output(&["check", "--kubeconfig", &kubeconfig, "-o", "json"]);
     let found = serde_json::from_slice(&checked.stdout).expect("check answers in JSON, whatever it found");
-    schema::check("check", &found, "check");
+    schema::check("command check", &found, "check");
 
     evictions_are_told(&plane, &kubeconfig, &file);
 
-    let nobody = plane.kubeconfig_of("nobody", &[]).expect("a user can be made").display().to_string();
-    let blind = output(&["tree", "--kubeconfig", &nobody]);
+    a_part_of_the_cluster_is_not_guessed_from(&plane, &condition);
+}
+
+/// What a user is told who sees one namespace, and one who sees nothing.
+fn a_part_of_the_cluster_is_not_guessed_from(plane: &ControlPlane, condition: &str) {
+    let rbac = "rbac.authorization.k8s.io";
+    let view = quotient_api::crd::definitions().into_iter().map(|definition| {
+        let spec = &definition["spec"];
+        json!({"apiGroups": [spec["group"]], "resources": [spec["names"]["plural"]], "verbs": ["get", "list", "watch"]})
+    });
+    let rights = [
+        json!({"apiVersion": format!("{rbac}/v1"), "kind": "ClusterRole", "rules": view.collect::<Vec<_>>(),
+            "metadata": {"name": "quotient-view", "labels": {format!("{rbac}/aggregate-to-view"): "true"}}}),
+        json!({"apiVersion": format!("{rbac}/v1"), "kind": "RoleBinding", "metadata": {"name": "v", "namespace": "team"},
+            "roleRef": {"apiGroup": rbac, "kind": "ClusterRole", "name": "view"},
+            "subjects": [{"apiGroup": rbac, "kind": "User", "name": "viewer"}]}),
+    ];
+    plane.apply(&rights).expect("rights are given");
+    let kubeconfig = |user: &str| plane.kubeconfig_of(user, &[]).expect("a user can be made").display().to_string();
+    let (viewer, nobody) = (kubeconfig("viewer"), kubeconfig("nobody"));
+    let explained = eventually(plane, "the rights count", || {
+        let output = output(&["explain", "team/large", "--kubeconfig", &viewer, "-o", "json"]);
+        serde_json::from_slice::<Value>(&output.stdout).ok()
+    });
+    schema::check("command explain", &explained, "a part of the cluster");
+    assert_eq!((&explained["phase"], &explained["reason"]), (&json!("Pending"), &Value::Null), "{explained:#}");
+    assert_eq!((&explained["remedies"], &explained["quotas"]), (&json!([]), &json!([])), "{explained:#}");
+    assert_eq!(explained["said"]["message"], condition, "{explained:#}");
+    assert_eq!(explained["requests"]["cpu"], "1k", "{explained:#}");
+
+    let seen = output(&["explain", "team/large", "--kubeconfig", &viewer]);
+    let (out, notes) = (String::from_utf8_lossy(&seen.stdout), String::from_utf8_lossy(&seen.stderr));
+    assert!(out.contains("team/large is pending, says the scheduler") && out.contains(condition), "{out}");
+    assert!(notes.lines().count() == 2 && notes.contains("note: not seen: nodes, "), "{notes}");
+    assert!(notes.contains("of other namespaces than team (you may not list them)"), "{notes}");
+    let own = output(&["explain", "job/team/train", "--kubeconfig", &viewer]);
+    assert!(String::from_utf8_lossy(&own.stdout).starts_with("Job/team/train: "), "{own:?}");
+
+    let change = plane.folder().join("nothing.yaml").display().to_string();
+    std::fs::write(&change, "{apiVersion: v1, kind: Namespace, metadata: {name: new}}").expect("it can be written");
+    let guesses: [&[&str]; 5] = [
+        &["tree"],
+        &["top"],
+        &["plan", "-f", &change],
+        &["explain", "--try", &change],
+        &["simulate", "--from-cluster"],
+    ];
+    for command in guesses {
+        let refused = output(&[command, &["--kubeconfig", &viewer]].concat());
+        let said = String::from_utf8_lossy(&refused.stderr).into_owned();
+        assert_eq!(refused.status.code(), Some(2), "{command:?}: {said}");
+        assert!(said.contains("error: not answered, since it would be a guess: not seen: "), "{said}");
+        assert!(refused.stdout.is_empty(), "{command:?}");
+    }
+    let blind = output(&["explain", "team/large", "--kubeconfig", &nobody]);
     let said = String::from_utf8_lossy(&blind.stderr).into_owned();
-    assert!(said.contains("note: not seen: pods: ") && said.contains("note: not seen: nodes: "), "{said}");
+    assert!(said.ends_with("error: no pod \"team/large\": no pod is seen\n"), "{said}");
+    assert!(said.starts_with("note: not seen: pods, nodes") && said.lines().count() == 2, "{said}");
 }
 
 /// A pod that evicts another under its own quota: the event of the victim says so, live and in a snapshot.

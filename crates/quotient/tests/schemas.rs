@@ -82,7 +82,7 @@ fn what_is_printed_is_what_the_schema_says() {
         let said = String::from_utf8_lossy(&output.stderr);
         let value: Value =
             serde_json::from_slice(&output.stdout).unwrap_or_else(|e| panic!("{arguments:?}: {e}: {said}"));
-        schema::check(command, &value, &format!("{arguments:?}"));
+        schema::check(&format!("command {command}"), &value, &format!("{arguments:?}"));
     }
 }
 

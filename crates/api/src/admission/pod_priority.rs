@@ -7,7 +7,7 @@ use crate::kinds;
 use crate::object::ObjectKey;
 
 /// The classes that every cluster has.
-pub(super) const BUILT_IN: [(&str, i64); 2] =
+pub(crate) const BUILT_IN: [(&str, i64); 2] =
     [("system-cluster-critical", 2_000_000_000), ("system-node-critical", 2_000_001_000)];
 
 const PREEMPTS: &str = "PreemptLowerPriority";
@@ -94,6 +94,11 @@ fn agree(spec: &mut Value, field: &str, value: Value, class: &Class) -> Result<(
             Ok(())
         }
     }
+}
+
+/// Whether there is a class of that name.
+pub(super) fn is_class(name: &str, context: &Context<'_>) -> bool {
+    find(name, context).is_some()
 }
 
 fn find(name: &str, context: &Context<'_>) -> Option<Class> {

@@ -41,7 +41,7 @@ pub(super) fn check(object: &Value, context: &Context<'_>) -> Result<(), Rejecti
         let over: Vec<&str> = governed
             .into_iter()
             .filter(|resource| {
-                let limit = hard.get(*resource).and_then(quantity).map(|limit| limit.sum(unit(resource)));
+                let limit = hard.get(*resource).and_then(quantity).map(|limit| limit.sum(usage::unit(resource)));
                 let total = used.get(*resource).copied().unwrap_or(0) + asked[*resource];
                 asked[*resource] > 0 && limit.is_some_and(|limit| total > limit)
             })
@@ -51,7 +51,7 @@ pub(super) fn check(object: &Value, context: &Context<'_>) -> Result<(), Rejecti
                 over.iter().map(|resource| format!("{resource}={}", amounts(resource))).collect::<Vec<_>>().join(",")
             };
             let amount = |amounts: &BTreeMap<String, i128>, resource: &str| {
-                canonical(unit(resource), amounts.get(resource).copied().unwrap_or(0))
+                canonical(usage::unit(resource), amounts.get(resource).copied().unwrap_or(0))
             };
             return Err(Rejection::new(format!(
                 "exceeded quota: {name}, requested: {}, used: {}, limited: {}",
@@ -118,12 +118,6 @@ fn usage_of(group: &str, kind: &str, object: &Value) -> BTreeMap<String, i128> {
         _ => {}
     }
     usage
-}
-
-/// The resource whose unit a quota's resource is counted in.
-fn unit(resource: &str) -> &str {
-    let resource = resource.rsplit_once('/').map_or(resource, |(_, name)| name);
-    resource.strip_prefix("requests.").or_else(|| resource.strip_prefix("limits.")).unwrap_or(resource)
 }
 
 /// Refuses a pod with a container that leaves out what a quota limits.

@@ -30,11 +30,9 @@ impl Caps {
         Caps { arguments: arguments.filter(|arguments| !arguments.is_inert()), gpus: HashMap::new() }
     }
 
-    /// What pods without GPUs may hold on a node, if it has GPUs.
-    pub fn of_node(&mut self, allocatable: &Amounts, annotations: &Cursor<'_, '_>) -> Option<Limits> {
-        if !self.has_gpu(allocatable) {
-            return None;
-        }
+    /// What pods without GPUs may hold on a node, if it is one with GPUs, and whether its resources say that it is.
+    pub fn of_node(&mut self, allocatable: &Amounts, annotations: &Cursor<'_, '_>) -> Option<(Limits, bool)> {
+        let has_gpu = self.has_gpu(allocatable);
         let limit = |resource: &CappedResource| {
             let CappedResource { name, quota, percentage, .. } = resource;
             let whole = allocatable.get(name);
@@ -48,7 +46,7 @@ impl Caps {
             let limit = annotated().or(*quota).or_else(|| percentage.map(|p| p.of(whole))).unwrap_or(whole);
             (name.clone(), limit)
         };
-        Some(self.arguments.as_ref()?.resources.iter().map(limit).collect())
+        Some((self.arguments.as_ref()?.resources.iter().map(limit).collect(), has_gpu))
     }
 
     /// How a pod is placed among GPU nodes, if it is subject to their caps.
@@ -125,6 +123,7 @@ mod tests {
         let notes = Notes::default();
         let allocatable = amounts(&[("cpu", 8_000), ("memory", 16), ("nvidia.com/gpu", 1), ("example.com/licence", 6)]);
         let limits = caps(&arguments).of_node(&allocatable, &Cursor::root(&annotations, &notes));
+        let limits = limits.filter(|(_, has_gpu)| *has_gpu).map(|(limits, _)| limits);
         let mut text = match limits {
             None => "no cap".to_owned(),
             Some(limits) => limits.iter().map(|(name, limit)| format!("{name} {limit}")).collect::<Vec<_>>().join(", "),

@@ -20,3 +20,9 @@ pub(crate) fn of(spec: &Cursor<'_, '_>) -> Usage {
     let limits = limits(spec).into_iter().map(|(resource, amount)| (resource.to_owned(), amount));
     Usage { requests: asked.collect(), limits: limits.collect() }
 }
+
+/// The resource whose unit is that of an amount with this name, as quotas have it: `requests.cpu`, `limits.memory`.
+pub(crate) fn unit(resource: &str) -> &str {
+    let resource = resource.rsplit_once('/').map_or(resource, |(_, name)| name);
+    resource.strip_prefix("requests.").or_else(|| resource.strip_prefix("limits.")).unwrap_or(resource)
+}

@@ -94,6 +94,7 @@ const CONTAINER: Fields = &[
     ("resources", Map(RESOURCES)),
     ("resizePolicy", Any),
     ("restartPolicy", Any),
+    ("restartPolicyRules", Any),
     ("volumeMounts", Any),
     ("volumeDevices", Any),
     ("livenessProbe", Any),

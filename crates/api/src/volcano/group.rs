@@ -53,12 +53,7 @@ pub(crate) fn group(root: &Cursor<'_, '_>, notes: &Notes, key: &ObjectKey, inter
     let phase = GroupPhase::of(status.field("phase").str());
     let min_member = spec.field("minMember").int().unwrap_or(1);
     let min_task_member = task_members(&spec.field("minTaskMember"), min_member, interner);
-    let min_resources = spec.field("minResources");
-    let mut min_resources: Vec<_> = min_resources
-        .entries()
-        .filter(|(resource, _)| is_counted(resource))
-        .filter_map(|(resource, value)| Some((interner.name(resource), value.amount(resource)?)))
-        .collect();
+    let mut min_resources = min_resources(&spec.field("minResources"), interner);
     let (mut card_request, unreadable) = card_request(&annotations.field(CARD_REQUEST), interner);
     let unreadable = unreadable.or_else(|| min_member_problem(&annotations.field(GROUP_MIN_MEMBER)));
     // One that has run to its end takes nothing any more.
@@ -79,15 +74,24 @@ pub(crate) fn group(root: &Cursor<'_, '_>, notes: &Notes, key: &ObjectKey, inter
         mixed_cards: annotations.field(MIXED_CARDS).str() == Some("true"),
         admitted: phase != GroupPhase::Pending,
         priority: None,
+        members_priority: None,
         evicted_whole: false,
         // Last, when everything was looked at.
         problem: notes.first_of_spec().map(|note| problem(&note)).or(unreadable),
     }
 }
 
-/// What the groups that Volcano itself makes count beside the requests, for Kubernetes' own quotas.
-fn is_counted(resource: &str) -> bool {
-    resource != "pods" && !["requests.", "limits.", "count/"].iter().any(|prefix| resource.starts_with(prefix))
+/// What it takes to start, by resource. A request may be written by its name or as Kubernetes' own quotas call it, and
+/// where both are there the name counts; limits and numbers of pods are for those quotas alone.
+fn min_resources(at: &Cursor<'_, '_>, interner: &mut Interner) -> Vec<(Name, i64)> {
+    let is_other =
+        |resource: &str| resource == "pods" || resource.starts_with("limits.") || resource.starts_with("count/");
+    let counted = at.entries().filter(|(resource, _)| !is_other(resource)).filter_map(|(written, value)| {
+        let resource = written.strip_prefix("requests.").unwrap_or(written);
+        let is_twice = resource != written && at.field(resource).exists();
+        if is_twice { None } else { Some((interner.name(resource), value.amount(resource)?)) }
+    });
+    counted.collect()
 }
 
 /// How many of each task it takes. Where the group as a whole takes fewer than its tasks together, the tasks' numbers

@@ -5,7 +5,7 @@
 //! be seen in them any more (a pod that went) is told beside them.
 //!
 //! ```text
-//!               ┌────────── Restarting ◀─────────┐ RestartJob
+//!               ┌────────── Restarting ◀─────────┐ RestartJob, RestartTask, RestartPod
 //!               ▼                                │
 //!  (new) ──▶ Pending ──enough pods run──▶ Running ──all pods ended──▶ Completed, Failed
 //!               │                            │
@@ -146,6 +146,13 @@ impl Planner<'_> {
                     self.after.phase = JobPhase::Failed;
                 }
             }
+            // Its other pods stay, and so does the group, which is in its queue for them.
+            JobPhase::Restarting if self.before.restarts_in_part => {
+                let (replicas, leaving) = (self.declared.replicas(), self.counts().terminating);
+                if replicas.saturating_sub(leaving) >= self.declared.min_available {
+                    self.after.phase = JobPhase::Pending;
+                }
+            }
             JobPhase::Restarting => {
                 self.wind_up(Keep::None);
                 if self.state.pods.is_empty() {
@@ -204,34 +211,25 @@ impl Planner<'_> {
 
     /// Does what a policy says.
     fn act(&mut self, Cause { action, task, pod, message }: Cause) {
-        let next = match action {
-            Action::AbortJob => Some(JobPhase::Aborting),
-            Action::CompleteJob => Some(JobPhase::Completing),
-            Action::TerminateJob => Some(JobPhase::Terminating),
-            Action::RestartJob | Action::RestartTask | Action::RestartPod => {
-                self.after.retry_count += 1;
-                match action {
-                    Action::RestartJob => Some(JobPhase::Restarting),
-                    _ if self.is_last_try() => Some(JobPhase::Failed),
-                    _ => None,
-                }
-            }
-        };
         self.plan.events.push((action.name(), message));
-        match next {
-            Some(phase) => {
-                self.after.phase = phase;
-                self.after.version += 1;
-                let is_anew = phase == JobPhase::Restarting && !self.is_last_try();
-                self.wind_up(if is_anew { Keep::None } else { Keep::Ended });
-            }
-            None => {
-                let is_meant = |other: &Value| match action {
-                    Action::RestartTask => declared::task_of(other) == Some(&*task),
-                    _ => other.pointer("/metadata/name").and_then(Value::as_str) == Some(&*pod),
-                };
-                self.delete(|other| is_meant(other));
-            }
+        self.after.phase = match action {
+            Action::AbortJob => JobPhase::Aborting,
+            Action::CompleteJob => JobPhase::Completing,
+            Action::TerminateJob => JobPhase::Terminating,
+            Action::RestartJob | Action::RestartTask | Action::RestartPod => JobPhase::Restarting,
+        };
+        let restarts = self.after.phase == JobPhase::Restarting;
+        self.after.retry_count += u64::from(restarts);
+        let is_last = !restarts || self.is_last_try();
+        self.after.restarts_in_part = !is_last && action != Action::RestartJob;
+        if self.after.restarts_in_part {
+            self.delete(|other| match action {
+                Action::RestartTask => declared::task_of(other) == Some(&*task),
+                _ => other.pointer("/metadata/name").and_then(Value::as_str) == Some(&*pod),
+            });
+        } else {
+            self.after.version += 1;
+            self.wind_up(if is_last { Keep::Ended } else { Keep::None });
         }
     }
 

@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use super::{NAME, metadata};
+use super::{NAME, definitions, metadata};
 use crate::permission::{PERMISSIONS, Permission, Place};
 use crate::system::System;
 
@@ -27,7 +27,27 @@ pub fn objects(namespace: &str, systems: &[System]) -> Vec<Value> {
         bound("ClusterRoleBinding", None, "ClusterRole"),
         role("Role", Some(namespace), rules(Place::Own, systems)),
         bound("RoleBinding", Some(namespace), "Role"),
+        for_viewers(systems),
     ]
+}
+
+/// Whoever may view a namespace, by Kubernetes' own role `view`, sees its quotas, groups and jobs too.
+fn for_viewers(systems: &[System]) -> Value {
+    let mut metadata = metadata(&format!("{NAME}-view"), None);
+    metadata["labels"][format!("{RBAC}/aggregate-to-view")] = json!("true");
+    let mut kinds: Vec<(String, String)> = definitions(systems)
+        .map(|definition| {
+            let text = |pointer: &str| definition.pointer(pointer).and_then(Value::as_str).unwrap_or_default();
+            (text("/spec/group").to_owned(), text("/spec/names/plural").to_owned())
+        })
+        .collect();
+    // As the chart sorts them.
+    kinds.sort_by_key(|(group, plural)| format!("{group}/{plural}"));
+    let rules: Vec<Value> = kinds
+        .iter()
+        .map(|(group, plural)| json!({"apiGroups": [group], "resources": [plural], "verbs": ["get", "list", "watch"]}))
+        .collect();
+    json!({"apiVersion": format!("{RBAC}/v1"), "kind": "ClusterRole", "metadata": metadata, "rules": rules})
 }
 
 /// The rows of the table as rules, those about the same resource as one.

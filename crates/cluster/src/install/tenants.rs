@@ -29,6 +29,9 @@ const MORE_LABELS: [&str; 2] = [keys::TREE_ID, "volcano.sh/queue-name"];
 /// Annotations of this kind, and our record of what the pod was bound as.
 const MORE_ANNOTATIONS: [&str; 2] = ["volcano.sh/queue-name", ties::BOUND_AS];
 
+/// Why a class is refused.
+const OWN_CLASSES: &str = "spec.priorityClassName: classes that begin with system- are for the cluster itself";
+
 /// The policies with their bindings. `scheduler_names` are ours, `namespace` is where we are installed.
 pub fn objects(namespace: &str, scheduler_names: &[String], systems: &[System]) -> Vec<Value> {
     let of_tenants = json!({"matchLabels": {TENANT: "true"}});
@@ -61,11 +64,12 @@ fn conditions() -> Value {
         "!request.userInfo.groups.exists(g, g in ['system:masters', 'system:nodes'])"}])
 }
 
-/// A group or a job that was admitted keeps its queue: its pods are charged there.
+/// A group or a job that was admitted keeps its queue: its pods are charged there. Its class is the priority of its
+/// pods, so that what holds for theirs holds for it.
 fn queues() -> Value {
     let rule = |group: &str, version: &str, resource: &str| {
-        json!({"apiGroups": [group], "apiVersions": [version], "operations": ["UPDATE"], "resources": [resource],
-            "scope": "Namespaced"})
+        json!({"apiGroups": [group], "apiVersions": [version], "operations": ["CREATE", "UPDATE"],
+            "resources": [resource], "scope": "Namespaced"})
     };
     json!({
         "failurePolicy": "Fail",
@@ -73,13 +77,19 @@ fn queues() -> Value {
             rule(SCHEDULING, "v1beta1", "podgroups"), rule(BATCH, "v1alpha1", "jobs"),
         ]},
         "matchConditions": conditions(),
-        "validations": [validation(
-            "object.?spec.?queue == oldObject.?spec.?queue || \
-             oldObject.?status.?phase.orValue('') in ['', 'Pending'] && \
-             oldObject.?status.?state.?phase.orValue('') in ['', 'Pending']"
-                .to_string(),
-            "spec.queue: a group or job that was admitted keeps its queue; make a new one instead",
-        )],
+        "validations": [
+            validation(
+                "request.operation != 'UPDATE' || object.?spec.?queue == oldObject.?spec.?queue || \
+                 oldObject.?status.?phase.orValue('') in ['', 'Pending'] && \
+                 oldObject.?status.?state.?phase.orValue('') in ['', 'Pending']"
+                    .to_string(),
+                "spec.queue: a group or job that was admitted keeps its queue; make a new one instead",
+            ),
+            validation(
+                "!object.?spec.?priorityClassName.orValue('').startsWith('system-')".to_string(),
+                OWN_CLASSES,
+            ),
+        ],
     })
 }
 
@@ -147,7 +157,7 @@ fn tenants(scheduler_names: &[String]) -> Value {
             ),
             validation(
                 format!("{created} || !object.spec.?priorityClassName.orValue('').startsWith('system-')"),
-                "spec.priorityClassName: classes that begin with system- are for the cluster itself",
+                OWN_CLASSES,
             ),
             validation(
                 format!("{created} || object.spec.?nodeName.orValue('') == ''"),

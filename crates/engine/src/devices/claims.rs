@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use crate::device::{Allocation, ClaimKey, ClaimSpec, DeviceClaimFact, ExtendedRequest, PoolKey};
 use crate::devices::Devices;
+use crate::devices::kept::Kept;
 use crate::fact::{Created, Name};
 use crate::pods::PodId;
 use crate::sign::Sign;
@@ -57,7 +58,7 @@ pub(crate) struct Claims {
     /// What was decided for the extended resources of a pod.
     pub extended: BTreeMap<PodId, Extended>,
     /// What is kept for pods with a reservation.
-    pub kept: BTreeMap<PodId, Vec<Arc<Allocation>>>,
+    pub kept: BTreeMap<PodId, Kept>,
 }
 
 /// Devices for the extended resources of a pod on a node.
@@ -163,6 +164,11 @@ impl Claims {
         }
     }
 
+    /// Whether a claim holds devices now.
+    pub fn holds_devices(&self, key: &ClaimKey) -> bool {
+        self.get(key).is_some_and(|claim| claim.held.as_ref().is_some_and(|held| held.takes_devices()))
+    }
+
     /// The pods that use devices of some pools.
     pub fn users_of(&self, is_meant: impl Fn(&PoolKey) -> bool) -> BTreeSet<PodId> {
         let meant = |allocation: &Arc<Allocation>| {
@@ -182,7 +188,8 @@ impl Claims {
         let claims = self.list.values().filter_map(|claim| claim.held.as_ref());
         let extended =
             self.extended.iter().filter(|(pod, _)| is_placed(**pod)).map(|(_, extended)| &extended.allocation);
-        claims.chain(extended).chain(self.kept.values().flatten()).map(taken).sum()
+        let kept = self.kept.values().filter(|kept| kept.are_held).flat_map(|kept| &kept.allocations);
+        claims.chain(extended).chain(kept).map(taken).sum()
     }
 
     /// The claims whose devices will be free shortly.

@@ -84,6 +84,8 @@ pub(crate) struct Devices {
     pub totals_changed: bool,
     /// What was counted: by resource.
     pub totals: Vec<(ResourceId, Amount)>,
+    /// The nodes that were found to have devices of their own of a class that is one of GPUs.
+    pub gpu_nodes: BTreeSet<Name>,
 }
 
 /// Devices that were found for the claims of a pod on a node.
@@ -212,9 +214,40 @@ impl Devices {
         ready.flat_map(move |pool| of_pool(pool).map(move |place| &pool.fact.devices[place]))
     }
 
+    /// The nodes with devices of their own of a class that is one of GPUs.
+    pub fn nodes_with_gpus(&self) -> BTreeSet<Name> {
+        let gpus = self.classes().filter(|class| class.gpu).flat_map(|class| self.matching(&class.name));
+        let of_node = gpus.filter_map(|device| match &device.reach {
+            Reach::Node(node) => Some(node.clone()),
+            Reach::All | Reach::Nodes(_) => None,
+        });
+        of_node.collect()
+    }
+
+    /// The devices of a node's own that are cards: how many there are of each name, and how many are held.
+    pub fn cards_of(&self, node: &Name) -> BTreeMap<Name, (i128, i128)> {
+        let mut cards: BTreeMap<Name, (i128, i128)> = BTreeMap::new();
+        let pools = self.of_node.get(node).into_iter().flatten().filter_map(|key| self.pools.get(key));
+        for pool in pools.filter(|pool| pool.fact.state == PoolState::Ready) {
+            let is_here = |device: &&DeviceFact| matches!(&device.reach, Reach::Node(name) if name == node);
+            for device in pool.fact.devices.iter().filter(is_here) {
+                let Some(card) = &device.card else { continue };
+                let counts = cards.entry(card.clone()).or_default();
+                counts.0 += 1;
+                counts.1 += i128::from(pool.held.contains_key(&device.name));
+            }
+        }
+        cards
+    }
+
     /// The devices of pools that are ready.
     pub fn ready(&self) -> impl Iterator<Item = &DeviceFact> {
         self.pools.values().filter(|pool| pool.fact.state == PoolState::Ready).flat_map(|pool| &pool.fact.devices)
+    }
+
+    /// Whether every device is for the pods of one node.
+    pub fn are_local(&self) -> bool {
+        self.wide.is_empty()
     }
 
     /// How many devices and shares are held.

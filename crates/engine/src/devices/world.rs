@@ -20,7 +20,7 @@ use crate::sign::Sign;
 use crate::world::World;
 
 /// The devices that a pod still needs, and where those that it has can be used.
-#[derive(Debug, Clone, Default)]
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct DeviceAsk {
     pub pod: Option<PodId>,
     /// The claims without devices.
@@ -68,6 +68,22 @@ impl World {
             self.quotas.count_node(&old, Sign::Take);
             self.quotas.count_node(&self.devices.totals, Sign::Add);
         }
+    }
+
+    /// Works out anew which nodes are GPU nodes by their devices, where that may have changed. Returns whether it did.
+    pub fn renew_gpu_nodes(&mut self) -> bool {
+        if !self.devices.totals_changed {
+            return false;
+        }
+        let now = self.devices.nodes_with_gpus();
+        let before = std::mem::replace(&mut self.devices.gpu_nodes, now);
+        let changed: Vec<Name> = before.symmetric_difference(&self.devices.gpu_nodes).cloned().collect();
+        for name in &changed {
+            if let Some(node) = self.nodes.find(name) {
+                self.nodes.set_gpu_devices(node, self.devices.gpu_nodes.contains(name));
+            }
+        }
+        !changed.is_empty()
     }
 
     /// Whether a pod has claims on devices or devices serve what it requests; of most pods neither is true.
@@ -397,9 +413,27 @@ impl World {
 
     /// The pods that hold devices of pools that the node reaches.
     pub fn device_holders(&self, node: NodeId) -> BTreeSet<PodId> {
+        if self.devices.are_local() {
+            let pods = self.pods.on_node(node).iter().map(|resident| resident.id);
+            return pods.filter(|pod| self.uses_devices(*pod)).collect();
+        }
         let facts = self.nodes.get(node);
         let site = self.devices.site(&facts.name, &facts.labels);
         self.device_claims.users_of(|pool| site.pools.iter().any(|here| here.fact.key == *pool))
+    }
+
+    fn uses_devices(&self, id: PodId) -> bool {
+        let pod = self.pods.get(id);
+        let extended = self.device_claims.extended.get(&id);
+        self.may_use_devices(pod)
+            && (extended.is_some_and(|extended| extended.allocation.takes_devices())
+                || self.claim_keys(pod).iter().any(|key| self.device_claims.holds_devices(key)))
+    }
+
+    /// Whether pods elsewhere have no bearing on whether a node has devices for a pod: all devices are of one node
+    /// each, and no claim of the pod has devices already.
+    pub fn asks_locally(&self, ask: &DeviceAsk) -> bool {
+        self.devices.are_local() && ask.nodes.is_empty()
     }
 
     /// Why a pod has no devices though it fits otherwise: what ends the attempt, or the quota that has no room.

@@ -64,6 +64,9 @@ impl Engine {
     /// Decides what can be decided now.
     pub fn decide(&mut self, now: Tick, budget: Budget) -> Decisions {
         let mut decisions = Decisions::default();
+        if self.world.renew_gpu_nodes() {
+            self.note(Change::Node);
+        }
         self.world.renew_device_totals();
         self.forget_reserved_now();
         self.regroup();
@@ -157,9 +160,9 @@ impl Engine {
     }
 
     fn take_in_moved(&mut self) {
-        let Some(Moved { shares, limits, risen, drawn_on }) = self.world.quotas.changed() else { return };
+        let Some(Moved { shares, limits, gates, drawn_on }) = self.world.quotas.changed() else { return };
         self.changes += u64::from(limits);
-        for quota in risen {
+        for quota in gates {
             self.queue.wake_gated(quota);
         }
         self.moved_pools.extend(drawn_on);

@@ -64,10 +64,7 @@ impl Engine {
         for (victim, eviction) in evictions {
             self.evict(victim, eviction, &mut effects, decisions);
         }
-        // What the victims have of devices can be kept since they leave.
-        for (pod, node) in &plan.places {
-            self.world.keep_devices(*pod, *node);
-        }
+        self.keep_devices(&plan.places);
         self.reserved_now.extend(plan.places.iter().map(|(pod, _)| (*pod, self.acts)));
         // What leaves now may be all that kept another pod from claiming. Those for whom pods leave already have a
         // reservation, and another's only takes room from them.
@@ -120,6 +117,7 @@ impl Engine {
     /// Holds room that is on its way for pods that wait for it.
     pub(super) fn hold_room(&mut self, places: &[(PodId, NodeId)], decisions: &mut Decisions) {
         self.hold_places(places, ReservationKind::Room, decisions);
+        self.keep_devices(places);
         self.reserved_now.extend(places.iter().map(|(pod, _)| (*pod, self.acts)));
         self.changes += 1;
         for (pod, _) in places {
@@ -156,12 +154,21 @@ impl Engine {
         Turn::Dropped
     }
 
-    /// Lets pods whose own reservations do not count at the moment hold nodes. They are not queued after it.
+    /// Keeps devices for pods that hold nodes: what pods have that leave, those evicted for them among these, and what
+    /// is free.
+    fn keep_devices(&mut self, places: &[(PodId, NodeId)]) {
+        for (pod, node) in places {
+            self.world.keep_devices(*pod, *node);
+        }
+    }
+
+    /// Lets pods whose own reservations do not count at the moment hold nodes; devices are kept for them later. They
+    /// are not queued after it.
     fn hold_places(&mut self, places: &[(PodId, NodeId)], kind: ReservationKind, decisions: &mut Decisions) {
         for (pod, node) in places {
             self.dequeue(*pod);
             self.claimants.remove(pod);
-            self.take_reservation(*pod, Reservation { node: *node, kind });
+            self.take_reservation_before_devices(*pod, Reservation { node: *node, kind });
             self.note_moved_pools(*pod);
             let (pod, node) = (self.world.pods.get(*pod), self.world.nodes.get(*node).name.clone());
             decisions.list.push(Decision::Nominate { pod: pod.key(), uid: pod.uid.clone(), node: Some(node) });

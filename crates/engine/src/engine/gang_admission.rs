@@ -9,7 +9,7 @@ use crate::engine::wake::Change;
 use crate::explain;
 use crate::fact::{Amount, GroupFact, GroupKey, RequestProblem};
 use crate::gangs::GangId;
-use crate::pods::Place;
+use crate::pods::{Place, PodId};
 use crate::policy::QuotaId;
 use crate::reason::{Code, Reason};
 use crate::resources::{CPU_ID, MEMORY_ID, ResourceId};
@@ -32,8 +32,9 @@ impl Engine {
             self.world.gangs.set_outside(id, true);
         }
         self.world.gangs.note_changed(id);
+        let members: Vec<PodId> = self.world.gangs.get(id).members.iter().copied().collect();
+        self.prioritize_pods(&members);
         if queue_changed {
-            let members = self.world.gangs.get(id).members.iter().copied().collect();
             self.reassign_pods(members);
         }
         true
@@ -89,8 +90,9 @@ impl Engine {
         gang.admitted = false;
         gang.reason = None;
         gang.cards = Vec::new();
-        let members = gang.members.iter().copied().collect();
+        let members: Vec<PodId> = gang.members.iter().copied().collect();
         self.world.gangs.set_outside(id, false);
+        self.prioritize_pods(&members);
         self.reassign_pods(members);
         self.settle_gang(id);
         self.world.gangs.forget_if_empty(id);
@@ -189,7 +191,8 @@ impl Engine {
         self.world.admitting_quota(id).ok().flatten()
     }
 
-    /// Lets in those groups for which there is room, the oldest first. Returns whether one came in.
+    /// Lets in those groups for which there is room, the most important and then the oldest first. Returns whether one
+    /// came in.
     pub(super) fn admit_gangs(&mut self, decisions: &mut Decisions) -> bool {
         if !std::mem::take(&mut self.admission_due) || self.world.gangs.outside().is_empty() {
             return false;
@@ -197,8 +200,10 @@ impl Engine {
         let mut waiting: Vec<GangId> = self.world.gangs.outside().iter().copied().collect();
         waiting.sort_by_cached_key(|id| {
             let gang = self.world.gangs.get(*id);
+            let of_members = || gang.members.iter().map(|member| self.world.pods.get(*member).priority).max();
+            let priority = gang.fact.as_ref().and_then(|fact| fact.members_priority).or_else(of_members).unwrap_or(0);
             let created = gang.fact.as_ref().map(|fact| fact.created);
-            (created, gang.key.clone())
+            (std::cmp::Reverse(priority), created, gang.key.clone())
         });
         let mut any = false;
         for id in waiting {

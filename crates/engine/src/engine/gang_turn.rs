@@ -107,7 +107,7 @@ impl Engine {
         let mut members: Vec<PodId> = members.filter(|member| self.world.pods.get(*member).is_candidate()).collect();
         members.sort_by_cached_key(|member| {
             let pod = self.world.pods.get(*member);
-            (std::cmp::Reverse(pod.priority), pod.created, pod.key())
+            (std::cmp::Reverse(pod.own_priority), pod.created, pod.key())
         });
         members
     }

@@ -49,6 +49,14 @@ impl World {
             self.pods.get_mut(id).gang = gang;
             self.count_in_gang(id, Sign::Add);
         }
+        self.pods.get_mut(id).priority = self.priority_of(id);
+    }
+
+    /// The priority that a pod has beside pods outside its group.
+    pub fn priority_of(&self, id: PodId) -> i32 {
+        let pod = self.pods.get(id);
+        let of_group = pod.gang.and_then(|gang| self.gangs.get(gang).fact.as_ref()?.members_priority);
+        of_group.unwrap_or(pod.own_priority)
     }
 
     /// Counts a pod in its gang (or no longer), if it is one that counts as running.
@@ -92,6 +100,17 @@ impl Engine {
             {
                 self.change_pod(id, |engine| engine.world.set_membership(id, membership));
                 self.remark.insert(id);
+            }
+        }
+    }
+
+    /// Gives pods the priority that they have as things stand.
+    pub(super) fn prioritize_pods(&mut self, pods: &[PodId]) {
+        for id in pods {
+            let priority = self.world.priority_of(*id);
+            if priority != self.world.pods.get(*id).priority {
+                self.world.takings.begin_anew();
+                self.change_pod(*id, |engine| engine.world.pods.get_mut(*id).priority = priority);
             }
         }
     }

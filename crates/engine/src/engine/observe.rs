@@ -134,7 +134,11 @@ impl Engine {
             return false;
         }
         let mut effects = Effects::default();
+        let has_gpus = self.world.devices.gpu_nodes.contains(&fact.name);
+        let name = fact.name.clone();
         self.world.change_node(node, &mut effects, |nodes, names| nodes.observe(fact, names));
+        self.world.nodes.set_gpu_devices(node, has_gpus);
+        self.expected_node_came(&name);
         true
     }
 

@@ -197,6 +197,7 @@ impl Engine {
         }
         for (member, _) in &places {
             self.world.count_reservation(*member, Sign::Take);
+            self.world.forget_kept_devices(*member);
             self.world.pods.get_mut(*member).reservation = None;
         }
         self.world.gangs.get(id).is_enough_of(&tally).then_some(places)

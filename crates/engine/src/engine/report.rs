@@ -7,6 +7,7 @@ use crate::gangs::Gang;
 use crate::nodes::NodeId;
 use crate::pods::Pod;
 use crate::policy::QuotaId;
+use crate::queue::Turn;
 use crate::reason::Reason;
 use crate::resources::{PODS_ID, ResourceId};
 use std::collections::{BTreeMap, BTreeSet};
@@ -42,6 +43,12 @@ impl Engine {
         }
         copy.decide(Tick(0), Budget::default());
         Some(copy.reason(pod).unwrap_or(known))
+    }
+
+    /// When a pod that waits has its turn; none for one that waits for something else than a turn.
+    pub fn turn(&self, pod: &PodKey) -> Option<Turn> {
+        let pod = self.world.pods.get(self.world.pods.find(pod)?);
+        Some(self.queue.turn(pod.group?, pod.created, &pod.name))
     }
 
     /// All quotas, by key.
@@ -102,6 +109,20 @@ impl Engine {
         asked
     }
 
+    /// The cards that a pod on a node has, by name: those of the node's device plugin, and devices that it claims.
+    pub fn cards_of(&self, pod: &PodKey) -> Vec<(Name, Amount)> {
+        let world = &self.world;
+        let Some(pod) = world.pods.find(pod).map(|id| world.pods.get(id)) else { return Vec::new() };
+        let Some(node) = pod.node().filter(|_| !pod.cards.is_empty()) else { return Vec::new() };
+        let of_devices = world.devices.cards_of(&world.nodes.get(node).name);
+        let of_labels = &world.nodes.get(node).cards;
+        let is_card = |card: ResourceId| {
+            of_labels.iter().any(|(_, known)| *known == card) || of_devices.contains_key(world.names.name(card))
+        };
+        let cards = pod.cards.iter().filter(|(card, _)| is_card(*card));
+        cards.map(|(card, amount)| (world.names.name(*card).clone(), *amount)).collect()
+    }
+
     /// Whether a running pod is within its quota, and the API group of the quota that says so.
     pub fn capacity(&self, pod: &PodKey) -> Option<(Name, Capacity)> {
         self.world.pods.get(self.world.pods.find(pod)?).marks.first().cloned()
@@ -119,31 +140,40 @@ impl Engine {
         let mut resources: Vec<ResourceId> = (0..world.names.len()).map(|i| ResourceId(i as u16)).collect();
         resources.sort_by_key(|id| world.names.name(*id).clone());
         let limits = |node: NodeId| world.nodes.get(node).cap.limits().unwrap_or_default().iter();
-        let report = |node: NodeId| NodeReport {
-            name: world.nodes.get(node).name.clone(),
-            allocatable: resources
-                .iter()
-                .map(|r| (world.names.name(*r).clone(), world.nodes.allocatable(*r, node)))
-                .filter(|(_, amount)| *amount != 0)
-                .collect(),
-            used: resources
-                .iter()
-                .map(|r| (world.names.name(*r).clone(), world.nodes.held(*r, node)))
-                .filter(|(_, amount)| *amount != 0)
-                .collect(),
-            cap: limits(node).map(|(r, limit)| (world.names.name(*r).clone(), i128::from(*limit))).collect(),
-            cap_used: limits(node)
-                .map(|(r, _)| (world.names.name(*r).clone(), world.nodes.get(node).cap.held(*r)))
-                .filter(|(_, amount)| *amount != 0)
-                .collect(),
-            cards: {
-                let cards = world.nodes.get(node).cards.iter();
-                let named = cards.map(|(r, card)| (world.names.name(*card).clone(), world.nodes.allocatable(*r, node)));
-                let mut named: Vec<(Name, i128)> = named.map(|(name, amount)| (name, i128::from(amount))).collect();
-                named.retain(|(_, amount)| *amount > 0);
-                named.sort();
-                named
-            },
+        let report = |node: NodeId| {
+            let devices = world.devices.cards_of(&world.nodes.get(node).name);
+            NodeReport {
+                name: world.nodes.get(node).name.clone(),
+                allocatable: resources
+                    .iter()
+                    .map(|r| (world.names.name(*r).clone(), world.nodes.allocatable(*r, node)))
+                    .filter(|(_, amount)| *amount != 0)
+                    .collect(),
+                used: resources
+                    .iter()
+                    .map(|r| (world.names.name(*r).clone(), world.nodes.held(*r, node)))
+                    .chain(devices.iter().map(|(card, (_, held))| (card.clone(), *held)))
+                    .filter(|(_, amount)| *amount != 0)
+                    .collect(),
+                cap: limits(node).map(|(r, limit)| (world.names.name(*r).clone(), i128::from(*limit))).collect(),
+                cap_used: limits(node)
+                    .map(|(r, _)| (world.names.name(*r).clone(), world.nodes.get(node).cap.held(*r)))
+                    .filter(|(_, amount)| *amount != 0)
+                    .collect(),
+                cards: {
+                    let cards = world.nodes.get(node).cards.iter();
+                    let named =
+                        cards.map(|(r, card)| (world.names.name(*card).clone(), world.nodes.allocatable(*r, node)));
+                    let mut named: Vec<(Name, i128)> = named.map(|(name, amount)| (name, i128::from(amount))).collect();
+                    named.retain(|(_, amount)| *amount > 0);
+                    // Those that a device plugin serves as well are the same cards.
+                    let of_devices =
+                        devices.into_iter().filter(|(card, _)| !named.iter().any(|(known, _)| known == card));
+                    named.extend(of_devices.map(|(card, (count, _))| (card, count)).collect::<Vec<_>>());
+                    named.sort();
+                    named
+                },
+            }
         };
         world.nodes.by_name().map(report).collect()
     }

@@ -61,6 +61,9 @@ pub struct GroupFact {
     /// The priority that all its pods must have, with one preemption policy and one scheduler. `None`: pods of one
     /// group may differ.
     pub priority: Option<i32>,
+    /// The priority that its pods have beside pods outside it, whatever their own is, which decides among them alone.
+    /// `None`: their own counts everywhere.
+    pub members_priority: Option<i32>,
     /// All its pods are evicted together, those beyond its minimum too.
     pub evicted_whole: bool,
     /// Why it cannot be read, if so: its pods wait with `InvalidRequest`.

@@ -1,6 +1,7 @@
 //! The filters: each closes a node to a pod, or does not. One file a rule.
 
 pub(crate) mod cards;
+pub(crate) mod declared_features;
 pub(crate) mod node_affinity;
 pub(crate) mod node_cap;
 pub(crate) mod pod_affinity;
@@ -21,6 +22,7 @@ pub enum Filter {
     NodeUnschedulable,
     TaintToleration,
     NodeAffinity,
+    NodeDeclaredFeatures,
     Cards,
     NodePorts,
     NodeResourcesFit,
@@ -36,13 +38,14 @@ pub enum Filter {
 
 impl Filter {
     /// How many there are.
-    pub const COUNT: usize = 14;
+    pub const COUNT: usize = 15;
 
     /// All of them, in order.
     pub const ALL: [Filter; Filter::COUNT] = [
         Filter::NodeUnschedulable,
         Filter::TaintToleration,
         Filter::NodeAffinity,
+        Filter::NodeDeclaredFeatures,
         Filter::Cards,
         Filter::NodePorts,
         Filter::NodeResourcesFit,
@@ -62,6 +65,7 @@ impl Filter {
             Filter::NodeUnschedulable => "NodeUnschedulable",
             Filter::TaintToleration => "TaintToleration",
             Filter::NodeAffinity => "NodeAffinity",
+            Filter::NodeDeclaredFeatures => "NodeDeclaredFeatures",
             Filter::Cards => "Cards",
             Filter::NodePorts => "NodePorts",
             Filter::NodeResourcesFit => "NodeResourcesFit",
@@ -82,6 +86,7 @@ impl Filter {
             Filter::NodeUnschedulable => "cordoned",
             Filter::TaintToleration => "with an untolerated taint",
             Filter::NodeAffinity => "not matching the node selector or affinity",
+            Filter::NodeDeclaredFeatures => "without a feature that the pod needs",
             Filter::Cards => "without an accepted card",
             Filter::NodePorts => "with the host port in use",
             Filter::NodeResourcesFit => "with insufficient resources",
@@ -103,6 +108,7 @@ impl Filter {
             Filter::NodeUnschedulable
                 | Filter::TaintToleration
                 | Filter::NodeAffinity
+                | Filter::NodeDeclaredFeatures
                 | Filter::Cards
                 | Filter::VolumeBinding
                 | Filter::VolumeZone

@@ -4,7 +4,12 @@ use crate::fact::{Effect, Taint, Toleration, TolerationOperator};
 use crate::nodes::{Node, repels};
 
 pub(crate) fn closes(node: &Node, tolerations: &[Toleration]) -> bool {
-    node.taints.iter().any(|taint| repels(taint) && !tolerated(taint, tolerations))
+    untolerated(node, tolerations).next().is_some()
+}
+
+/// The taints that keep away pods with these tolerations.
+pub(crate) fn untolerated<'a>(node: &'a Node, tolerations: &'a [Toleration]) -> impl Iterator<Item = &'a Taint> {
+    node.taints.iter().filter(|taint| repels(taint) && !tolerated(taint, tolerations))
 }
 
 /// How many taints ask to be spared without being tolerated; what the score counts.

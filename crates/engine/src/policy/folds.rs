@@ -30,8 +30,10 @@ impl Quotas {
             // For one for whom pods went a ceiling holds now, pods that are leaving included, and when all have come
             // and gone: each on its own. Others leave what is reserved alone, too.
             let (ledger, resource) = (ceiling.ledger, ceiling.resource);
-            let (now, then) = (self.used(ledger, resource), self.to_be_used(ledger, resource));
-            let used = if ask.has_victims { now.max(then) } else { self.taken(ledger, resource) };
+            let apart = self.used(ledger, resource).max(self.to_be_used(ledger, resource));
+            // Whoever is refused by one of the two alone is told that one: their sum is held at no time.
+            let is_told_apart = ask.has_victims || apart + ceiling.requested > ceiling.limit;
+            let used = if is_told_apart { apart } else { self.taken(ledger, resource) };
             if used + ceiling.requested > ceiling.limit {
                 refusals.push(ceiling.refusal(used, names));
             }

@@ -230,6 +230,7 @@ impl Quotas {
             });
         }
         self.charged(&pod.quotas, charge, sign);
+        self.count_shared(&pod.quotas, sign);
     }
 
     /// Counts what a pod requests, on a node or not (or no longer).
@@ -273,6 +274,7 @@ impl Quotas {
                 }
             });
         }
+        self.count_shared(&pod.quotas, sign);
     }
 
     /// What nodes hold in all changed.
@@ -309,8 +311,8 @@ impl Quotas {
 
     /// What came of changes since this was last asked.
     pub fn changed(&mut self) -> Option<Moved> {
-        let Moved { shares, limits, risen, drawn_on } = &self.moved;
-        let is_any = *limits || !shares.is_empty() || !risen.is_empty() || !drawn_on.is_empty();
+        let Moved { shares, limits, gates, drawn_on } = &self.moved;
+        let is_any = *limits || !shares.is_empty() || !gates.is_empty() || !drawn_on.is_empty();
         is_any.then(|| std::mem::take(&mut self.moved))
     }
 

@@ -94,8 +94,9 @@ pub(crate) struct Moved {
     pub shares: BTreeSet<QuotaId>,
     /// Whether some ceiling or entitlement moved.
     pub limits: bool,
-    /// Quotas that may hold more, with those below them.
-    pub risen: Vec<QuotaId>,
+    /// Quotas that may hold more, with those below them, or less than what is held and reserved: their pods that rest
+    /// until a ceiling moves are tried again.
+    pub gates: Vec<QuotaId>,
     /// Pools in which somebody holds what others may claim.
     pub drawn_on: BTreeSet<PoolId>,
 }

@@ -15,6 +15,7 @@ use crate::decision::Rule;
 use crate::engine::TreeSettings;
 use crate::fact::{Amount, Name, QuotaKey};
 use crate::ledger::links::Links;
+use crate::ledger::pool::PoolId;
 use crate::ledger::share::Share;
 use crate::ledger::sums::Sums;
 use crate::ledger::{amount_of, compile};
@@ -120,6 +121,8 @@ pub(super) struct Trees {
     outside: Sums,
     /// The roots of trees, and the quotas beside the default tree: what these have is not the default tree's.
     apart: BTreeSet<QuotaId>,
+    /// How many pods that hold or reserve something in a quota of a tree answer to quotas of another pool, too.
+    shared: BTreeMap<(QuotaId, PoolId), u32>,
     /// What is to be shared anew.
     dirty: BTreeMap<Node, BTreeSet<ResourceId>>,
     scale_min: bool,

@@ -88,6 +88,8 @@ pub(crate) struct Hunt<'a> {
     helpers: Option<Vec<Going>>,
     /// Where its place depends on other pods by more than amounts.
     is_related: bool,
+    /// Where it does so by devices alone, and on each node by those of its own pods.
+    local: Option<Local>,
     /// The pending pods whose reservations it could take over, by what is known of them at a glance.
     takeable: Vec<PodId>,
     /// Only reservations of waiting pods are taken.
@@ -96,6 +98,14 @@ pub(crate) struct Hunt<'a> {
     is_admitted: bool,
     /// It is looked at as one without cards: where it would be charged for some it cannot be.
     is_without_cards: bool,
+}
+
+/// What is known of a claimant whose place depends on others by devices alone, each node's by its own pods.
+struct Local {
+    /// A node had room for it as things were.
+    has_open_node: bool,
+    /// The nodes that pods leave.
+    left: BTreeSet<NodeId>,
 }
 
 impl<'a> Hunt<'a> {
@@ -114,6 +124,7 @@ impl<'a> Hunt<'a> {
             shortages,
             helpers: None,
             is_related,
+            local: None,
             takeable,
             reservations_only: false,
             is_admitted: false,
@@ -139,8 +150,16 @@ impl World {
         if takeable.is_empty() && !self.could_anybody_go(&rights) && self.pods.leaving().next().is_none() {
             return Outcome::Hopeless;
         }
-        let is_related = self.is_related(question) || self.may_raise_ceilings(claimant, &shortages);
+        let raises_ceilings = self.may_raise_ceilings(claimant, &shortages);
+        let is_related = self.is_related(question) || raises_ceilings;
         let leaving = if is_related { self.leaving_pods() } else { Vec::new() };
+        let is_local = is_related && !raises_ceilings && self.is_related_locally(question);
+        let local = is_local.then(|| {
+            // Where its quotas admit it, no node took it as things are.
+            let is_refused = !self.refusals(attempt).is_empty();
+            let has_open_node = is_refused && matches!(self.answer(question), Answer::Node(_));
+            Local { has_open_node, left: leaving.iter().filter_map(|pod| self.pods.get(*pod).node()).collect() }
+        });
         let lifted = self.lift(&leaving);
         // Without those who leave, others object.
         let question = if is_related { Cow::Owned(self.question(attempt)) } else { Cow::Borrowed(question) };
@@ -149,6 +168,7 @@ impl World {
         let hunt = Hunt {
             is_admitted,
             is_without_cards,
+            local,
             ..Hunt::new(rights, choices, question, shortages, takeable, is_related)
         };
         let outcome = self.hunt(hunt);
@@ -173,12 +193,20 @@ impl World {
     }
 
     fn is_related(&self, question: &Question) -> bool {
+        question.devices.is_some() || self.is_related_beside_devices(question)
+    }
+
+    fn is_related_beside_devices(&self, question: &Question) -> bool {
         let shape = self.shapes.get(question.shape);
         !shape.spec().ports.is_empty()
             || !shape.spec().volumes.is_empty()
-            || question.devices.is_some()
             || shape.is_bound_to_others()
             || question.has_objections()
+    }
+
+    /// Whether a claimant's place depends on others by devices alone, and on each node by those of its own pods.
+    fn is_related_locally(&self, question: &Question) -> bool {
+        question.devices.as_ref().is_some_and(|ask| self.asks_locally(ask)) && !self.is_related_beside_devices(question)
     }
 
     /// Whether victims may raise the ceiling that refuses a claimant, so that it takes a trial to know: those outside a
@@ -218,7 +246,7 @@ impl World {
         }
         let Some(best) = best else { return Outcome::Hopeless };
         // Where others are in the way, their going may open several nodes.
-        let node = best.node.filter(|_| !hunt.is_related);
+        let node = best.node.filter(|_| !hunt.is_related || hunt.local.is_some());
         let node = node.or_else(|| self.best_node_without(hunt.choices.attempt(claimant), &best.going));
         let Some(node) = node else { return Outcome::Hopeless };
         Outcome::Plan(Box::new(self.plan(vec![(claimant, node)], hunt.rights, best)))
@@ -249,6 +277,9 @@ impl World {
 
     /// Whether a node takes the claimant once all who leave are gone, as far as the node is concerned.
     fn has_room_once_left(&mut self, hunt: &Hunt<'_>) -> bool {
+        if let Some(Local { has_open_node, left }) = &hunt.local {
+            return *has_open_node || left.iter().any(|node| self.closed_by(&hunt.question, *node).is_none());
+        }
         if hunt.is_related {
             return matches!(self.scan(&hunt.question), Answer::Node(_));
         }
@@ -296,7 +327,7 @@ impl World {
             let cheapest = residents.map(|resident| (resident.priority, Reverse(resident.created))).min();
             // Where its place depends on others those may be anywhere; and reservations cost nothing.
             let first = (i32::MIN, Reverse(Created(i64::MAX)));
-            let least = match hunt.is_related || reserved.contains(&node) {
+            let least = match hunt.is_related && hunt.local.is_none() || reserved.contains(&node) {
                 true => Some(first),
                 false => cheapest.filter(|_| !hunt.reservations_only),
             };

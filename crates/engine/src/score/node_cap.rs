@@ -141,7 +141,7 @@ mod tests {
 
     fn cap(limit: (i64, i64), used: (i64, i64)) -> Cap {
         let mut cap = Cap::default();
-        cap.set_limits(Some(vec![(CPU_ID, limit.0), (MEMORY_ID, limit.1)]));
+        cap.set_limits(Some(vec![(CPU_ID, limit.0), (MEMORY_ID, limit.1)]), None);
         cap.count(&demand(used.0, used.1), crate::sign::Sign::Add, crate::nodes::Column::Held);
         cap
     }

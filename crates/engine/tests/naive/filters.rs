@@ -18,10 +18,13 @@ pub fn closed_by(view: &View<'_>, node: &NodeFact) -> Option<Filter> {
 
 /// All filters that close the node, in order.
 pub fn closing(view: &View<'_>, node: &NodeFact) -> impl Iterator<Item = Filter> {
-    let filters: [(Filter, Closes); 12] = [
+    let filters: [(Filter, Closes); 13] = [
         (Filter::NodeUnschedulable, unschedulable),
         (Filter::TaintToleration, |view, node| labels::repelled(&view.pod.spec, node)),
         (Filter::NodeAffinity, |view, node| !labels::node_matches(&view.pod.spec, node)),
+        (Filter::NodeDeclaredFeatures, |view, node| {
+            !view.pod.spec.features.iter().all(|feature| node.features.contains(feature))
+        }),
         (Filter::NodePorts, ports_taken),
         (Filter::NodeResourcesFit, too_full),
         (Filter::NodeCap, node_cap::exceeded),

@@ -147,6 +147,10 @@ impl Server {
         pod.name = Name::from(format!("p{}", self.made));
         pod.uid = Name::from(format!("u{}", self.made));
         pod.created = Created(self.made);
+        // One that comes back is of the same controller: without one it would be new.
+        if self.returns && pod.owner.is_none() {
+            pod.owner = Some(Name::from(format!("o{}", self.made)));
+        }
         self.pods.insert(pod.key(), pod.clone());
         vec![Fact::Pod(pod)]
     }

@@ -56,5 +56,6 @@ fn tell(printer: &mut Printer, findings: &[Finding]) -> Result<()> {
     }
     let count = |verdict: Verdict| findings.iter().filter(|finding| finding.verdict == verdict).count();
     let (ok, warnings, failed) = (count(Verdict::Ok), count(Verdict::Warning), count(Verdict::Failed));
-    printer.line(format_args!("\n{ok} ok, {warnings} warnings, {failed} failed"))
+    printer.line("")?;
+    printer.line(format_args!("{ok} ok, {warnings} warnings, {failed} failed"))
 }

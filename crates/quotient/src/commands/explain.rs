@@ -34,10 +34,14 @@ pub fn run(arguments: ExplainArguments) -> Result<Exit> {
     if let Err(problem) = manifests::standard_input_once(trial.iter().chain(&state.files)) {
         return Ok(printer.refuse(&[problem]));
     }
-    let state = match State::open(&mut printer, state) {
+    let of_target = namespace.clone().or_else(|| target.namespace());
+    let state = match State::open(&mut printer, state, of_target) {
         Ok(state) => state,
         Err(exit) => return Ok(exit),
     };
+    if let Some(partial) = state.partial().filter(|_| !trial.is_empty()) {
+        return Ok(printer.refuse(&[partial.refusal()]));
+    }
     let begun = Instant::now();
     let namespace = namespace.as_deref();
     let outcome = match (&target, trial.is_empty()) {
@@ -98,6 +102,12 @@ impl Target {
             }),
             [one, ..] => Ok(Target::owner(one).unwrap_or_else(|| Target::Pod(one.clone()))),
         }
+    }
+
+    /// The namespace that is typed with it.
+    fn namespace(&self) -> Option<String> {
+        let (Target::Pod(typed) | Target::Owner(_, typed) | Target::Eviction(typed)) = self else { return None };
+        typed.split_once('/').map(|(namespace, _)| namespace.to_owned())
     }
 
     /// `job/a/train`, `deployment/web`, `podgroups/g`.
@@ -268,6 +278,7 @@ fn find(state: &State, typed: &str, namespace: Option<&str>) -> Result<(String, 
             let names: Vec<String> = known.iter().map(full).collect();
             let near = near_names(&wanted, names.iter().map(String::as_str));
             let meant = match (&near[..], known.len()) {
+                ([], 0) if state.partial().is_some() => "no pod is seen".to_owned(),
                 ([], 0) => "the cluster has no pods".to_owned(),
                 ([], 1) => format!("the one pod is {}", names[0]),
                 ([], count) => format!("none of the {count} pods has a name like it"),

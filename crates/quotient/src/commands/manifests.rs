@@ -8,6 +8,7 @@ use quotient_sim::Input;
 
 use crate::exit::Exit;
 use crate::live::{self, Which};
+use crate::partial::Partial;
 use crate::printer::Printer;
 use crate::snapshot;
 
@@ -122,14 +123,16 @@ fn read_bytes(name: &str, bytes: Vec<u8>) -> Result<Read, Problem> {
     Ok(read::read(name, &text))
 }
 
-/// The objects of the live cluster, as if they were read from a file. What may not be seen is told in notes.
-pub fn live(printer: &mut Printer, which: &Which) -> anyhow::Result<Input> {
+/// The objects of the live cluster, as if they were read from a file. What may not be seen is told in notes, and comes
+/// along where it hides what is decided.
+pub fn live(printer: &mut Printer, which: &Which) -> anyhow::Result<(Input, Option<Partial>)> {
     printer.progress("reading the cluster");
-    let mut seen = live::read(which)?;
-    for unseen in &seen.unseen {
+    let seen = live::read(which)?;
+    for unseen in seen.unseen.lines() {
         printer.note(format_args!("note: not seen: {unseen}"));
     }
-    seen.unseen.clear();
-    let file = seen.server.clone();
-    Ok(Input { read: snapshot::read_objects(&file, snapshot::of(seen, false)), file })
+    let (file, unseen) = (seen.server.clone(), seen.unseen.clone());
+    let mut input = Input { read: snapshot::read_objects(&file, snapshot::of(seen, false)), file };
+    let partial = Partial::of(&unseen, &mut input);
+    Ok((input, partial))
 }

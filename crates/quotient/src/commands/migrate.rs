@@ -93,10 +93,9 @@ fn of_files(printer: &mut Printer, evidence: &mut Evidence, files: &[PathBuf]) -
 fn live_state(printer: &mut Printer, evidence: &mut Evidence, which: &Which) -> Result<Input> {
     printer.progress("reading the cluster");
     let mut seen = live::read_with_config_maps(which)?;
-    for unseen in &seen.unseen {
+    for unseen in seen.unseen.lines() {
         printer.note(format_args!("note: not seen: {unseen}"));
     }
-    seen.unseen.clear();
     seen.objects.iter().for_each(|object| evidence.take(object));
     // What ConfigMaps hold is nobody's business from here on.
     seen.objects.retain(|object| object["kind"] != "ConfigMap");

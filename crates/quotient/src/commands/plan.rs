@@ -19,7 +19,7 @@ pub fn run(arguments: PlanArguments) -> Result<Exit> {
     if let Err(problem) = manifests::standard_input_once(change.iter().chain(&on)) {
         return Ok(printer.refuse(&[problem]));
     }
-    let state = match State::open_files(&mut printer, &on, cluster.which(None), setup) {
+    let state = match State::open_whole(&mut printer, &on, cluster.which(None), setup) {
         Ok(state) => state,
         Err(exit) => return Ok(exit),
     };

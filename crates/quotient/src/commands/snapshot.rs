@@ -17,7 +17,7 @@ pub fn run(arguments: SnapshotArguments) -> Result<Exit> {
     let mut printer = Printer::new(Format::Table);
     printer.progress("reading the cluster");
     let seen = live::read(&cluster.which(namespace))?;
-    for unseen in &seen.unseen {
+    for unseen in seen.unseen.lines() {
         printer.note(format_args!("note: not seen: {unseen}"));
     }
     let objects = seen.objects.len();

@@ -5,7 +5,8 @@ use quotient_sim::report::{Evicted, PodPhase, Quantities, QuotaReport};
 
 use crate::explanation::eviction;
 use crate::explanation::obstacles::Obstacle;
-use crate::explanation::{ClosedNode, Eviction, Explanation, NodesExplained, ReasonExplained, Shortage};
+use crate::explanation::owed::{Holder, Owed};
+use crate::explanation::{ClosedNode, Eviction, Explanation, NodesExplained, Position, ReasonExplained, Shortage};
 use crate::printer::{Printer, Tone};
 use crate::standing::{amount, in_order, quota_table};
 use crate::story::tell_evicted;
@@ -29,9 +30,16 @@ pub fn tell(printer: &mut Printer, pod: &Explanation) -> Result<()> {
     if let Some(nodes) = &pod.nodes {
         tell_nodes(printer, nodes)?;
     }
+    if !pod.unseen.is_empty() {
+        heading(printer, "Not worked out, since you do not see all of the cluster")?;
+        printer.line("  its quotas, what each node says to it, and what would help")?;
+    }
     if !pod.quotas.is_empty() {
         heading(printer, "Its quotas")?;
         printer.table("  ", &quota_table(&pod.quotas, printer.units()))?;
+    }
+    if !pod.owed.is_empty() {
+        tell_owed(printer, &pod.owed)?;
     }
     if !pod.victims.is_empty() {
         heading(printer, "Pods evicted for it")?;
@@ -59,7 +67,17 @@ fn tell_headline(printer: &mut Printer, pod: &Explanation) -> Result<()> {
                 printer.line(format_args!("{name} is pending: {}", printer.paint(Tone::Bad, &reason.code)))?;
                 printer.line(format_args!("  {}", reason.message))
             }
-            None => printer.line(format_args!("{name} is pending for another scheduler")),
+            None => match &pod.said {
+                Some(said) => {
+                    printer
+                        .line(format_args!("{name} is {}, says the scheduler", printer.paint(Tone::Bad, "pending")))?;
+                    printer.line(format_args!("  {}", said.message))
+                }
+                None if !pod.unseen.is_empty() => {
+                    printer.line(format_args!("{name} is pending, and no scheduler has said why"))
+                }
+                None => printer.line(format_args!("{name} is pending for another scheduler")),
+            },
         },
         PodPhase::Running if pod.leaving => printer.line(format_args!("{name} is leaving {node}")),
         PodPhase::Running => {
@@ -103,12 +121,20 @@ fn tell_facts(printer: &mut Printer, pod: &Explanation) -> Result<()> {
         }
         _ => format!("unknown: {basis}"),
     });
+    let position = pod.position.as_ref().map(|Position { place, of, place_in_quota, of_quota }| {
+        let all = format!("{} of {} pending pods", grouped(*place as u64), grouped(*of as u64));
+        if pod.quotas.is_empty() || of == of_quota {
+            return all;
+        }
+        format!("{all}, {} of {} with its quotas", grouped(*place_in_quota as u64), grouped(*of_quota as u64))
+    });
     let at_risk = if pod.phase == PodPhase::Running { borrowed(pod) } else { None };
     let facts = [
         ("requests", (!requests.is_empty()).then_some(requests)),
         ("priority", pod.priority.filter(|priority| *priority != 0).map(|priority| priority.to_string())),
         ("reserved on", pod.nominated_node.clone()),
         since,
+        ("position", position),
         ("may start", when),
         ("borrowing", at_risk),
     ];
@@ -238,6 +264,20 @@ fn tell_shortages<'a>(
     }
     printer.table("  ", &table)?;
     printer.left_out(nodes.len(), shown)
+}
+
+/// What its quotas are owed, and who holds it.
+fn tell_owed(printer: &mut Printer, owed: &[Owed]) -> Result<()> {
+    heading(printer, "Who holds what its quotas are entitled to")?;
+    for Owed { quota, resource, entitled, used, owed, holders } in owed {
+        printer
+            .line(format_args!("  {quota} uses {used} of {entitled} {resource}: {owed} less than it may reclaim"))?;
+        for Holder { quota, amount, pods } in holders {
+            let pods = if pods.is_empty() { String::new() } else { format!(", such as {}", pods.join(", ")) };
+            printer.line(format_args!("    {quota} holds {amount} {resource} that others may reclaim{pods}"))?;
+        }
+    }
+    Ok(())
 }
 
 fn tell_evictions(printer: &mut Printer, evictions: &[Eviction]) -> Result<()> {

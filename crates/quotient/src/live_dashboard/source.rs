@@ -62,7 +62,7 @@ impl LiveSource {
             let listed = live::list(&self.reader, &kind_path(kind, None)).await;
             match listed.map_err(|error| Refusal::Bad(format!("the cluster cannot be read: {error:#}")))? {
                 Listed::Items(items) => objects.extend(items.into_iter().map(|item| live::named(item, kind))),
-                Listed::NotServed | Listed::Forbidden(_) => {}
+                Listed::NotServed | Listed::Forbidden => {}
             }
         }
         Ok(objects)

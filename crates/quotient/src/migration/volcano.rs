@@ -83,27 +83,14 @@ pub fn remarks(evidence: &Evidence, remarks: &mut Remarks) {
         remarks.works(SYSTEM, counted(queues.len(), "Queue"), message);
     }
     if !groups.is_empty() {
-        let message = "minMember, minTaskMember, minResources, queue; phases and conditions are written";
+        let message =
+            "minMember, minTaskMember, minResources, queue, priorityClassName; phases and conditions are written";
         remarks.works(SYSTEM, counted(groups.len(), "PodGroup"), message);
     }
     if !jobs.is_empty() {
         remarks.works(SYSTEM, counted(jobs.len(), "Job"), "Volcano's controller goes on making their pods");
     }
     of_queues(evidence, queues, remarks);
-    let names = |objects: &[Value], is_one: &dyn Fn(&Value) -> bool| -> Vec<String> {
-        let chosen = objects.iter().filter(|object| is_one(object));
-        chosen.filter_map(|object| object["metadata"]["name"].as_str()).map(str::to_owned).collect()
-    };
-    let classes = names(groups, &|group| group["spec"]["priorityClassName"].is_string());
-    if !classes.is_empty() {
-        remarks.differs(
-            SYSTEM,
-            format!("priorityClassName of PodGroup {}", some_of(&classes)),
-            "pods are ordered by their own priorities",
-            Section::Queues,
-            "`priorityClassName` of a PodGroup",
-        );
-    }
 }
 
 fn of_queues(evidence: &Evidence, queues: &[Value], remarks: &mut Remarks) {

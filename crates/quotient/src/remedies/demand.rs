@@ -3,16 +3,20 @@
 use std::collections::BTreeSet;
 
 use quotient_api::{ObjectKey, volcano};
+use quotient_engine::fact::Name;
 use quotient_engine::quantity::{Quantity, canonical};
 use quotient_engine::{Code, Filter, Numbers};
 use serde_json::{Value, json};
 
+use super::Remedy;
 use super::trial::{Edit, Trial};
-use super::{FieldChange, Remedy};
 use crate::standing::amount_of;
 
 /// The most nodes whose pods are looked through for those that would have to end.
 const NODES_MAX: usize = 16;
+
+/// The most pods that would have to end for a gang.
+const ENDS_MAX: usize = 32;
 
 /// The most sets of pods that are tried to end.
 const SETS_MAX: usize = 3;
@@ -22,15 +26,15 @@ pub(super) fn without_gates(trial: &Trial<'_>) -> Option<Remedy> {
     let gates =
         trial.pod.pointer("/spec/schedulingGates").and_then(Value::as_array).filter(|gates| !gates.is_empty())?;
     let names: Vec<&str> = gates.iter().filter_map(|gate| gate.get("name").and_then(Value::as_str)).collect();
-    let edit = trial.changed(|pod| {
+    let edits = trial.changed(|pod| {
         if let Some(spec) = pod["spec"].as_object_mut() {
             spec.shift_remove("schedulingGates");
         }
     });
-    let evicts = trial.runs(&[edit])?;
-    let (object, field, from) = (trial.key.to_string(), "spec.schedulingGates".to_owned(), Some(names.join(", ")));
-    let message = format!("remove the scheduling gates {}", names.join(", "));
-    let changes = vec![FieldChange { object, field, from, to: None }];
+    let evicts = trial.runs(&edits)?;
+    let names = names.join(", ");
+    let changes = trial.changes("spec.schedulingGates", Some(&names), None);
+    let message = trial.of_all(format!("remove the scheduling gates {names}"));
     Some(Remedy { kind: "gates", message, changes, evicts, ends: Vec::new() })
 }
 
@@ -43,12 +47,11 @@ pub(super) fn another_card(trial: &Trial<'_>) -> Vec<Remedy> {
     let others = cards.into_iter().filter(|card| !accepted.contains(&card.as_str()));
     let tried = others.filter_map(|card| {
         let wider = format!("{wanted}|{card}");
-        let edit = trial.changed(|pod| pod["metadata"]["annotations"][volcano::CARD_NAME] = json!(wider));
-        let evicts = trial.runs(&[edit])?;
+        let edits = trial.changed(|pod| pod["metadata"]["annotations"][volcano::CARD_NAME] = json!(wider));
+        let evicts = trial.runs(&edits)?;
         let field = format!("metadata.annotations[{:?}]", volcano::CARD_NAME);
-        let changes =
-            vec![FieldChange { object: trial.key.to_string(), field, from: Some(wanted.to_owned()), to: Some(wider) }];
-        let message = format!("accept the card {card} too");
+        let changes = trial.changes(&field, Some(wanted), Some(&wider));
+        let message = trial.of_all(format!("accept the card {card} too"));
         Some(Remedy { kind: "card", message, changes, evicts, ends: Vec::new() })
     });
     tried.collect()
@@ -97,14 +100,14 @@ pub(super) fn smaller_request(trial: &Trial<'_>) -> Option<Remedy> {
         })
     };
     // What is free now is enough. A pod that is entitled to evict may get more than that: then it is found by halves.
-    let (mut most, mut evicts, mut too_much) = (less, trial.runs(&[with(less)])?, less + 1);
+    let (mut most, mut evicts, mut too_much) = (less, trial.runs(&with(less))?, less + 1);
     if too_much < asked
-        && let Some(more) = trial.runs(&[with(too_much)])
+        && let Some(more) = trial.runs(&with(too_much))
     {
         (most, evicts, too_much) = (too_much, more, asked);
         while too_much - most > 1 {
             let middle = most + (too_much - most) / 2;
-            match trial.runs(&[with(middle)]) {
+            match trial.runs(&with(middle)) {
                 Some(more) => (most, evicts) = (middle, more),
                 None => too_much = middle,
             }
@@ -113,8 +116,8 @@ pub(super) fn smaller_request(trial: &Trial<'_>) -> Option<Remedy> {
     let to = canonical(resource, most);
     let field = format!("spec.containers[{at}].resources.requests[{resource:?}]");
     let from = canonical(resource, asked);
-    let message = format!("request {to} {resource} instead of {from}");
-    let changes = vec![FieldChange { object: trial.key.to_string(), field, from: Some(from), to: Some(to) }];
+    let message = trial.of_all(format!("request {to} {resource} instead of {from}"));
+    let changes = trial.changes(&field, Some(&from), Some(&to));
     Some(Remedy { kind: "smaller-request", message, changes, evicts, ends: Vec::new() })
 }
 
@@ -123,16 +126,18 @@ pub(super) fn pods_that_end(trial: &Trial<'_>) -> Option<Remedy> {
     let mut sets = candidate_sets(trial);
     sets.sort_by_key(Vec::len);
     // Where the smallest do not help, it is mostly because pods that are ahead of it in the queue take what they free.
-    let mut ends = sets.into_iter().take(SETS_MAX).find(|set| ends_help(trial, set))?;
-    // What is not needed of a set is left out of it.
-    let mut at = 0;
-    while at < ends.len() && ends.len() > 1 {
+    let found = sets.into_iter().take(SETS_MAX).find(|set| ends_help(trial, set));
+    let mut ends = found.or_else(|| enough_for_gang(trial))?;
+    // What is not needed of a set is left out of it. Who could not be left out may be when another is: pods that would
+    // start instead are then pending, too.
+    let (mut at, mut tried) = (0, 0);
+    while tried < ends.len() && ends.len() > 1 {
         let mut fewer = ends.clone();
-        fewer.remove(at);
+        fewer.remove(at % ends.len());
         if ends_help(trial, &fewer) {
-            ends = fewer;
+            (ends, tried) = (fewer, 0);
         } else {
-            at += 1;
+            (at, tried) = (at + 1, tried + 1);
         }
     }
     let evicts = trial.runs(&edits(&ends))?;
@@ -149,6 +154,28 @@ fn edits(ends: &[ObjectKey]) -> Vec<Edit> {
 
 fn ends_help(trial: &Trial<'_>, ends: &[ObjectKey]) -> bool {
     !ends.is_empty() && trial.runs(&edits(ends)).is_some()
+}
+
+/// Pods whose end would do for a whole gang, those that hold most of what is missing first: twice as many each time.
+fn enough_for_gang(trial: &Trial<'_>) -> Option<Vec<ObjectKey>> {
+    if !trial.is_of_gang() {
+        return None;
+    }
+    let (pods, resources) = match (&trial.reason.quota, &trial.reason.numbers) {
+        (Some(quota), Some(numbers)) => (trial.state.pods_under(&quota.to_string()), vec![numbers.resource.clone()]),
+        _ => {
+            let short = || trial.verdicts.iter().filter(|verdict| !verdict.short.is_empty()).take(NODES_MAX);
+            let on = |node: &str| trial.state.pods_on(node).into_iter().map(|(key, _)| key.clone()).collect::<Vec<_>>();
+            let missing = short().flat_map(|verdict| &verdict.short).map(|numbers| numbers.resource.clone());
+            let missing: BTreeSet<_> = missing.collect();
+            (short().flat_map(|verdict| on(&verdict.node)).collect(), missing.into_iter().collect())
+        }
+    };
+    let ranked = holders(trial, &pods, &resources);
+    let ranked: Vec<ObjectKey> = ranked.into_iter().take(ENDS_MAX).map(|(_, key)| key.clone()).collect();
+    let sizes = std::iter::successors(Some(1), |size| (*size < ranked.len()).then_some(size * 2));
+    let sets = sizes.map(|size| ranked[..size.min(ranked.len())].to_vec());
+    sets.into_iter().find(|set| ends_help(trial, set))
 }
 
 /// Sets of pods that hold together what is missing: under the quota that refuses, or on a node.
@@ -171,13 +198,8 @@ fn candidate_sets(trial: &Trial<'_>) -> Vec<Vec<ObjectKey>> {
 
 /// The fewest of some pods that hold what is missing: those that hold most of it first.
 fn covering(trial: &Trial<'_>, pods: &[ObjectKey], missing: &[Numbers]) -> Option<Vec<ObjectKey>> {
-    let holds = |key: &ObjectKey| {
-        let requests = trial.state.requests(key.namespace.as_deref().unwrap_or_default(), &key.name);
-        missing.iter().map(|numbers| amount_of(&requests, &numbers.resource)).collect::<Vec<i128>>()
-    };
-    let mut ranked: Vec<(Vec<i128>, &ObjectKey)> = pods.iter().map(|key| (holds(key), key)).collect();
-    ranked.retain(|(holds, _)| holds.iter().any(|amount| *amount > 0));
-    ranked.sort_by(|(a, x), (b, y)| b.cmp(a).then_with(|| x.cmp(y)));
+    let resources: Vec<Name> = missing.iter().map(|numbers| numbers.resource.clone()).collect();
+    let ranked = holders(trial, pods, &resources);
     let mut left: Vec<i128> = missing.iter().map(Numbers::short_by).collect();
     let mut chosen = Vec::new();
     for (holds, key) in ranked {
@@ -188,6 +210,18 @@ fn covering(trial: &Trial<'_>, pods: &[ObjectKey], missing: &[Numbers]) -> Optio
         chosen.push(key.clone());
     }
     left.iter().all(|left| *left <= 0).then_some(chosen)
+}
+
+/// Those of some pods that hold any of these resources, and how much; who holds most comes first.
+fn holders<'k>(trial: &Trial<'_>, pods: &'k [ObjectKey], resources: &[Name]) -> Vec<(Vec<i128>, &'k ObjectKey)> {
+    let holds = |key: &ObjectKey| {
+        let requests = trial.state.requests(key.namespace.as_deref().unwrap_or_default(), &key.name);
+        resources.iter().map(|resource| amount_of(&requests, resource)).collect::<Vec<i128>>()
+    };
+    let mut ranked: Vec<(Vec<i128>, &ObjectKey)> = pods.iter().map(|key| (holds(key), key)).collect();
+    ranked.retain(|(holds, _)| holds.iter().any(|amount| *amount > 0));
+    ranked.sort_by(|(a, x), (b, y)| b.cmp(a).then_with(|| x.cmp(y)));
+    ranked
 }
 
 /// The lowest priority with which the pod would evict others, and whom.
@@ -214,7 +248,7 @@ pub(super) fn higher_priority(trial: &Trial<'_>) -> Option<Remedy> {
     let mut found = None;
     while low < high {
         let middle = low + (high - low) / 2;
-        match trial.runs(&[with(candidates[middle])]) {
+        match trial.runs(&with(candidates[middle])) {
             Some(evicts) => {
                 found = Some((candidates[middle], evicts));
                 high = middle;
@@ -224,14 +258,9 @@ pub(super) fn higher_priority(trial: &Trial<'_>) -> Option<Remedy> {
     }
     let (priority, evicts) = found?;
     let victims = if evicts.is_empty() { String::new() } else { format!(", which evicts {}", some(&evicts)) };
-    let change = FieldChange {
-        object: trial.key.to_string(),
-        field: "spec.priority".to_owned(),
-        from: Some(own.to_string()),
-        to: Some(priority.to_string()),
-    };
-    let message = format!("raise its priority from {own} to {priority}{victims}");
-    Some(Remedy { kind: "priority", message, changes: vec![change], evicts, ends: Vec::new() })
+    let changes = trial.changes("spec.priority", Some(&own.to_string()), Some(&priority.to_string()));
+    let message = format!("{}{victims}", trial.of_all(format!("raise its priority from {own} to {priority}")));
+    Some(Remedy { kind: "priority", message, changes, evicts, ends: Vec::new() })
 }
 
 fn some(names: &[String]) -> String {

@@ -31,23 +31,16 @@ pub(super) fn toleration(trial: &Trial<'_>, obstacles: &[Obstacle]) -> Vec<Remed
                 None => json!({"key": taint["key"], "operator": "Exists", "effect": taint["effect"]}),
             })
             .collect();
-        let edit = trial.changed(|pod| {
+        let edits = trial.changed(|pod| {
             let mut all = pod.pointer("/spec/tolerations").and_then(Value::as_array).cloned().unwrap_or_default();
             all.extend(tolerations.clone());
             pod["spec"]["tolerations"] = Value::Array(all);
         });
-        let Some(evicts) = trial.runs(&[edit]) else { continue };
+        let Some(evicts) = trial.runs(&edits) else { continue };
         let shown = taints.iter().map(|taint| taint_text(taint)).collect::<Vec<_>>().join(" and ");
-        let changes = tolerations
-            .iter()
-            .map(|toleration| FieldChange {
-                object: trial.key.to_string(),
-                field: "spec.tolerations".to_owned(),
-                from: None,
-                to: Some(toleration.to_string()),
-            })
-            .collect();
-        let message = format!("tolerate the taint {shown}");
+        let change = |toleration: &Value| trial.changes("spec.tolerations", None, Some(&toleration.to_string()));
+        let changes = tolerations.iter().flat_map(change).collect();
+        let message = trial.of_all(format!("tolerate the taint {shown}"));
         if found.iter().all(|known| known.message != message) {
             found.push(Remedy { kind: "toleration", message, changes, evicts, ends: Vec::new() });
         }
@@ -60,29 +53,27 @@ pub(super) fn selector(trial: &Trial<'_>) -> Vec<Remedy> {
     let mut found = Vec::new();
     let selector = trial.pod.pointer("/spec/nodeSelector").and_then(Value::as_object).cloned().unwrap_or_default();
     for (key, value) in &selector {
-        let edit = trial.changed(|pod| {
+        let edits = trial.changed(|pod| {
             if let Some(selector) = pod["spec"]["nodeSelector"].as_object_mut() {
                 selector.shift_remove(key);
             }
         });
-        let Some(evicts) = trial.runs(&[edit]) else { continue };
-        let value = value.as_str().unwrap_or_default().to_owned();
-        let (object, field) = (trial.key.to_string(), format!("spec.nodeSelector[{key:?}]"));
-        let message = format!("leave out the node selector {key}={value}");
-        let changes = vec![FieldChange { object, field, from: Some(value), to: None }];
+        let Some(evicts) = trial.runs(&edits) else { continue };
+        let value = value.as_str().unwrap_or_default();
+        let message = trial.of_all(format!("leave out the node selector {key}={value}"));
+        let changes = trial.changes(&format!("spec.nodeSelector[{key:?}]"), Some(value), None);
         found.push(Remedy { kind: "node-selector", message, changes, evicts, ends: Vec::new() });
     }
     const REQUIRED: &str = "requiredDuringSchedulingIgnoredDuringExecution";
     if trial.pod.pointer(&format!("/spec/affinity/nodeAffinity/{REQUIRED}")).is_some() {
-        let edit = trial.changed(|pod| {
+        let edits = trial.changed(|pod| {
             if let Some(affinity) = pod["spec"]["affinity"]["nodeAffinity"].as_object_mut() {
                 affinity.shift_remove(REQUIRED);
             }
         });
-        if let Some(evicts) = trial.runs(&[edit]) {
-            let (object, field) = (trial.key.to_string(), format!("spec.affinity.nodeAffinity.{REQUIRED}"));
-            let changes = vec![FieldChange { object, field, from: None, to: None }];
-            let message = "leave out the required node affinity".to_owned();
+        if let Some(evicts) = trial.runs(&edits) {
+            let changes = trial.changes(&format!("spec.affinity.nodeAffinity.{REQUIRED}"), None, None);
+            let message = trial.of_all("leave out the required node affinity".to_owned());
             found.push(Remedy { kind: "node-affinity", message, changes, evicts, ends: Vec::new() });
         }
     }

@@ -255,7 +255,10 @@ fn lower(trial: &Trial<'_>, raised: &mut Raised, limit: &Limit) -> Option<Vec<St
     let (from, to) = *raised.0.get(limit)?;
     let mut without = raised.clone();
     without.0.remove(limit);
+    // A max is never below its min, and stays a change of its own: with it as it is, the min may be lower.
+    without.name_maxes(trial);
     if !without.0.is_empty()
+        && without.0 != raised.0
         && let Some(evicted) = trial.runs(&without.edits(trial))
     {
         *raised = without;
@@ -263,6 +266,11 @@ fn lower(trial: &Trial<'_>, raised: &mut Raised, limit: &Limit) -> Option<Vec<St
     }
     let mut evicts = None;
     let (mut fails, mut works) = (from.unwrap_or(0), to);
+    if limit.field == Field::Max
+        && let Some((_, min)) = raised.0.get(&Limit { field: Field::Min, ..limit.clone() })
+    {
+        fails = fails.max(min - 1);
+    }
     // Most often what is short is what it takes: then one less fails, and nothing else has to be tried.
     let mut middle = works - 1;
     while works - fails > 1 {
@@ -313,12 +321,11 @@ pub(super) fn another_queue(trial: &Trial<'_>) -> Vec<Remedy> {
     let queues = quotas.iter().filter(|(key, _)| key.kind == volcano::QUEUE).map(|(key, _)| &*key.name);
     let near = near_names(named, queues);
     let tried = near.into_iter().filter_map(|queue| {
-        let edit = trial.changed(|pod| pod["metadata"]["annotations"][volcano::QUEUE_NAME] = json!(queue));
-        let evicts = trial.runs(&[edit])?;
+        let edits = trial.changed(|pod| pod["metadata"]["annotations"][volcano::QUEUE_NAME] = json!(queue));
+        let evicts = trial.runs(&edits)?;
         let field = format!("metadata.annotations[{:?}]", volcano::QUEUE_NAME);
-        let (from, to) = (Some(named.to_owned()), Some(queue.to_owned()));
-        let changes = vec![FieldChange { object: trial.key.to_string(), field, from, to }];
-        let message = format!("use queue {queue:?} instead of {named:?}");
+        let changes = trial.changes(&field, Some(named), Some(queue));
+        let message = trial.of_all(format!("use queue {queue:?} instead of {named:?}"));
         Some(Remedy { kind: "queue", message, changes, evicts, ends: Vec::new() })
     });
     tried.collect()

@@ -3,13 +3,14 @@
 use std::cell::Cell;
 use std::sync::Arc;
 
-use quotient_api::ObjectKey;
+use quotient_api::{ObjectKey, pod_group};
 use quotient_engine::fact::PodKey;
 use quotient_engine::{NodeVerdict, Reason};
 use quotient_sim::Cluster;
 use quotient_sim::cluster::Outcome as End;
 use serde_json::Value;
 
+use super::FieldChange;
 use crate::state::State;
 
 /// The most copies that are tried for one pod. Each costs a copy of the cluster and a cycle, so that fewer are tried of
@@ -29,6 +30,9 @@ pub struct Trial<'a> {
     pub state: &'a State,
     pub key: ObjectKey,
     pub pod: Value,
+    /// The pod, and pending pods of its group that request the same: what is changed of one is changed of all, since
+    /// none starts without the others.
+    members: Vec<(ObjectKey, Value)>,
     /// Why the pod waits as things stand.
     pub reason: Arc<Reason>,
     /// What each node says to the pod, the nearest first.
@@ -41,8 +45,8 @@ pub struct Trial<'a> {
 pub enum Edit {
     /// An object is applied in place of the one of its name.
     Put(Value),
-    /// The pod is made anew, as old as it is.
-    Pod(Value),
+    /// A pod is made anew, as old as it is.
+    Pod(ObjectKey, Value),
     /// A pod ends.
     End(ObjectKey),
 }
@@ -68,7 +72,13 @@ impl<'a> Trial<'a> {
     ) -> Option<Trial<'a>> {
         let pod = state.object(key)?.clone();
         let trials = (COPIED_MAX / state.cluster().store().len().max(1)).clamp(TRIALS_MIN, TRIALS_MAX);
-        Some(Trial { state, key: key.clone(), pod, reason, verdicts, left: Cell::new(trials) })
+        let members = members(state, key, &pod);
+        Some(Trial { state, key: key.clone(), pod, members, reason, verdicts, left: Cell::new(trials) })
+    }
+
+    /// Whether it starts together with others.
+    pub fn is_of_gang(&self) -> bool {
+        self.members.len() > 1
     }
 
     fn pod_key(&self) -> PodKey {
@@ -88,7 +98,7 @@ impl<'a> Trial<'a> {
         for edit in edits {
             let applied = match edit {
                 Edit::Put(object) => cluster.apply(object.clone()).map(|_| ()),
-                Edit::Pod(pod) => cluster.replace_pod(&self.key, pod.clone()),
+                Edit::Pod(key, pod) => cluster.replace_pod(key, pod.clone()),
                 Edit::End(pod) => cluster.end(pod, End::Succeeded),
             };
             if applied.is_err() {
@@ -122,10 +132,45 @@ impl<'a> Trial<'a> {
         outcome.runs.then_some(outcome.evicted)
     }
 
-    /// The pod with something changed.
-    pub fn changed(&self, change: impl FnOnce(&mut Value)) -> Edit {
-        let mut pod = self.pod.clone();
-        change(&mut pod);
-        Edit::Pod(pod)
+    /// The pod, and those like it in its group, with something changed.
+    pub fn changed(&self, change: impl Fn(&mut Value)) -> Vec<Edit> {
+        let changed = |(key, pod): &(ObjectKey, Value)| {
+            let mut pod = pod.clone();
+            change(&mut pod);
+            Edit::Pod(key.clone(), pod)
+        };
+        self.members.iter().map(changed).collect()
     }
+
+    /// The same as changes of a field, one for each of these pods.
+    pub fn changes(&self, field: &str, from: Option<&str>, to: Option<&str>) -> Vec<FieldChange> {
+        let (from, to) = (from.map(str::to_owned), to.map(str::to_owned));
+        let of = |(key, _): &(ObjectKey, Value)| FieldChange {
+            object: key.to_string(),
+            field: field.to_owned(),
+            from: from.clone(),
+            to: to.clone(),
+        };
+        self.members.iter().map(of).collect()
+    }
+
+    /// What is said of such a change, where it is one of several pods.
+    pub fn of_all(&self, message: String) -> String {
+        match self.members.len() {
+            1 => message,
+            count => format!("{message}, for all {count} pods of the group"),
+        }
+    }
+}
+
+fn members(state: &State, key: &ObjectKey, pod: &Value) -> Vec<(ObjectKey, Value)> {
+    let mut members = vec![(key.clone(), pod.clone())];
+    let Some(group) = pod_group::of_pod(key, pod) else { return members };
+    let requests = |key: &ObjectKey| state.requests(key.namespace.as_deref().unwrap_or_default(), &key.name);
+    let own = requests(key);
+    let others = state.pending_pods().filter(|(other, _)| *other != key);
+    let like_it =
+        others.filter(|(other, pod)| pod_group::of_pod(other, pod).as_ref() == Some(&group) && requests(other) == own);
+    members.extend(like_it.map(|(other, pod)| (other.clone(), pod.clone())));
+    members
 }

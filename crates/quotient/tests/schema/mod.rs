@@ -4,15 +4,15 @@ use std::path::Path;
 
 use serde_json::Value;
 
-/// Panics unless the value is what the schema says of the command's output.
-pub fn check(command: &str, value: &Value, told: &str) {
+/// Panics unless the value is what the schema says under a name, such as `command tree`.
+pub fn check(name: &str, value: &Value, told: &str) {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/reference/output.schema.json");
     let text = std::fs::read_to_string(path).expect("it is there");
     let all: Value = serde_json::from_str(&text).expect("it is JSON");
-    let schema = &all["$defs"][format!("command {command}")];
-    assert!(schema.is_object(), "no schema of {command}");
+    let schema = &all["$defs"][name];
+    assert!(schema.is_object(), "no schema of {name}");
     let mut found = Vec::new();
-    faults(value, schema, &all, command, &mut found);
+    faults(value, schema, &all, name, &mut found);
     assert!(found.is_empty(), "{told}:\n{}", found.join("\n"));
 }
 

@@ -8,9 +8,8 @@ use serde_json::Value;
 use super::declared::{Declared, Task};
 use crate::admission::View;
 use crate::cursor::{Cursor, Notes};
-use crate::intern::Interner;
 use crate::object::ObjectKey;
-use crate::pod::requests::requests;
+use crate::pod::usage;
 
 /// What the minimum of a job takes. Tasks of higher priority count first. Where the job as a whole takes fewer pods
 /// than its tasks together, the first so many count; else each task's minimum does, and then further pods in order.
@@ -44,19 +43,30 @@ pub(crate) fn times(spec: Option<&Value>, count: u64) -> Value {
     quantities(&sums)
 }
 
+/// The resources of which Kubernetes' own quotas count limits.
+const LIMITED: [&str; 3] = ["cpu", "memory", "ephemeral-storage"];
+
+/// Adds what so many pods of a spec take, under the names of the resources and under those that Kubernetes' own quotas
+/// have for them.
 fn add(sums: &mut BTreeMap<String, i128>, spec: Option<&Value>, count: u64) {
     let Some(spec) = spec else { return };
     let notes = Notes::default();
-    let (amounts, _) = requests(&Cursor::root(spec, &notes), None, &mut Interner::default());
-    for (resource, amount) in amounts.iter() {
-        let sum = sums.entry(resource.to_string()).or_default();
-        *sum = sum.saturating_add(i128::from(*amount).saturating_mul(count.into()));
+    let usage::Usage { requests, limits } = usage::of(&Cursor::root(spec, &notes));
+    let of_pod = ["pods", "count/pods"].map(|name| (name.to_owned(), 1));
+    let asked = requests.into_iter().flat_map(|(name, amount)| [(format!("requests.{name}"), amount), (name, amount)]);
+    let limited = limits.into_iter().filter(|(name, _)| LIMITED.contains(&&**name));
+    let limited = limited.map(|(name, amount)| (format!("limits.{name}"), amount));
+    for (name, amount) in of_pod.into_iter().chain(asked).chain(limited) {
+        let sum = sums.entry(name).or_default();
+        *sum = sum.saturating_add(amount.saturating_mul(count.into()));
     }
 }
 
 fn quantities(sums: &BTreeMap<String, i128>) -> Value {
     let shown = sums.iter().filter(|(_, amount)| **amount != 0);
-    Value::Object(shown.map(|(name, amount)| (name.clone(), Value::from(canonical(name, *amount)))).collect())
+    Value::Object(
+        shown.map(|(name, amount)| (name.clone(), Value::from(canonical(usage::unit(name), *amount)))).collect(),
+    )
 }
 
 /// The priority of pods of a template: what it says, or what its class does.

@@ -4,10 +4,11 @@ use std::time::Duration;
 
 use serde_json::Value;
 
-use super::JobState;
 use super::declared::{Declared, Task, task_of, version_of};
 use super::standing::{Standing, has_ended, is_leaving, phase_of};
+use super::{JobPhase, JobState};
 use crate::time::parse_duration;
+use crate::volcano::group::GroupPhase;
 
 /// What can happen.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -20,6 +21,10 @@ pub enum Event {
     TaskCompleted,
     /// A task's pods have all ended, and not all of them succeeded; or their containers were restarted too often.
     TaskFailed,
+    /// A pod is there and does not run yet.
+    PodPending,
+    /// Fewer of its pods have a node than it takes, though some do.
+    JobUnknown,
 }
 
 /// What can be done about it.
@@ -68,16 +73,19 @@ impl Event {
             Event::PodEvicted => "PodEvicted",
             Event::TaskCompleted => "TaskCompleted",
             Event::TaskFailed => "TaskFailed",
+            Event::PodPending => "PodPending",
+            Event::JobUnknown => "JobUnknown",
         }
     }
 }
 
-/// Names of events that are acted upon; `*` is any of them.
-pub const EVENTS: [&str; 5] = ["*", "PodFailed", "PodEvicted", "TaskCompleted", "TaskFailed"];
+/// Names of events that are acted upon; `*` is any of them but `PodPending`, which every pod is at first. `Unknown` is
+/// another name of `JobUnknown`.
+pub const EVENTS: [&str; 8] =
+    ["*", "PodFailed", "PodEvicted", "TaskCompleted", "TaskFailed", "PodPending", "JobUnknown", "Unknown"];
 
 /// Names of events that a policy may have and that do not come about here.
-pub const IDLE_EVENTS: [&str; 7] =
-    ["PodPending", "PodRunning", "JobUnknown", "OutOfSync", "CommandIssued", "JobUpdated", "Unknown"];
+pub const IDLE_EVENTS: [&str; 4] = ["PodRunning", "OutOfSync", "CommandIssued", "JobUpdated"];
 
 /// Names of actions that are carried out; `SyncJob` lets things go on as they would.
 pub const ACTIONS: [&str; 7] =
@@ -114,8 +122,10 @@ pub(super) fn cause(
     for task in &declared.tasks {
         let of_task = |pod: &&&Value| task_of(pod) == Some(&*task.name);
         let failed = pods.iter().filter(of_task).filter(|pod| phase_of(pod) == Some("Failed"));
+        let pending = pods.iter().filter(of_task).filter(|pod| matches!(phase_of(pod), Some("Pending") | None));
         let happened = gone.iter().filter(of_task).map(|pod| (Event::PodEvicted, *pod));
-        for (event, pod) in happened.chain(failed.map(|pod| (Event::PodFailed, *pod))) {
+        let happened = happened.chain(failed.map(|pod| (Event::PodFailed, *pod)));
+        for (event, pod) in happened.chain(pending.map(|pod| (Event::PodPending, *pod))) {
             let exit_code = if event == Event::PodFailed { exit_code(pod) } else { None };
             if let Some((action, timeout)) = action(task, declared, event, exit_code) {
                 let is_back = |other: &&Value| name_of(other) == name_of(pod) && phase_of(other) == Some("Running");
@@ -145,7 +155,30 @@ pub(super) fn cause(
             }
         }
     }
-    None
+    job_unknown(declared, state, standing, awaited)
+}
+
+/// What follows where the group has lost some of the pods that it takes, and others still run.
+fn job_unknown(
+    declared: &Declared<'_>,
+    state: &JobState<'_>,
+    standing: &Standing,
+    awaited: &mut Vec<String>,
+) -> Option<Cause> {
+    let group = state.group.filter(|_| standing.phase == JobPhase::Running)?;
+    let phase = GroupPhase::of(group.pointer("/status/phase").and_then(Value::as_str));
+    if phase != GroupPhase::Unknown {
+        return None;
+    }
+    let policy = declared.policies.iter().find(|policy| matches(policy, Event::JobUnknown, None))?;
+    let (action, timeout) = outcome(policy)?;
+    let uid = group.pointer("/metadata/uid").and_then(Value::as_str).unwrap_or_default();
+    if timeout > (state.known_for)(uid) {
+        awaited.push(uid.to_string());
+        return None;
+    }
+    let message = format!("group {}: {}", Event::JobUnknown.name(), action.name());
+    Some(Cause { action, task: String::new(), pod: String::new(), message })
 }
 
 fn name_of(pod: &Value) -> &str {
@@ -161,7 +194,11 @@ fn action(
     exit_code: Option<i64>,
 ) -> Option<(Action, Duration)> {
     let policies = task.policies.iter().chain(declared.policies);
-    let policy = policies.into_iter().find(|policy| matches(policy, event, exit_code))?;
+    outcome(policies.into_iter().find(|policy| matches(policy, event, exit_code))?)
+}
+
+/// What a policy wants to be done, and after how long.
+fn outcome(policy: &Value) -> Option<(Action, Duration)> {
     let timeout = policy.get("timeout").and_then(Value::as_str).and_then(|text| parse_duration(text).ok());
     Some((Action::of(policy.get("action")?.as_str()?)?, timeout.unwrap_or_default()))
 }
@@ -169,7 +206,12 @@ fn action(
 fn matches(policy: &Value, event: Event, exit_code: Option<i64>) -> bool {
     let one = policy.get("event").and_then(Value::as_str);
     let several = policy.get("events").and_then(Value::as_array).into_iter().flatten().filter_map(Value::as_str);
-    let by_event = one.into_iter().chain(several).any(|name| name == "*" || name == event.name());
+    let is_event = |name: &str| match name {
+        "*" => event != Event::PodPending,
+        "Unknown" => event == Event::JobUnknown,
+        name => name == event.name(),
+    };
+    let by_event = one.into_iter().chain(several).any(is_event);
     let code = policy.get("exitCode").and_then(Value::as_i64);
     by_event || (code.is_some() && code == exit_code)
 }

@@ -14,7 +14,12 @@ pub(super) struct Standing {
     /// How often its pods were given up.
     pub version: u64,
     pub retry_count: u64,
+    /// While it restarts: only some of its pods were given up.
+    pub restarts_in_part: bool,
 }
+
+/// Why a job restarts of which only some pods were given up.
+const IN_PART: &str = "SomePods";
 
 impl Standing {
     pub fn of(job: &Value) -> Self {
@@ -23,6 +28,7 @@ impl Standing {
             phase: JobPhase::of(job.pointer("/status/state/phase").and_then(Value::as_str)),
             version: number("/status/version"),
             retry_count: number("/status/retryCount"),
+            restarts_in_part: job.pointer("/status/state/reason").is_some_and(|reason| reason == IN_PART),
         }
     }
 }
@@ -93,7 +99,11 @@ pub(super) fn status(
     let is_new = !status.contains_key("state");
     if is_new || before.phase != after.phase {
         let phase = after.phase.name();
-        status.insert("state".to_string(), json!({"phase": phase, "lastTransitionTime": now}));
+        let mut state = json!({"phase": phase, "lastTransitionTime": now});
+        if after.phase == JobPhase::Restarting && after.restarts_in_part {
+            state["reason"] = json!(IN_PART);
+        }
+        status.insert("state".to_string(), state);
         let mut conditions = status.get("conditions").and_then(Value::as_array).cloned().unwrap_or_default();
         conditions.push(json!({"status": phase, "lastTransitionTime": now}));
         status.insert("conditions".to_string(), Value::Array(conditions));

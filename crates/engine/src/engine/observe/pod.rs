@@ -55,6 +55,7 @@ impl Engine {
             labels: fact.labels,
             shape,
             priority: fact.priority,
+            own_priority: fact.priority,
             never_preempts: fact.never_preempts,
             gates: fact.gates,
             ours: fact.ours,
@@ -181,7 +182,7 @@ impl Engine {
             kind: (!Arc::ptr_eq(old_spec, &fact.spec) && *old_spec != fact.spec)
                 || pod.labels != fact.labels
                 || pod.owner != fact.owner,
-            turn: pod.priority != fact.priority
+            turn: pod.own_priority != fact.priority
                 || pod.never_preempts != fact.never_preempts
                 || pod.gates != fact.gates
                 || pod.ours != fact.ours
@@ -212,7 +213,7 @@ impl Engine {
         let pod = self.world.pods.get_mut(id);
         pod.labels = fact.labels.clone();
         pod.owner = fact.owner.clone();
-        pod.priority = fact.priority;
+        pod.own_priority = fact.priority;
         pod.never_preempts = fact.never_preempts;
         pod.gates = fact.gates.clone();
         pod.ours = fact.ours;
@@ -285,6 +286,7 @@ impl Engine {
 
     /// Takes in the node that a pod's status says is kept for it.
     fn take_in_nomination(&mut self, id: PodId, nominated: Option<Name>) {
+        self.expect_no_node(id);
         self.world.pods.get_mut(id).nominated = nominated.clone();
         match self.world.pods.get(id).place {
             Place::Waiting => {
@@ -304,7 +306,8 @@ impl Engine {
         }
     }
 
-    /// Holds the room that the pod's status says is kept for it, and no other.
+    /// Holds the room that the pod's status says is kept for it, and no other. Of a node that is not there yet it is
+    /// held when it comes: what makes nodes may say beforehand which pod it makes one for.
     fn adopt_nomination(&mut self, id: PodId) {
         let pod = self.world.pods.get(id);
         let held = pod.reservation.map(|reservation| &self.world.nodes.get(reservation.node).name);
@@ -316,9 +319,33 @@ impl Engine {
         if !pod.ours || pod.is_leaving() {
             return;
         }
-        if let Some(name) = pod.nominated.clone() {
-            let node = self.world.nodes.number(&name);
-            self.take_reservation(id, Reservation { node, kind: ReservationKind::Room });
+        let Some(name) = pod.nominated.clone() else { return };
+        match self.world.nodes.find_present(&name) {
+            Some(node) => self.take_reservation(id, Reservation { node, kind: ReservationKind::Room }),
+            None => drop(self.expected_nodes.entry(name).or_default().insert(id)),
+        }
+    }
+
+    /// A pod waits no longer for a node that is not there.
+    fn expect_no_node(&mut self, id: PodId) {
+        let Some(name) = &self.world.pods.get(id).nominated else { return };
+        if let Some(pods) = self.expected_nodes.get_mut(name) {
+            pods.remove(&id);
+            if pods.is_empty() {
+                self.expected_nodes.remove(name);
+            }
+        }
+    }
+
+    /// A node has come: room on it is held for the pods whose statuses name it.
+    pub(super) fn expected_node_came(&mut self, name: &Name) {
+        for id in self.expected_nodes.remove(name).unwrap_or_default() {
+            if self.world.pods.get(id).place == Place::Waiting {
+                self.dequeue(id);
+                self.adopt_nomination(id);
+                self.enqueue(id);
+                self.note(Change::Nomination);
+            }
         }
     }
 
@@ -327,6 +354,7 @@ impl Engine {
         if !self.world.pods.get(id).departure.is_decided() {
             self.world.takings.pod_goes(self.world.pods.get(id));
         }
+        self.expect_no_node(id);
         self.world.withdraw_request(id);
         self.note_leaving_for(id, Sign::Take);
         self.remark.remove(&id);

@@ -73,6 +73,25 @@ impl Quotas {
         }
     }
 
+    /// Counts a pod that answers to quotas of several pools, those of trees among them (or no longer).
+    pub(in crate::policy) fn count_shared(&mut self, quotas: &[QuotaId], sign: Sign) {
+        if quotas.len() < 2 {
+            return;
+        }
+        for quota in
+            quotas.iter().filter(|quota| self.get(**quota).policy.tree().is_some()).copied().collect::<Vec<_>>()
+        {
+            for other in quotas.iter().filter(|other| **other != quota) {
+                let key = (quota, self.get(*other).pool);
+                let count = self.shared.trees.shared.entry(key).or_default();
+                *count = if sign.is_add() { *count + 1 } else { *count - 1 };
+                if *count == 0 {
+                    self.shared.trees.shared.remove(&key);
+                }
+            }
+        }
+    }
+
     /// Counts what a pod that answers to a quota requests (or no longer).
     pub(in crate::policy) fn count_own_request(&mut self, id: QuotaId, charge: &Charge, sign: Sign) {
         self.tree_mut(id).asked_own.charge(charge, sign);
@@ -169,16 +188,21 @@ impl Quotas {
             self.tree_mut(id).runtime.add(resource, runtime - before);
             let quota = self.get(id);
             let is_parent = self.shared.trees.children.get(&Node::Quota(id)).is_some();
-            let is_short = quota.ledger.stays(resource) > runtime && !quota.pods.is_empty();
-            let pools = 0..self.pools.len() as u32;
+            let is_short = quota.ledger.to_be_used(resource) > runtime;
+            let has_reserved = quota.ledger.reserved.get(resource) > 0;
+            let pool = quota.pool;
+            let shared = self.shared.trees.shared.range((id, PoolId(0))..=(id, PoolId(u32::MAX)));
             let moved = &mut self.moved;
             moved.shares.insert(id);
             moved.limits = true;
             if runtime > before {
-                moved.risen.push(id);
+                moved.gates.push(id);
             } else if is_short {
+                // Room that is on its way to its pods may be more than they may hold by now.
+                moved.gates.extend(has_reserved.then_some(id));
                 // Its pods may answer to quotas of other pools, and be protected from claimants there no longer.
-                moved.drawn_on.extend(pools.map(PoolId));
+                moved.drawn_on.insert(pool);
+                moved.drawn_on.extend(shared.map(|((_, pool), _)| *pool));
             }
             if is_parent {
                 parents.push(id);

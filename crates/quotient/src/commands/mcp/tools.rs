@@ -124,7 +124,11 @@ fn inputs(given: &Value, arguments: &McpArguments, printer: &mut Printer) -> Res
         inputs.push(Input { file: "manifests".to_owned(), read: read::read("manifests", text) });
     }
     if inputs.is_empty() {
-        inputs.push(manifests::live(printer, &arguments.cluster.clone().which(None))?);
+        let (input, partial) = manifests::live(printer, &arguments.cluster.clone().which(None))?;
+        if let Some(partial) = partial {
+            bail!(partial.refusal());
+        }
+        inputs.push(input);
     }
     if inputs.iter().all(|input| input.read.documents.is_empty()) {
         let problems = inputs.into_iter().flat_map(|input| input.read.problems).collect::<Vec<_>>();

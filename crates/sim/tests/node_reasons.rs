@@ -1,4 +1,4 @@
-//! The reason of a pod without devices counts them by what keeps them from each request.
+//! The reason of a pod that no node fits names what is in the way: taints, claims, features, devices by request.
 
 use quotient_api::ObjectKey;
 use quotient_sim::{Cluster, Setup};
@@ -51,4 +51,49 @@ fn devices_are_counted_by_what_keeps_them_from_a_request() {
     let reason = cluster.reason(&ObjectKey::pod("a", "second")).expect("it waits");
     let counted = format!("request gpu: 5 devices, 1 not of class gpu, 2 not selected by {large}, 1 in use, 1 tainted");
     assert!(reason.message.ends_with(&counted), "{}", reason.message);
+}
+
+#[test]
+fn taints_claims_and_features_are_named() {
+    let node = |name: &str, cpu: &str, taints: Value| {
+        json!({"apiVersion": "v1", "kind": "Node", "metadata": {"name": name, "labels": {"name": name}},
+            "spec": {"taints": taints}, "status": {"allocatable": {"cpu": cpu, "memory": "16Gi", "pods": "110"}}})
+    };
+    let taint = |key: &str, value: &str| json!({"key": key, "value": value, "effect": "NoSchedule"});
+    let pod = |name: &str, spec: Value| {
+        let resources = json!({"requests": {"cpu": "2"}});
+        let container = json!({"name": "c", "image": "i", "resources": resources});
+        let mut pod = json!({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": name, "namespace": "a"},
+            "spec": {"containers": [container]}});
+        spec.as_object().into_iter().flatten().for_each(|(field, value)| pod["spec"][field] = value.clone());
+        pod
+    };
+    let uses = |claim: &str| {
+        json!({"nodeSelector": {"name": "open"},
+            "volumes": [{"name": "v", "persistentVolumeClaim": {"claimName": claim}}]})
+    };
+    let mut cluster = Cluster::new(Setup::default());
+    let objects = [
+        node("a", "8", json!([taint("dedicated", "gpu")])),
+        node("b", "8", json!([taint("old", ""), taint("dedicated", "gpu")])),
+        node("c", "8", json!([taint("dedicated", "gpu")])),
+        node("open", "4", json!([])),
+        json!({"apiVersion": "v1", "kind": "PersistentVolumeClaim", "metadata": {"name": "waits", "namespace": "a"},
+            "spec": {"accessModes": ["ReadWriteOnce"], "storageClassName": "nobodys",
+                "resources": {"requests": {"storage": "1Gi"}}}}),
+        pod("large", json!({"containers": [{"name": "c", "image": "i", "resources": {"requests": {"cpu": "5"}}}]})),
+        pod("lost", uses("nowhere")),
+        pod("unbound", uses("waits")),
+        pod("new", json!({"nodeSelector": {"name": "open"}, "hostNetwork": true, "hostUsers": false})),
+    ];
+    apply(&mut cluster, &objects);
+    for (name, part) in [
+        ("large", "3 with an untolerated taint (dedicated=gpu:NoSchedule, old:NoSchedule)"),
+        ("lost", "1 where the volumes cannot be bound (PVC nowhere not found)"),
+        ("unbound", "1 where the volumes cannot be bound (PVC waits is not bound yet)"),
+        ("new", "1 without a feature that the pod needs (UserNamespacesHostNetworkSupport)"),
+    ] {
+        let reason = cluster.reason(&ObjectKey::pod("a", name)).expect("it waits");
+        assert!(reason.message.contains(part), "{name}: {}", reason.message);
+    }
 }
