@@ -1,21 +1,81 @@
 //! JSON as values that take no more memory than they must.
 //!
 //! A map that grows field by field ends with room for up to twice as many, and is hashed anew each time it grows. A
-//! dump of a cluster has millions of small maps: here each is made once, when all of its fields are known.
+//! dump of a cluster has millions of small maps: here each is made once, when all of its fields are known. What nobody
+//! reads of pods that an API server has made is not even kept until then.
 
+use std::cell::Cell;
 use std::fmt;
 
-use serde::de::{Deserialize, DeserializeSeed, Deserializer, Error, MapAccess, SeqAccess, Visitor};
+use serde::de::{Deserialize, DeserializeSeed, Deserializer, Error, IgnoredAny, MapAccess, SeqAccess, Visitor};
 use serde_json::{Map, Number, Value};
 
-/// A value without room to spare.
-pub(crate) struct Exact(pub Value);
+use crate::thin;
+
+/// What is dropped of a map. Lists are looked through.
+#[derive(Debug, Clone, Copy)]
+pub struct Dropped {
+    pub key: &'static str,
+    pub part: Part,
+}
+
+/// How much is dropped of what is under a key.
+#[derive(Debug, Clone, Copy)]
+pub enum Part {
+    All,
+    /// Some of what is in it.
+    Inside(&'static [Dropped]),
+    /// All of it where it is like that.
+    If(fn(&Value) -> bool),
+    /// The items of the list that are like that.
+    Items(fn(&Value) -> bool),
+}
+
+/// All of what is under a key.
+pub const fn all(key: &'static str) -> Dropped {
+    Dropped { key, part: Part::All }
+}
+
+/// Some of what is under a key.
+pub const fn inside(key: &'static str, dropped: &'static [Dropped]) -> Dropped {
+    Dropped { key, part: Part::Inside(dropped) }
+}
+
+/// A value without room to spare, and without what nobody reads of pods that an API server has made.
+pub struct Exact(pub Value);
 
 impl<'de> Deserialize<'de> for Exact {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        let mut unfinished = Unfinished::default();
-        Builder(&mut unfinished).deserialize(deserializer).map(Exact)
+        Pruned(&[]).deserialize(deserializer).map(Exact)
     }
+}
+
+/// Reads a value without room to spare, and without what is dropped.
+#[derive(Debug, Clone, Copy)]
+pub struct Pruned(pub &'static [Dropped]);
+
+impl<'de> DeserializeSeed<'de> for Pruned {
+    type Value = Value;
+
+    fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<Value, D::Error> {
+        let mut unfinished = UNFINISHED.take();
+        let value = Builder { unfinished: &mut unfinished, dropped: self.0, items: None }.deserialize(deserializer);
+        // A text that ends too soon leaves some behind.
+        unfinished.fields.clear();
+        unfinished.items.clear();
+        if unfinished.items.capacity() <= KEPT_MAX && unfinished.fields.capacity() <= KEPT_MAX {
+            UNFINISHED.set(unfinished);
+        }
+        value
+    }
+}
+
+/// How much room is kept for the next value: more than any object but a very long list needs.
+const KEPT_MAX: usize = 1024;
+
+thread_local! {
+    /// What the last value needed: thousands of small ones are read each second, and each needs as much again.
+    static UNFINISHED: Cell<Unfinished> = Cell::default();
 }
 
 /// The fields and items of maps and lists whose ends were not seen yet, the innermost last.
@@ -25,7 +85,33 @@ struct Unfinished {
     items: Vec<Value>,
 }
 
-struct Builder<'a>(&'a mut Unfinished);
+struct Builder<'a> {
+    unfinished: &'a mut Unfinished,
+    dropped: &'static [Dropped],
+    /// Items of the list that are dropped.
+    items: Option<fn(&Value) -> bool>,
+}
+
+impl Builder<'_> {
+    /// What is dropped of the value under a key of the map that starts with these fields.
+    fn part(&self, first: usize, key: &str) -> Option<Part> {
+        let dropped = match key {
+            "spec" | "status" if self.dropped.is_empty() && is_made_pod(&self.unfinished.fields[first..]) => thin::POD,
+            _ => self.dropped,
+        };
+        dropped.iter().find(|dropped| dropped.key == key).map(|dropped| dropped.part)
+    }
+
+    fn below(&mut self, dropped: &'static [Dropped], items: Option<fn(&Value) -> bool>) -> Builder<'_> {
+        Builder { unfinished: self.unfinished, dropped, items }
+    }
+}
+
+/// Whether a map that starts with these fields is a pod that an API server has made.
+fn is_made_pod(fields: &[(String, Value)]) -> bool {
+    let of = |name: &str| fields.iter().find(|(key, _)| key == name).map(|(_, value)| value);
+    thin::is_made_pod(of("kind"), of("metadata"))
+}
 
 impl<'de> DeserializeSeed<'de> for Builder<'_> {
     type Value = Value;
@@ -42,23 +128,42 @@ impl<'de> Visitor<'de> for Builder<'_> {
         f.write_str("any valid JSON value")
     }
 
-    fn visit_map<A: MapAccess<'de>>(self, mut entries: A) -> Result<Value, A::Error> {
-        let first = self.0.fields.len();
-        while let Some(key) = entries.next_key()? {
-            let value = entries.next_value_seed(Builder(self.0))?;
-            self.0.fields.push((key, value));
+    fn visit_map<A: MapAccess<'de>>(mut self, mut entries: A) -> Result<Value, A::Error> {
+        let first = self.unfinished.fields.len();
+        while let Some(key) = entries.next_key::<String>()? {
+            let value = match self.part(first, &key) {
+                Some(Part::All) => {
+                    entries.next_value::<IgnoredAny>()?;
+                    continue;
+                }
+                Some(Part::Inside(dropped)) => entries.next_value_seed(self.below(dropped, None))?,
+                Some(Part::Items(items)) => entries.next_value_seed(self.below(&[], Some(items)))?,
+                Some(Part::If(is_dropped)) => match entries.next_value_seed(self.below(&[], None))? {
+                    value if is_dropped(&value) => continue,
+                    value => value,
+                },
+                None => entries.next_value_seed(self.below(&[], None))?,
+            };
+            self.unfinished.fields.push((key, value));
         }
-        let mut map = Map::with_capacity(self.0.fields.len() - first);
-        map.extend(self.0.fields.drain(first..));
+        let fields = &self.unfinished.fields[first..];
+        let has = |name: &str| fields.iter().any(|(key, _)| key == name);
+        // What an API server has stored without a generation gets one here.
+        let room = usize::from(has("resourceVersion") && !has("generation"));
+        let mut map = Map::with_capacity(fields.len() + room);
+        map.extend(self.unfinished.fields.drain(first..));
         Ok(Value::Object(map))
     }
 
-    fn visit_seq<A: SeqAccess<'de>>(self, mut items: A) -> Result<Value, A::Error> {
-        let first = self.0.items.len();
-        while let Some(item) = items.next_element_seed(Builder(self.0))? {
-            self.0.items.push(item);
+    fn visit_seq<A: SeqAccess<'de>>(mut self, mut items: A) -> Result<Value, A::Error> {
+        let first = self.unfinished.items.len();
+        let (dropped, is_dropped) = (self.dropped, self.items);
+        while let Some(item) = items.next_element_seed(self.below(dropped, None))? {
+            if is_dropped.is_none_or(|is_dropped| !is_dropped(&item)) {
+                self.unfinished.items.push(item);
+            }
         }
-        Ok(Value::Array(self.0.items.drain(first..).collect()))
+        Ok(Value::Array(self.unfinished.items.drain(first..).collect()))
     }
 
     fn visit_unit<E: Error>(self) -> Result<Value, E> {
@@ -87,6 +192,33 @@ impl<'de> Visitor<'de> for Builder<'_> {
 
     fn visit_string<E: Error>(self, value: String) -> Result<Value, E> {
         Ok(Value::String(value))
+    }
+}
+
+/// The same of a value that is there already.
+pub(crate) fn prune(value: Value, dropped: &'static [Dropped]) -> Value {
+    match value {
+        Value::Object(map) => {
+            let mut fields: Vec<(String, Value)> = Vec::with_capacity(map.len());
+            for (key, value) in map {
+                let value = match dropped.iter().find(|dropped| dropped.key == key).map(|dropped| dropped.part) {
+                    Some(Part::All) => continue,
+                    Some(Part::Inside(dropped)) => prune(value, dropped),
+                    Some(Part::If(is_dropped)) if is_dropped(&value) => continue,
+                    Some(Part::Items(is_dropped)) => match value {
+                        Value::Array(items) => items.into_iter().filter(|item| !is_dropped(item)).collect(),
+                        other => other,
+                    },
+                    Some(Part::If(_)) | None => prune(value, &[]),
+                };
+                fields.push((key, value));
+            }
+            let mut map = Map::with_capacity(fields.len());
+            map.extend(fields);
+            Value::Object(map)
+        }
+        Value::Array(items) => Value::Array(items.into_iter().map(|item| prune(item, dropped)).collect()),
+        other => other,
     }
 }
 

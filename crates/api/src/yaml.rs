@@ -12,6 +12,8 @@ use std::collections::{BTreeMap, HashMap};
 use serde_json::{Map, Number, Value};
 use serde_saphyr::granit_parser::{Event, Parser, ScalarStyle, Span};
 
+use crate::thin;
+
 /// A place in a text, both counted from 1.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Position {
@@ -162,16 +164,20 @@ impl<'a> Builder<'a> {
         path
     }
 
-    /// Notes where a value or a key stands. Of a list of objects only its items are located: a dump has millions of
-    /// keys.
-    fn locate(&mut self, position: Position) {
-        let is_item = || match &self.open[..] {
+    /// Whether the value that comes next is an item of a list of objects.
+    fn is_item_next(&self) -> bool {
+        match &self.open[..] {
             [Open { values: OpenValues::Map { key, .. }, .. }, Open { values: OpenValues::List(_), .. }] => {
                 key.as_deref() == Some("items")
             }
             _ => false,
-        };
-        if self.locate == Locate::All || is_item() {
+        }
+    }
+
+    /// Notes where a value or a key stands. Of a list of objects only its items are located: a dump has millions of
+    /// keys.
+    fn locate(&mut self, position: Position) {
+        if self.locate == Locate::All || self.is_item_next() {
             let path = self.path();
             self.lines.entry(path).or_insert(position.line);
         }
@@ -278,6 +284,7 @@ impl<'a> Builder<'a> {
             let count = count(&value);
             self.anchors.insert(anchor, (value.clone(), count));
         }
+        let value = if self.open.is_empty() || self.is_item_next() { thin::thin(value) } else { value };
         match self.open.last_mut().map(|open| &mut open.values) {
             None => self.root = Some(value),
             Some(OpenValues::List(items)) => items.push(value),

@@ -174,6 +174,8 @@ struct Session<'a> {
     asked: Option<Asked>,
     /// Something was taken in since the last turn.
     is_undecided: bool,
+    /// Nothing happened since figures of quotas were last made for whoever reads them.
+    are_figures_current: bool,
     /// Somebody who looks on, such as a dashboard.
     onlooker: Option<Arc<dyn Onlooker>>,
     /// The watches and the dispatcher; they end with the session.
@@ -223,6 +225,7 @@ impl<'a> Session<'a> {
             probing: None,
             onlooker: None,
             is_undecided: false,
+            are_figures_current: false,
             held: None,
             tasks,
         }
@@ -297,7 +300,7 @@ impl<'a> Session<'a> {
                         return End::Anew;
                     }
                 }
-                () = wait => {}
+                () = wait => self.are_figures_current = false,
             }
             while let Ok(report) = self.reports.try_recv() {
                 self.take_report(report);
@@ -342,6 +345,7 @@ impl<'a> Session<'a> {
                 asked.wakes_at = turn.wake_at;
             }
         }
+        self.are_figures_current &= turn.happened.is_empty() && turn.writes.is_empty();
         self.note(turn.happened);
         for write in turn.writes {
             self.dispatcher.push(write);
@@ -445,6 +449,7 @@ impl<'a> Session<'a> {
             phases.time(Phase::Observers, || onlooker.sees(&seen, self.host.scheduler().engine()));
         }
         self.is_undecided = true;
+        self.are_figures_current = false;
         let was_complete = self.host.is_complete();
         let now = self.clock.now();
         let also = phases.time(Phase::TakeIn, || self.host.see(now, seen));
@@ -466,6 +471,7 @@ impl<'a> Session<'a> {
     }
 
     fn take_report(&mut self, report: Report) {
+        self.are_figures_current = false;
         let now = self.clock.now();
         match report {
             Report::Failed(feedback) => {
@@ -498,10 +504,12 @@ impl<'a> Session<'a> {
     fn tell_standing(&mut self) {
         let scheduler = self.host.scheduler();
         self.metrics.set_waiting(scheduler.waiting().into_iter());
-        if self.metrics.is_read() {
+        // In a large cluster figures take longer to make than everything else that there is to do while nothing happens.
+        if self.metrics.is_read() && !self.are_figures_current {
             let quotas = scheduler.engine().quotas();
             self.metrics.set_cards(&scheduler.card_samples(&quotas));
             self.metrics.set_quotas(quotas);
+            self.are_figures_current = true;
         }
         if self.fence.holds() {
             for write in self.host.tell(self.clock.now()) {

@@ -6,15 +6,14 @@
 //! there.
 
 use std::borrow::Cow;
-use std::fmt;
 use std::hash::{Hash, Hasher};
 
 use kube::Resource;
 use kube::core::ObjectMeta;
-use quotient_api::Kind;
-use serde::de::{DeserializeSeed, Deserializer, Error, IgnoredAny, MapAccess, SeqAccess, Visitor};
-use serde::{Deserialize, de};
-use serde_json::{Map, Value};
+use quotient_api::json::{Dropped, Pruned, all, inside};
+use quotient_api::{Kind, at};
+use serde::de::{Deserialize, DeserializeSeed, Deserializer};
+use serde_json::Value;
 
 /// An object without what nobody reads.
 #[derive(Debug, Clone)]
@@ -57,7 +56,7 @@ fn hash(value: &Value, hasher: &mut impl Hasher) {
 impl<'de> Deserialize<'de> for Thin {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         let value = Pruned(DROPPED).deserialize(deserializer)?;
-        let text = |field: &str| value.pointer(field).and_then(Value::as_str).map(str::to_string);
+        let text = |field: &str| at(&value, field).and_then(Value::as_str).map(str::to_string);
         let metadata = ObjectMeta {
             name: text("/metadata/name"),
             namespace: text("/metadata/namespace"),
@@ -98,16 +97,6 @@ impl Resource for Thin {
     }
 }
 
-/// What is dropped under a key: all of it, or some of what is in it. Lists are looked through.
-struct Dropped {
-    key: &'static str,
-    inside: &'static [Dropped],
-}
-
-const fn all(key: &'static str) -> Dropped {
-    Dropped { key, inside: &[] }
-}
-
 const CONTAINER: &[Dropped] = &[
     all("args"),
     all("command"),
@@ -120,9 +109,9 @@ const CONTAINER: &[Dropped] = &[
     all("startupProbe"),
     all("volumeDevices"),
     // Options of mounts are read: not every node has them.
-    Dropped {
-        key: "volumeMounts",
-        inside: &[
+    inside(
+        "volumeMounts",
+        &[
             all("mountPath"),
             all("mountPropagation"),
             all("name"),
@@ -131,7 +120,7 @@ const CONTAINER: &[Dropped] = &[
             all("subPath"),
             all("subPathExpr"),
         ],
-    },
+    ),
 ];
 
 /// What is dropped of a container's status, and these.
@@ -143,7 +132,7 @@ macro_rules! container_status {
             all("image"),
             all("imageID"),
             all("lastState"),
-            Dropped { key: "resources", inside: &[all("claims"), all("limits")] },
+            inside("resources", &[all("claims"), all("limits")]),
             all("started"),
             all("user"),
             all("volumeMounts"),
@@ -160,114 +149,37 @@ const CONTAINER_STATUS: &[Dropped] = container_status!();
 const INIT_STATUS: &[Dropped] = container_status!(all("ready"), all("restartCount"), all("state"));
 
 const DROPPED: &[Dropped] = &[
-    Dropped {
-        key: "metadata",
-        inside: &[
-            all("managedFields"),
-            Dropped { key: "annotations", inside: &[all("kubectl.kubernetes.io/last-applied-configuration")] },
-        ],
-    },
-    Dropped {
-        key: "spec",
-        inside: &[
-            Dropped { key: "containers", inside: CONTAINER },
-            Dropped { key: "initContainers", inside: CONTAINER },
+    inside(
+        "metadata",
+        &[all("managedFields"), inside("annotations", &[all("kubectl.kubernetes.io/last-applied-configuration")])],
+    ),
+    inside(
+        "spec",
+        &[
+            inside("containers", CONTAINER),
+            inside("initContainers", CONTAINER),
             all("ephemeralContainers"),
             // Of what makes pods the selector is read, and what the template says beside the spec.
-            Dropped { key: "template", inside: &[all("spec")] },
+            inside("template", &[all("spec")]),
             all("volumeClaimTemplates"),
         ],
-    },
-    Dropped {
-        key: "status",
-        inside: &[
-            Dropped { key: "containerStatuses", inside: CONTAINER_STATUS },
+    ),
+    inside(
+        "status",
+        &[
+            inside("containerStatuses", CONTAINER_STATUS),
             all("ephemeralContainerStatuses"),
             // Of nodes. The time of a heartbeat is what changes, all the time.
-            Dropped { key: "conditions", inside: &[all("lastHeartbeatTime")] },
+            inside("conditions", &[all("lastHeartbeatTime")]),
             all("addresses"),
             all("daemonEndpoints"),
             all("nodeInfo"),
             all("volumesAttached"),
             all("volumesInUse"),
-            Dropped { key: "initContainerStatuses", inside: INIT_STATUS },
+            inside("initContainerStatuses", INIT_STATUS),
         ],
-    },
+    ),
 ];
-
-/// Reads a value without what is dropped.
-struct Pruned(&'static [Dropped]);
-
-impl<'de> DeserializeSeed<'de> for Pruned {
-    type Value = Value;
-
-    fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<Value, D::Error> {
-        // Below what is dropped nothing is, and the plain way is the fastest.
-        if self.0.is_empty() { Value::deserialize(deserializer) } else { deserializer.deserialize_any(self) }
-    }
-}
-
-impl<'de> Visitor<'de> for Pruned {
-    type Value = Value;
-
-    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("a JSON value")
-    }
-
-    fn visit_map<A: MapAccess<'de>>(self, mut entries: A) -> Result<Value, A::Error> {
-        let mut map = Map::new();
-        while let Some(key) = entries.next_key::<String>()? {
-            match self.0.iter().find(|dropped| dropped.key == key) {
-                None => {
-                    map.insert(key, entries.next_value()?);
-                }
-                Some(dropped) if dropped.inside.is_empty() => {
-                    entries.next_value::<IgnoredAny>()?;
-                }
-                Some(Dropped { inside, .. }) => {
-                    map.insert(key, entries.next_value_seed(Pruned(inside))?);
-                }
-            }
-        }
-        Ok(Value::Object(map))
-    }
-
-    fn visit_seq<A: SeqAccess<'de>>(self, mut items: A) -> Result<Value, A::Error> {
-        let mut list = Vec::new();
-        while let Some(item) = items.next_element_seed(Pruned(self.0))? {
-            list.push(item);
-        }
-        Ok(Value::Array(list))
-    }
-
-    fn visit_unit<E: de::Error>(self) -> Result<Value, E> {
-        Ok(Value::Null)
-    }
-
-    fn visit_bool<E: de::Error>(self, value: bool) -> Result<Value, E> {
-        Ok(Value::Bool(value))
-    }
-
-    fn visit_i64<E: de::Error>(self, value: i64) -> Result<Value, E> {
-        Ok(value.into())
-    }
-
-    fn visit_u64<E: de::Error>(self, value: u64) -> Result<Value, E> {
-        Ok(value.into())
-    }
-
-    fn visit_f64<E: de::Error>(self, value: f64) -> Result<Value, E> {
-        serde_json::Number::from_f64(value).map(Value::Number).ok_or_else(|| Error::custom("a number without end"))
-    }
-
-    fn visit_str<E: de::Error>(self, value: &str) -> Result<Value, E> {
-        Ok(value.into())
-    }
-
-    fn visit_string<E: de::Error>(self, value: String) -> Result<Value, E> {
-        Ok(value.into())
-    }
-}
 
 #[cfg(test)]
 mod tests {

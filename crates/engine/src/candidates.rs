@@ -48,6 +48,10 @@ struct Bucket {
 
 const NOWHERE: i64 = -1;
 
+/// So many changes of nodes are judged anew in less time than the index of loads takes to search. Each is a few lines
+/// of memory that is not at hand.
+const CHANGES_FEW: u64 = 64;
+
 /// The kept verdicts of one shape.
 #[derive(Debug, Clone)]
 pub(crate) struct Candidates {
@@ -118,24 +122,34 @@ impl CandidateCache {
         self.clock - oldest > 8 * CandidateCache::SHAPES_MAX as u64
     }
 
-    fn has(&self, shape: ShapeId) -> bool {
-        self.by_shape.get(shape.0 as usize).is_some_and(Option::is_some)
+    /// Up to where in the log of nodes the verdicts of a shape are known, where they are kept.
+    fn position(&self, shape: ShapeId) -> Option<u64> {
+        self.by_shape.get(shape.0 as usize)?.as_ref().map(|kept| kept.position)
     }
 }
 
 impl World {
     /// The best node for the pod: from what is kept of its shape, or by looking at every node.
     pub fn answer(&mut self, question: &Question) -> Answer {
+        let now = self.nodes.log_end();
         let shape = self.shapes.get_mut(question.shape);
         shape.asked = shape.asked.saturating_add(1);
-        let is_asked_again = shape.asked >= 2;
+        let is_soon = now - std::mem::replace(&mut shape.asked_at, now) <= CHANGES_FEW;
+        shape.asked_soon = if is_soon { shape.asked_soon.saturating_add(1) } else { 0 };
+        let (is_asked_again, asked_soon) = (shape.asked >= 2, shape.asked_soon);
         // Volumes bind by what all claims are at the moment, devices are anybody's, and inclinations differ by pod:
         // these are looked at anew.
         let keeps = shape.spec().volumes.is_empty() && question.devices.is_none() && !question.has_inclinations();
-        // Where the index of loads can tell, it is not worth it to push another shape out.
-        let may_push_out = !self.is_found_by_load(question);
-        let is_kept = self.candidates.has(question.shape);
-        if !keeps || !(is_kept || (is_asked_again && self.candidates.has_room(may_push_out))) {
+        // Where the index of loads can tell, it is not worth it to push another shape out, nor to judge more nodes anew
+        // than the index looks at: with many shapes in turn, each would judge what all others changed.
+        let by_load = self.is_found_by_load(question);
+        let behind = self.candidates.position(question.shape).map(|position| now - position);
+        let is_worth_it = match behind {
+            _ if !by_load => true,
+            Some(behind) => behind <= CHANGES_FEW || asked_soon >= 2,
+            None => asked_soon > 0,
+        };
+        if !keeps || !is_worth_it || !(behind.is_some() || (is_asked_again && self.candidates.has_room(!by_load))) {
             return self.scan(question);
         }
         let mut candidates = self.candidates(question);

@@ -213,8 +213,9 @@ mod tests {
         NodeFact { name, allocatable: Amounts::from_iter(allocatable), ..NodeFact::default() }
     }
 
-    fn pod(number: u64) -> PodFact {
-        let (cpu, memory) = ((mixed(number) % 2_000) as i64, (mixed(number + 1) % 8_000_000_000) as i64);
+    fn pod(number: u64, shapes: u64) -> PodFact {
+        let shape = number % shapes;
+        let (cpu, memory) = ((mixed(shape) % 2_000) as i64, (mixed(shape + 1) % 8_000_000_000) as i64);
         let requests = Amounts::from_iter([(Name::from("cpu"), cpu), (Name::from("memory"), memory)]);
         let name = Name::from(format!("pod-{number}"));
         let spec = PodSpec { requests, assumed: (cpu.max(100), memory.max(1 << 27)), ..PodSpec::default() };
@@ -233,16 +234,26 @@ mod tests {
     /// look at every node while this runs. Nodes and pods come and go in between.
     #[test]
     fn pods_that_are_all_different_get_the_best_node() {
+        fill(u64::MAX);
+    }
+
+    /// So many shapes in turn that the index is searched for some, and others are found among those that are kept.
+    #[test]
+    fn pods_of_many_shapes_in_turn_get_the_best_node() {
+        [7, 45, 90].into_iter().for_each(fill);
+    }
+
+    fn fill(shapes: u64) {
         let mut engine = Engine::new(Settings::default());
         (0..400).for_each(|number| engine.observe(Tick(0), Fact::Node(node(number))));
         let mut bound = 0;
         for round in 0..30u64 {
-            (0..60).for_each(|number| engine.observe(Tick(0), Fact::Pod(pod(1000 * round + 7 * number))));
+            (0..60).for_each(|number| engine.observe(Tick(0), Fact::Pod(pod(1000 * round + 7 * number, shapes))));
             for decision in engine.decide(Tick(0), Budget::default()).list {
                 let Decision::Bind { pod: key, node, .. } = decision else { continue };
                 bound += 1;
                 let number = key.name.trim_start_matches("pod-").parse().expect("names end with a number");
-                let fact = PodFact { phase: Phase::Running, node: Some(node), ..pod(number) };
+                let fact = PodFact { phase: Phase::Running, node: Some(node), ..pod(number, shapes) };
                 let gone = number % 3 == 0;
                 engine.observe(Tick(0), Fact::Pod(fact));
                 if gone {

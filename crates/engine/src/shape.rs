@@ -73,6 +73,9 @@ pub(crate) struct Shape {
     users: u32,
     /// How often it was asked where a pod of this shape can go.
     pub asked: u32,
+    /// Where the log of nodes stood when that was last asked, and how often in a row little had changed since.
+    pub asked_at: u64,
+    pub asked_soon: u32,
 }
 
 impl Shape {
@@ -344,6 +347,8 @@ fn compile(key: Key, namespace: &Name, tables: &mut Compiling<'_>) -> Shape {
         holds,
         users: 1,
         asked: 0,
+        asked_at: 0,
+        asked_soon: 0,
         key,
     }
 }

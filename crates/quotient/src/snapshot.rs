@@ -6,6 +6,7 @@ mod anonymous;
 mod thin;
 
 use anyhow::{Context, Result};
+use quotient_api::json::Exact;
 use quotient_api::{Problem, Read, read};
 use ruzstd::decoding::StreamingDecoder;
 use ruzstd::encoding::{CompressionLevel, compress_to_vec};
@@ -57,7 +58,7 @@ pub fn unpack(bytes: &[u8]) -> Result<Value> {
     let decoder = StreamingDecoder::new(bytes).context("not a snapshot: the compression cannot be read")?;
     let mut text = Vec::new();
     decoder.take(UNPACKED_MAX).read_to_end(&mut text).context("not a snapshot: the compression is broken")?;
-    let value: Value = serde_json::from_slice(&text).context("not a snapshot: expected JSON")?;
+    let Exact(value) = serde_json::from_slice(&text).context("not a snapshot: expected JSON")?;
     anyhow::ensure!(value["kind"] == KIND, "not a snapshot: expected kind {KIND}");
     Ok(value)
 }

@@ -318,7 +318,7 @@ impl State {
 
     /// All pods without a node, by namespace and name.
     pub fn pending_pods(&self) -> impl Iterator<Item = (&ObjectKey, &Value)> {
-        let pods = self.simulation.cluster().store().pods().map(|(key, pod)| (key, pod.as_ref()));
+        let pods = self.simulation.cluster().store().pods_without_node().map(|(key, pod)| (key, pod.as_ref()));
         pods.filter(|(_, pod)| is_pending(pod))
     }
 

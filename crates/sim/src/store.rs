@@ -11,6 +11,7 @@ use quotient_engine::fact::Name;
 use rustc_hash::FxHashSet;
 use serde_json::Value;
 
+use crate::server::is_pod;
 use crate::{field, forecast};
 
 /// Something that happened to an object.
@@ -31,6 +32,42 @@ impl Change {
     }
 }
 
+/// What is kept at hand of an object.
+#[derive(Debug, PartialEq, Eq)]
+struct AtHand {
+    /// Its owners, and whether each is the controller.
+    owners: Vec<(ObjectKey, bool)>,
+    place: Place,
+}
+
+/// Where an object is, as far as it is asked for.
+#[derive(Debug, PartialEq, Eq)]
+enum Place {
+    /// It is no pod.
+    Nowhere,
+    /// It is a pod that names no node.
+    Waiting,
+    /// It is a pod that names a node.
+    On(Name),
+}
+
+impl AtHand {
+    fn of(key: &ObjectKey, object: &Value) -> Self {
+        let owners = field::owners(object, key.namespace.as_deref());
+        let controller = if owners.is_empty() { None } else { field::controller(object) };
+        let with_rank = |owner: ObjectKey| {
+            let is_controller = controller.as_ref() == Some(&owner);
+            (owner, is_controller)
+        };
+        let place = match field::text(object, "/spec/nodeName") {
+            _ if !is_pod(key) => Place::Nowhere,
+            None => Place::Waiting,
+            Some(node) => Place::On(Name::from(node)),
+        };
+        AtHand { owners: owners.into_iter().map(with_rank).collect(), place }
+    }
+}
+
 /// All objects. A copy shares what neither of the two changes.
 #[derive(Debug, Clone, Default)]
 pub struct Store {
@@ -39,6 +76,8 @@ pub struct Store {
     dependents: ObjectMap<BTreeMap<ObjectKey, bool>>,
     /// The pods that name a node in `spec.nodeName`.
     pods_on: Arc<BTreeMap<Name, Arc<BTreeSet<ObjectKey>>>>,
+    /// The pods that name no node: few among many, most often.
+    waiting: Arc<BTreeSet<ObjectKey>>,
     /// The pods that say how long they run, or how long pods like them run: few, and asked for among many.
     timed: Arc<BTreeSet<ObjectKey>>,
     changes: Vec<Change>,
@@ -115,6 +154,11 @@ impl Store {
         self.pods_on.get(node).map_or_else(Vec::new, |keys| keys.iter().cloned().collect())
     }
 
+    /// The pods that name no node, by namespace and name; those that have ended too.
+    pub fn pods_without_node(&self) -> impl Iterator<Item = (&ObjectKey, &Arc<Value>)> {
+        self.objects.get_all(self.waiting.iter())
+    }
+
     /// The nodes that pods name, each with these pods.
     pub fn nodes_of_pods(&self) -> impl Iterator<Item = (&Name, &BTreeSet<ObjectKey>)> {
         self.pods_on.iter().map(|(node, pods)| (node, &**pods))
@@ -126,8 +170,8 @@ impl Store {
             return false;
         }
         self.note_timed(&key, &object);
-        self.forget(&key);
-        self.note(&key, &object);
+        let before = self.objects.get(&key).map(|known| AtHand::of(&key, known));
+        self.keep_at_hand(&key, before, Some(AtHand::of(&key, &object)));
         self.objects.insert(key.clone(), Arc::new(object));
         self.tell(key);
         true
@@ -135,25 +179,60 @@ impl Store {
 
     /// Changes the object in place. Copies of the store keep it as it was.
     pub fn change(&mut self, key: &ObjectKey, change: impl FnOnce(&mut Value)) {
-        self.forget(key);
         let Some(kept) = self.objects.get_mut(key) else { return };
-        change(Arc::make_mut(kept));
-        let object = kept.clone();
-        self.note(key, &object);
+        let before = AtHand::of(key, kept);
+        let object = Arc::make_mut(kept);
+        change(object);
+        let after = AtHand::of(key, object);
+        self.keep_at_hand(key, Some(before), Some(after));
         self.tell(key.clone());
     }
 
-    /// Keeps at hand what is asked of the object often.
-    fn note(&mut self, key: &ObjectKey, object: &Value) {
-        let controller = field::controller(object);
-        for owner in field::owners(object, key.namespace.as_deref()) {
-            let is_controller = controller.as_ref() == Some(&owner);
-            let dependents = self.dependents.get_or_insert_with(owner, BTreeMap::new);
-            *dependents.entry(key.clone()).or_default() |= is_controller;
+    /// Follows an object that comes, changes or goes with what is asked of it often.
+    fn keep_at_hand(&mut self, key: &ObjectKey, before: Option<AtHand>, after: Option<AtHand>) {
+        let (old, new) = (before.as_ref(), after.as_ref());
+        if old.map(|old| &old.owners) != new.map(|new| &new.owners) {
+            old.into_iter().flat_map(|old| &old.owners).for_each(|(owner, _)| self.forget_owner(key, owner));
+            for (owner, is_controller) in new.into_iter().flat_map(|new| &new.owners) {
+                let dependents = self.dependents.get_or_insert_with(owner.clone(), BTreeMap::new);
+                *dependents.entry(key.clone()).or_default() |= is_controller;
+            }
         }
-        if let Some(node) = node_of(key, object) {
-            let pods = Arc::make_mut(&mut self.pods_on).entry(Name::from(node)).or_default();
-            Arc::make_mut(pods).insert(key.clone());
+        let (old, new) = (old.map(|old| &old.place), new.map(|new| &new.place));
+        if old == new {
+            return;
+        }
+        match old {
+            Some(Place::Waiting) => drop(Arc::make_mut(&mut self.waiting).remove(key)),
+            Some(Place::On(node)) => self.forget_node(key, node),
+            Some(Place::Nowhere) | None => {}
+        }
+        match new {
+            Some(Place::Waiting) => drop(Arc::make_mut(&mut self.waiting).insert(key.clone())),
+            Some(Place::On(node)) => {
+                let pods = Arc::make_mut(&mut self.pods_on).entry(node.clone()).or_default();
+                Arc::make_mut(pods).insert(key.clone());
+            }
+            Some(Place::Nowhere) | None => {}
+        }
+    }
+
+    fn forget_owner(&mut self, key: &ObjectKey, owner: &ObjectKey) {
+        if let Some(keys) = self.dependents.get_mut(owner) {
+            keys.remove(key);
+            if keys.is_empty() {
+                self.dependents.remove(owner);
+            }
+        }
+    }
+
+    fn forget_node(&mut self, key: &ObjectKey, node: &Name) {
+        let pods_on = Arc::make_mut(&mut self.pods_on);
+        if let Some(keys) = pods_on.get_mut(node) {
+            Arc::make_mut(keys).remove(key);
+            if keys.is_empty() {
+                pods_on.remove(node);
+            }
         }
     }
 
@@ -165,8 +244,8 @@ impl Store {
 
     /// Takes the object out.
     pub fn remove(&mut self, key: &ObjectKey) -> Option<Arc<Value>> {
-        self.forget(key);
         let object = self.objects.remove(key)?;
+        self.keep_at_hand(key, Some(AtHand::of(key, &object)), None);
         if self.timed.contains(key) {
             Arc::make_mut(&mut self.timed).remove(key);
         }
@@ -176,7 +255,7 @@ impl Store {
     }
 
     fn note_timed(&mut self, key: &ObjectKey, object: &Value) {
-        let is_timed = (key.group, key.kind) == ("", "Pod") && forecast::is_timed(object);
+        let is_timed = is_pod(key) && forecast::is_timed(object);
         if is_timed != self.timed.contains(key) {
             let timed = Arc::make_mut(&mut self.timed);
             let _ = if is_timed { timed.insert(key.clone()) } else { timed.remove(key) };
@@ -186,28 +265,6 @@ impl Store {
     /// The pods that say how long they run, or how long pods like them run.
     pub fn timed_pods(&self) -> impl Iterator<Item = (&ObjectKey, &Arc<Value>)> {
         self.timed.iter().filter_map(|key| self.objects.get_key_value(key))
-    }
-
-    /// Takes the object out of what is kept at hand.
-    fn forget(&mut self, key: &ObjectKey) {
-        let Some(object) = self.objects.get(key) else { return };
-        for owner in field::owners(object, key.namespace.as_deref()) {
-            if let Some(keys) = self.dependents.get_mut(&owner) {
-                keys.remove(key);
-                if keys.is_empty() {
-                    self.dependents.remove(&owner);
-                }
-            }
-        }
-        if let Some(node) = node_of(key, object)
-            && let pods_on = Arc::make_mut(&mut self.pods_on)
-            && let Some(keys) = pods_on.get_mut(node)
-        {
-            Arc::make_mut(keys).remove(key);
-            if keys.is_empty() {
-                pods_on.remove(node);
-            }
-        }
     }
 
     /// What changed since this was last asked, in order.
@@ -220,11 +277,6 @@ impl Store {
     pub fn has_changes(&self) -> bool {
         !self.changes.is_empty()
     }
-}
-
-/// The node that a pod names.
-fn node_of<'a>(key: &ObjectKey, object: &'a Value) -> Option<&'a str> {
-    (key.group.is_empty() && key.kind == "Pod").then(|| field::text(object, "/spec/nodeName")).flatten()
 }
 
 impl View for Store {
@@ -261,6 +313,10 @@ mod tests {
         assert!(store.put(key.clone(), pod("n2")));
         assert_eq!(store.pods_on("n1"), []);
         assert_eq!(store.pods_on("n2"), std::slice::from_ref(&key));
+        store.change(&key, |pod| pod["spec"]["nodeName"] = Value::Null);
+        assert_eq!((store.pods_on("n2").len(), store.pods_without_node().count()), (0, 1));
+        store.change(&key, |pod| pod["spec"]["nodeName"] = json!("n2"));
+        assert_eq!((store.pods_on("n2").len(), store.pods_without_node().count()), (1, 0));
         assert_eq!(store.controlled(&web, "Pod").len(), 1);
         assert_eq!(store.take_changes().len(), 1, "two changes of one object are told once");
         store.remove(&key);

@@ -33,21 +33,19 @@ impl Cluster {
         let names = QuotaNames::of_keys(self.engine().quota_keys());
         // To look at all at once is less than to look at each.
         self.reasons();
-        let mut pods: BTreeMap<&ObjectKey, PodReport> = BTreeMap::new();
-        for key in &self.lost {
-            pods.insert(key, pod_report(key, PodPhase::Evicted));
-        }
-        for (key, pod) in self.store().pods() {
-            pods.insert(key, self.standing(&names, key, pod));
-        }
-        pods.into_values().collect()
+        let store = self.store();
+        let here = store.pods().map(|(key, pod)| self.standing(&names, key, pod));
+        let lost = self.lost.iter().filter(|key| !store.contains(key));
+        let mut pods: Vec<PodReport> = here.chain(lost.map(|key| pod_report(key, PodPhase::Evicted))).collect();
+        pods.sort_by(|one, another| (&one.namespace, &one.name).cmp(&(&another.namespace, &another.name)));
+        pods
     }
 
     /// All pods that wait, by namespace and name.
     pub fn pending_pods(&self) -> Vec<PodReport> {
         let names = QuotaNames::of_keys(self.engine().quota_keys());
         self.reasons();
-        let reports = self.store().pods().filter(|(_, pod)| phase(pod) == PodPhase::Pending);
+        let reports = self.store().pods_without_node().filter(|(_, pod)| phase(pod) == PodPhase::Pending);
         reports.map(|(key, pod)| self.standing(&names, key, pod)).collect()
     }
 

@@ -1,0 +1,142 @@
+//! What of pods that an API server has made nobody here reads.
+//!
+//! Most of the text of a cluster's dump is such pods, and most of a pod is what its containers run and how they fare.
+//! What is dropped is dropped while it is read. Manifests that people write are kept as they are: they have no uid.
+//!
+//! A manifest may be applied over such a pod, and admission compares the two. Of containers it compares names and
+//! resources, so that the rest may go; all else of the spec stays.
+
+use serde_json::Value;
+
+use crate::json::{Dropped, Part, all, inside, prune};
+
+const CONTAINER: &[Dropped] = &[
+    all("args"),
+    all("command"),
+    all("env"),
+    all("envFrom"),
+    all("imagePullPolicy"),
+    all("lifecycle"),
+    all("livenessProbe"),
+    Dropped { key: "ports", part: Part::If(are_off_host) },
+    all("readinessProbe"),
+    all("securityContext"),
+    all("startupProbe"),
+    all("terminationMessagePath"),
+    all("terminationMessagePolicy"),
+    all("volumeDevices"),
+    Dropped { key: "volumeMounts", part: Part::If(are_plain) },
+];
+
+/// What is dropped of a pod that an API server has made.
+pub(crate) const POD: &[Dropped] = &[
+    inside("spec", &[inside("containers", CONTAINER), inside("initContainers", CONTAINER)]),
+    inside(
+        "status",
+        &[
+            Dropped { key: "conditions", part: Part::Items(says_nothing) },
+            Dropped { key: "containerStatuses", part: Part::If(run_as_asked) },
+            all("ephemeralContainerStatuses"),
+            all("hostIP"),
+            all("hostIPs"),
+            Dropped { key: "initContainerStatuses", part: Part::If(run_as_asked) },
+            all("podIP"),
+            all("podIPs"),
+            all("qosClass"),
+        ],
+    ),
+];
+
+/// Whether an object of this kind and metadata is a pod that an API server has made.
+pub(crate) fn is_made_pod(kind: Option<&Value>, metadata: Option<&Value>) -> bool {
+    let has_uid = || metadata.and_then(|metadata| metadata.get("uid")).and_then(Value::as_str);
+    kind.is_some_and(|kind| kind == "Pod") && has_uid().is_some_and(|uid| !uid.is_empty())
+}
+
+/// The value without what is dropped, where it is such a pod.
+pub(crate) fn thin(value: Value) -> Value {
+    let is_pod = is_made_pod(value.get("kind"), value.get("metadata"));
+    if is_pod { prune(value, POD) } else { value }
+}
+
+/// Whether ports are none of the node's.
+fn are_off_host(ports: &Value) -> bool {
+    let is_off_host = |port: &Value| {
+        port.as_object().is_some_and(|port| !port.contains_key("hostPort") && !port.contains_key("hostIP"))
+    };
+    ports.as_array().is_some_and(|ports| ports.iter().all(is_off_host))
+}
+
+/// Whether mounts have no options: not every node has those.
+fn are_plain(mounts: &Value) -> bool {
+    let is_plain = |mount: &Value| mount.as_object().is_some_and(|mount| !mount.contains_key("bindMountOptions"));
+    mounts.as_array().is_some_and(|mounts| mounts.iter().all(is_plain))
+}
+
+/// Whether a condition says only that a pod has come as far as it should.
+fn says_nothing(condition: &Value) -> bool {
+    let names = ["PodScheduled", "PodReadyToStartContainers", "Initialized", "ContainersReady"];
+    condition["status"] == "True" && names.iter().any(|name| condition["type"] == *name)
+}
+
+/// Whether all containers run, have never ended, and have what their spec says.
+fn run_as_asked(statuses: &Value) -> bool {
+    let runs_as_asked = |status: &Value| {
+        let is_absent = |name: &str| status.get(name).is_none_or(Value::is_null);
+        status["ready"] == true
+            && status["restartCount"] == 0
+            && status["state"].get("terminated").is_none()
+            && is_absent("allocatedResources")
+            && is_absent("resources")
+    };
+    statuses.as_array().is_some_and(|statuses| statuses.iter().all(runs_as_asked))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::json::Exact;
+    use serde_json::json;
+
+    fn pod(uid: &str) -> Value {
+        json!({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "p", "uid": uid},
+            "spec": {"dnsPolicy": "ClusterFirst", "volumes": [{"name": "v", "emptyDir": {}}],
+                "containers": [{"name": "c", "image": "i", "env": [{"name": "A"}], "resources": {"limits": {"cpu": "1"}},
+                    "ports": [{"containerPort": 1}], "volumeMounts": [{"name": "v", "mountPath": "/v"}]},
+                    {"name": "d", "image": "i", "ports": [{"containerPort": 1}, {"hostPort": 2, "containerPort": 2}],
+                    "volumeMounts": [{"name": "v", "bindMountOptions": ["noexec"]}]}]},
+            "status": {"phase": "Running", "podIP": "10.0.0.1",
+                "conditions": [{"type": "PodScheduled", "status": "True"}, {"type": "Ready", "status": "True"},
+                    {"type": "ContainersReady", "status": "False"}, "odd"],
+                "containerStatuses": [{"name": "c", "ready": true, "restartCount": 0, "state": {"running": {}}}],
+                "initContainerStatuses": [{"name": "i", "ready": true, "restartCount": 1}]}})
+    }
+
+    #[test]
+    fn of_a_pod_that_an_api_server_has_made_what_nobody_reads_is_dropped() {
+        let kept = json!({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "p", "uid": "1"},
+            "spec": {"dnsPolicy": "ClusterFirst", "volumes": [{"name": "v", "emptyDir": {}}],
+                "containers": [{"name": "c", "image": "i", "resources": {"limits": {"cpu": "1"}}},
+                    {"name": "d", "image": "i", "ports": [{"containerPort": 1}, {"hostPort": 2, "containerPort": 2}],
+                    "volumeMounts": [{"name": "v", "bindMountOptions": ["noexec"]}]}]},
+            "status": {"phase": "Running",
+                "conditions": [{"type": "Ready", "status": "True"}, {"type": "ContainersReady", "status": "False"}, "odd"],
+                "initContainerStatuses": [{"name": "i", "ready": true, "restartCount": 1}]}});
+        assert_eq!(thin(pod("1")).to_string(), kept.to_string());
+        let list = json!({"kind": "List", "items": [pod("1"), pod("")]});
+        let read: Exact = serde_json::from_str(&list.to_string()).expect("it is JSON");
+        assert_eq!(read.0.to_string(), json!({"kind": "List", "items": [kept, pod("")]}).to_string());
+    }
+
+    #[test]
+    fn what_people_write_is_kept_and_so_is_what_has_another_shape() {
+        let mut deployment = pod("1");
+        deployment["kind"] = json!("Deployment");
+        let odd = json!({"kind": "Pod", "metadata": {"uid": "1"}, "spec": {"containers": 1}, "status": [2]});
+        for value in [pod(""), deployment, odd] {
+            assert_eq!(thin(value.clone()), value);
+            let read: Exact = serde_json::from_str(&value.to_string()).expect("it is JSON");
+            assert_eq!(read.0, value);
+        }
+    }
+}
