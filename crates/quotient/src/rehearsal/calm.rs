@@ -28,7 +28,9 @@ pub fn awaited(objects: &Objects) -> Option<String> {
         match (key.group, key.kind) {
             ("", "Pod") => pod(key, object).or_else(|| claims_to_make(key, object, objects)),
             ("", "Node") => node(key, object),
-            ("apps", _) => generation(key, object).or_else(|| workload(key, object, objects)),
+            ("apps", _) | ("", "ReplicationController") => {
+                generation(key, object).or_else(|| workload(key, object, objects))
+            }
             ("policy", "PodDisruptionBudget") => generation(key, object).or_else(|| budget(key, object, objects)),
             ("", "PersistentVolumeClaim") => claim(key, object, objects),
             ("resource.k8s.io", "ResourceClaim") => users_gone(key, object, objects),
@@ -124,7 +126,7 @@ fn workload(key: &ObjectKey, object: &Value, objects: &Objects) -> Option<String
             [count(object, "replicas"), count(object, "readyReplicas")],
             [of_sets("replicas"), of_sets("readyReplicas")],
         ),
-        "ReplicaSet" => {
+        "ReplicaSet" | "ReplicationController" => {
             let wanted = object["spec"]["replicas"].as_u64().unwrap_or(1);
             ([count(object, "replicas"), count(object, "readyReplicas")], [wanted, ready()])
         }

@@ -59,7 +59,7 @@ fn is_stand_in(name: &str) -> bool {
 fn order(key: &ObjectKey) -> u8 {
     match (key.group, key.kind) {
         ("batch.volcano.sh", _) | ("quota.koordinator.sh", _) | ("apps", "Deployment") | ("batch", "CronJob") => 0,
-        ("apps" | "batch", _) => 1,
+        ("apps" | "batch", _) | ("", "ReplicationController") => 1,
         ("policy", _) => 1,
         _ => 2,
     }

@@ -63,7 +63,7 @@ impl Fitting {
                 fit_node(object);
             }
             ("", "Pod") => self.fit_pod(object, &mut classes),
-            ("apps" | "batch", _) => {
+            ("apps" | "batch", _) | ("", "ReplicationController") => {
                 if let Some(template) = object.pointer_mut("/spec/template") {
                     self.fit_pod(template, &mut classes);
                 }
