@@ -255,7 +255,12 @@ impl Linter {
             self.find(Severity::Warning, Problem::new(warning), &key, &place);
         }
         let translation = self.translator.upsert(&admitted.object);
-        self.uncapped &= !translation.facts.iter().any(|fact| matches!(fact, Fact::Node(node) if node.cap.is_some()));
+        // Nodes with devices of a class that is one of GPUs have caps too.
+        self.uncapped &= !translation.facts.iter().any(|fact| match fact {
+            Fact::Node(node) => node.cap.is_some(),
+            Fact::DeviceClass(class) => class.gpu,
+            _ => false,
+        });
         for problem in translation.problems {
             self.find(Severity::Warning, problem, &key, &place);
         }
