@@ -1,3 +1,5 @@
+//! YAML that people write, as values.
+
 use super::*;
 use serde_json::json;
 
