@@ -18,7 +18,6 @@ const CONTAINER: &[Dropped] = &[
     all("imagePullPolicy"),
     all("lifecycle"),
     all("livenessProbe"),
-    Dropped { key: "ports", part: Part::If(are_off_host) },
     all("readinessProbe"),
     all("securityContext"),
     all("startupProbe"),
@@ -57,14 +56,6 @@ pub(crate) fn is_made_pod(kind: Option<&Value>, metadata: Option<&Value>) -> boo
 pub(crate) fn thin(value: Value) -> Value {
     let is_pod = is_made_pod(value.get("kind"), value.get("metadata"));
     if is_pod { prune(value, POD) } else { value }
-}
-
-/// Whether ports are none of the node's.
-fn are_off_host(ports: &Value) -> bool {
-    let is_off_host = |port: &Value| {
-        port.as_object().is_some_and(|port| !port.contains_key("hostPort") && !port.contains_key("hostIP"))
-    };
-    ports.as_array().is_some_and(|ports| ports.iter().all(is_off_host))
 }
 
 /// Whether mounts have no options: not every node has those.
@@ -116,7 +107,7 @@ mod tests {
     fn of_a_pod_that_an_api_server_has_made_what_nobody_reads_is_dropped() {
         let kept = json!({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "p", "uid": "1"},
             "spec": {"dnsPolicy": "ClusterFirst", "volumes": [{"name": "v", "emptyDir": {}}],
-                "containers": [{"name": "c", "image": "i", "resources": {"limits": {"cpu": "1"}}},
+                "containers": [{"name": "c", "image": "i", "resources": {"limits": {"cpu": "1"}}, "ports": [{"containerPort": 1}]},
                     {"name": "d", "image": "i", "ports": [{"containerPort": 1}, {"hostPort": 2, "containerPort": 2}],
                     "volumeMounts": [{"name": "v", "bindMountOptions": ["noexec"]}]}]},
             "status": {"phase": "Running",

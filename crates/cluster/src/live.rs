@@ -504,7 +504,7 @@ impl<'a> Session<'a> {
     fn tell_standing(&mut self) {
         let scheduler = self.host.scheduler();
         self.metrics.set_waiting(scheduler.waiting().into_iter());
-        // In a large cluster figures take longer to make than everything else that there is to do while nothing happens.
+        // In a large cluster figures take longer to make than all else that there is to do while nothing happens.
         if self.metrics.is_read() && !self.are_figures_current {
             let quotas = scheduler.engine().quotas();
             self.metrics.set_cards(&scheduler.card_samples(&quotas));

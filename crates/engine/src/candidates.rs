@@ -133,10 +133,10 @@ impl World {
     pub fn answer(&mut self, question: &Question) -> Answer {
         let now = self.nodes.log_end();
         let shape = self.shapes.get_mut(question.shape);
-        shape.asked = shape.asked.saturating_add(1);
-        let is_soon = now - std::mem::replace(&mut shape.asked_at, now) <= CHANGES_FEW;
-        shape.asked_soon = if is_soon { shape.asked_soon.saturating_add(1) } else { 0 };
-        let (is_asked_again, asked_soon) = (shape.asked >= 2, shape.asked_soon);
+        shape.asked.times = shape.asked.times.saturating_add(1);
+        let is_soon = now - std::mem::replace(&mut shape.asked.at, now) <= CHANGES_FEW;
+        shape.asked.soon = if is_soon { shape.asked.soon.saturating_add(1) } else { 0 };
+        let (is_asked_again, asked_soon) = (shape.asked.times >= 2, shape.asked.soon);
         // Volumes bind by what all claims are at the moment, devices are anybody's, and inclinations differ by pod:
         // these are looked at anew.
         let keeps = shape.spec().volumes.is_empty() && question.devices.is_none() && !question.has_inclinations();

@@ -71,11 +71,16 @@ pub(crate) struct Shape {
     /// What placed pods of this shape hold against, or for, arriving ones.
     pub holds: Vec<HolderKey>,
     users: u32,
-    /// How often it was asked where a pod of this shape can go.
-    pub asked: u32,
-    /// Where the log of nodes stood when that was last asked, and how often in a row little had changed since.
-    pub asked_at: u64,
-    pub asked_soon: u32,
+    pub asked: Asked,
+}
+
+/// How often it was asked where a pod of a shape can go.
+#[derive(Debug, Clone, Copy, Default)]
+pub(crate) struct Asked {
+    pub times: u32,
+    /// Where the log of nodes stood when it was last asked, and how often in a row little had changed since.
+    pub at: u64,
+    pub soon: u32,
 }
 
 impl Shape {
@@ -346,9 +351,7 @@ fn compile(key: Key, namespace: &Name, tables: &mut Compiling<'_>) -> Shape {
         preferred,
         holds,
         users: 1,
-        asked: 0,
-        asked_at: 0,
-        asked_soon: 0,
+        asked: Asked::default(),
         key,
     }
 }
