@@ -206,6 +206,8 @@ pub struct Engine {
     contested: BTreeMap<PodId, PodId>,
     /// A claimant waits for a victim that was only decided to be where it is.
     awaits_assumed: bool,
+    /// An eviction did not happen: what was reserved in the expectation of it may have no basis any more.
+    recheck_reservations: bool,
     /// A pod rests because pods that leave make room for it.
     counts_on_leaving: bool,
     keys_epoch: u64,

@@ -371,6 +371,7 @@ impl Run {
 
     fn decide(&mut self, seen: &mut Seen) -> Result<bool, TestCaseError> {
         let mut awaiting = self.awaiting();
+        let mixed = self.groups_of_several_cards();
         let decisions = self.engine.decide(self.server.tick(), Budget::default());
         let mut acted = false;
         let mut started: BTreeSet<GroupKey> = BTreeSet::new();
@@ -402,8 +403,13 @@ impl Run {
         }
         self.engine.check_invariants().map_err(TestCaseError::fail)?;
         self.check_reports()?;
-        self.check_gangs(&started, seen)?;
+        self.check_gangs(&started, &mixed, seen)?;
         Ok(acted)
+    }
+
+    fn has_victims_leaving(&self, claimant: &PodFact) -> bool {
+        let mut leaving = self.server.pods.values().filter(|pod| pod.leaving_since.is_some() && pod.node.is_some());
+        leaving.any(|pod| pod.victim_of == Some(claimant.key()))
     }
 
     /// Waiting pods that hold a claim for which pods leave, with the others of their gangs.
@@ -411,12 +417,8 @@ impl Run {
         let view = self.view();
         let waits = |pod: &&PodFact| {
             let known = pod.nominated.as_ref().is_some_and(|node| self.server.nodes.contains_key(node));
-            let leaving = self.server.pods.values().filter(|other| other.leaving_since.is_some());
             // Who can start nothing any more keeps no reservation.
-            known
-                && view.may_start(pod)
-                && self.server.is_candidate(pod)
-                && leaving.into_iter().any(|other| other.node.is_some() && other.victim_of == Some(pod.key()))
+            known && view.may_start(pod) && self.server.is_candidate(pod) && self.has_victims_leaving(pod)
         };
         let mut awaiting = BTreeSet::new();
         for pod in self.server.pods.values().filter(waits) {
@@ -483,7 +485,10 @@ impl Run {
             prop_assert!(!view.is_protected(victim, &claimants), "{pod} is protected");
             prop_assert!(victim.node.is_some() && !self.server.is_leaving(victim), "{pod} is not there to be evicted");
             prop_assert!(!claimant.never_preempts && self.server.is_candidate(claimant));
-            prop_assert!(!awaiting.contains(&claimant.key()), "pods leave for {} already", claimant.key());
+            // The others of its gang wait for the victims of one only until the gang has started.
+            let is_joined = gang.is_none() && !self.has_victims_leaving(claimant);
+            let awaits = awaiting.contains(&claimant.key()) && !is_joined;
+            prop_assert!(!awaits, "pods leave for {} already", claimant.key());
             let own = view.queue_of(claimant).filter(|queue| !View::is_plain(queue));
             let other = view.queue_of(victim).filter(|queue| !View::is_plain(queue));
             let lower = victim.priority < claimant.priority;
@@ -541,7 +546,13 @@ impl Run {
             let claims =
                 claims.filter(|pod| view.is_below(pod, other) && !claimants.iter().any(|c| c.key() == pod.key()));
             let claimed: i128 = claims.map(|pod| view.claimed(pod, resource)).sum();
-            deserved.is_some_and(|d| stays + claimed > d) && with.iter().any(|pod| view.charged(pod, resource) > 0)
+            // A gang of which some were bound and others not keeps what the others were to have, and goes whole.
+            let half = view.group_of(victim).filter(|group| group.min_member > 1 && !view.is_started(group));
+            let kept = half.into_iter().flat_map(|group| view.members(group));
+            let kept = kept.filter(|pod| self.server.is_candidate(pod) && pod.nominated.is_none());
+            let kept: i128 = kept.map(|pod| view.claimed_on(pod, victim.node.as_ref(), resource)).sum();
+            deserved.is_some_and(|d| stays + claimed + kept > d)
+                && with.iter().any(|pod| view.charged(pod, resource) > 0)
         };
         let may = compared.iter().any(over);
         prop_assert!(may, "{} of {} for {}: {compared:?}", victim.key(), other.key.name, claimant.key());
@@ -641,8 +652,26 @@ impl Run {
         Ok(())
     }
 
-    /// No gang is half placed by a decision, and its pods hold one kind of card.
-    fn check_gangs(&self, started: &BTreeSet<GroupKey>, seen: &mut Seen) -> Result<(), TestCaseError> {
+    /// The kinds of card that pods of a group hold which accept several.
+    fn kinds_of(&self, group: &GroupFact) -> BTreeSet<Name> {
+        let view = self.view();
+        let settled = view.settled(group).into_iter();
+        settled.filter(|pod| pod.spec.cards.len() > 1).filter_map(|pod| view.card_held(pod)).collect()
+    }
+
+    /// The groups that hold several kinds of card: one whose pods were evicted takes another kind, and evictions fail.
+    fn groups_of_several_cards(&self) -> BTreeSet<GroupKey> {
+        let groups = self.server.groups.iter();
+        groups.filter(|(_, group)| self.kinds_of(group).len() > 1).map(|(key, _)| key.clone()).collect()
+    }
+
+    /// No gang is half placed by a decision, and no decision gives its pods several kinds of card.
+    fn check_gangs(
+        &self,
+        started: &BTreeSet<GroupKey>,
+        mixed: &BTreeSet<GroupKey>,
+        seen: &mut Seen,
+    ) -> Result<(), TestCaseError> {
         let view = self.view();
         for (key, group) in &self.server.groups {
             let settled = view.settled(group);
@@ -650,9 +679,9 @@ impl Run {
                 prop_assert!(View::is_enough(group, &settled), "{} is half placed: {settled:?}", group.name);
                 seen.gangs += usize::from(view.is_gang(group));
             }
-            let chosen = settled.iter().filter(|pod| pod.spec.cards.len() > 1).filter_map(|pod| view.card_held(pod));
-            let kinds: BTreeSet<Name> = chosen.collect();
-            prop_assert!(group.mixed_cards || kinds.len() <= 1, "{} holds {kinds:?}", group.name);
+            let kinds = self.kinds_of(group);
+            let is_one = kinds.len() <= 1 || mixed.contains(key);
+            prop_assert!(group.mixed_cards || is_one, "{} holds {kinds:?}", group.name);
         }
         Ok(())
     }

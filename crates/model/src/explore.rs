@@ -104,21 +104,24 @@ struct Variant {
     rename: &'static [(&'static str, &'static str)],
 }
 
+fn read(scenario: &Value) -> Option<Scenario> {
+    parse("case", &scenario.to_string(), Path::new("")).ok()?.into_iter().next()
+}
+
 /// What must not change anything.
 fn metamorphic(scenario: &Value, first: &Run) -> Option<Difference> {
-    let read = |scenario: &Value| parse("case", &scenario.to_string(), Path::new("")).ok()?.into_iter().next();
     let restart = restarted(&read(scenario)?, first);
-    restart.or_else(|| {
+    let varied = restart.or_else(|| {
         variants(scenario).into_iter().find_map(|variant| {
             compared(variant.what, first, &run_unwatched(&read(&variant.scenario)?), variant.rename)
         })
-    })
+    });
+    varied.or_else(|| scaled(scenario, first))
 }
 
 /// The metamorphic properties alone; `None` for a case that is not admitted.
 pub fn changes_nothing(scenario: &Value) -> Option<Result<Run, Difference>> {
-    let read = parse("case", &scenario.to_string(), Path::new("")).ok()?.into_iter().next()?;
-    let first = run_unwatched(&read);
+    let first = run_unwatched(&read(scenario)?);
     if !first.rejected.is_empty() {
         return None;
     }
@@ -126,11 +129,22 @@ pub fn changes_nothing(scenario: &Value) -> Option<Result<Run, Difference>> {
     Some(fault.or_else(|| metamorphic(scenario, &first)).map_or(Ok(first), Err))
 }
 
-/// All amounts so many times as large. A tree deals out whole units, of which there are so many more then, so that a
-/// pod that is as large as a third of something fits or does not by one unit: that is another cluster. And where a pod
+/// How many times as large amounts are where a tree is to deal out whole parts of them, by resource: a product of small
+/// primes, so that what small numbers divide comes out even, and as large as an amount of 64 bits has room for.
+fn fine(resource: &str) -> u64 {
+    match resource {
+        // Gibibytes have all the factors of two already.
+        "memory" => 27 * 25 * 49 * 11 * 13 * 17,
+        _ => 16 * 27 * 5 * 49 * 11 * 13 * 17 * 19 * 23,
+    }
+}
+
+/// All amounts three times as large. A tree deals out whole units, of which there are more then, so that a pod that is
+/// as large as a third of something fits or does not, and comes first or does not, by one unit: that is another cluster.
+/// So a cluster with a tree is made so large first that nothing is left over where it deals out. And where a pod
 /// requests no memory a node's score counts 200 MB for it, which do not grow: memory is left alone where nobody
 /// requests it, and must not be mixed.
-fn scaled(scenario: &Value) -> Option<Value> {
+fn scaled(scenario: &Value, first: &Run) -> Option<Difference> {
     let text = scenario.to_string();
     let pods = text.matches("\"requests\":").count();
     let with_memory = text
@@ -138,32 +152,39 @@ fn scaled(scenario: &Value) -> Option<Value> {
         .skip(1)
         .filter(|rest| rest.split('}').next().is_some_and(|requests| requests.contains("\"memory\"")));
     let with_memory = with_memory.count();
-    let in_units = text.contains("scheduling.sigs.k8s.io");
-    if in_units || (with_memory > 0 && with_memory < pods) {
+    if with_memory > 0 && with_memory < pods {
         return None;
     }
-    let fixed: &[&str] = if with_memory > 0 { &["pods"] } else { &["pods", "memory"] };
+    let is_fixed = |resource: &str| resource == "pods" || with_memory == 0 && resource == "memory";
+    let grow = |scenario: &mut Value, factor: &dyn Fn(&str) -> u64| {
+        scale(scenario, false, &|resource| if is_fixed(resource) { 1 } else { factor(resource) });
+    };
     let mut scenario = scenario.clone();
-    scale(&mut scenario, false, fixed);
-    Some(scenario)
+    let is_dealt_out = text.contains("scheduling.sigs.k8s.io");
+    if is_dealt_out {
+        grow(&mut scenario, &fine);
+    }
+    let large = is_dealt_out.then(|| Some(run_unwatched(&read(&scenario)?))).flatten();
+    grow(&mut scenario, &|_| 3);
+    compared("three times as much", large.as_ref().unwrap_or(first), &run_unwatched(&read(&scenario)?), &[])
 }
 
-/// Scales all but what is fixed, in whatever holds amounts.
-fn scale(value: &mut Value, are_amounts: bool, fixed: &[&str]) {
+/// Scales what is in whatever holds amounts.
+fn scale(value: &mut Value, are_amounts: bool, factor: &dyn Fn(&str) -> u64) {
     match value {
-        Value::Array(items) => items.iter_mut().for_each(|item| scale(item, false, fixed)),
+        Value::Array(items) => items.iter_mut().for_each(|item| scale(item, false, factor)),
         Value::Object(map) => {
             for (name, value) in map {
                 let holds = ["requests", "limits", "allocatable", "min", "max", "deserved", "capability", "resource"];
                 if are_amounts {
-                    *value = if fixed.contains(&name.as_str()) { value.clone() } else { times_three(value) };
+                    *value = times(value, factor(name));
                 } else if name == CARD_QUOTA
                     && let Some(Ok(mut cards)) = value.as_str().map(serde_json::from_str::<Value>)
                 {
-                    scale(&mut cards, true, fixed);
+                    scale(&mut cards, true, factor);
                     *value = json!(cards.to_string());
                 } else {
-                    scale(value, holds.contains(&name.as_str()), fixed);
+                    scale(value, holds.contains(&name.as_str()), factor);
                 }
             }
         }
@@ -171,15 +192,15 @@ fn scale(value: &mut Value, are_amounts: bool, fixed: &[&str]) {
     }
 }
 
-/// A quantity with a whole number, three times as large.
-fn times_three(quantity: &Value) -> Value {
+/// A quantity with a whole number, so many times as large.
+fn times(quantity: &Value, factor: u64) -> Value {
     if let Some(number) = quantity.as_u64() {
-        return json!(number * 3);
+        return json!(number * factor);
     }
     let text = quantity.as_str().unwrap_or_default();
     let digits = text.find(|c: char| !c.is_ascii_digit()).unwrap_or(text.len());
     let number: u64 = text[..digits].parse().unwrap_or_default();
-    json!(format!("{}{}", number * 3, &text[digits..]))
+    json!(format!("{}{}", number * factor, &text[digits..]))
 }
 
 fn variants(scenario: &Value) -> Vec<Variant> {
@@ -203,7 +224,6 @@ fn variants(scenario: &Value) -> Vec<Variant> {
         }
         variants.push(Variant { what: "an unrelated quota", scenario: more, rename: &[] });
     }
-    variants.extend(scaled(scenario).map(|scenario| Variant { what: "three times as much", scenario, rename: &[] }));
     let mut again = scenario.clone();
     let mut applied: Vec<Value> = Vec::new();
     for step in again["spec"]["steps"].as_array_mut().into_iter().flatten() {

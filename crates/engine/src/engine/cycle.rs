@@ -71,6 +71,7 @@ impl Engine {
         self.forget_reserved_now();
         self.regroup();
         self.drop_reservations_on_absent_nodes(&mut decisions);
+        self.drop_baseless_reservations(&mut decisions);
         self.world.nodes.forget_idle();
         let mut looked_at = 0;
         if self.queue.has_gated() {

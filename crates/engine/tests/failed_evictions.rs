@@ -1,0 +1,71 @@
+//! What is reserved in the expectation of an eviction ends with it where the eviction does not happen.
+
+use std::sync::Arc;
+
+use quotient_engine::fact::{
+    CPU, Created, Fact, Limits, Name, NodeFact, PODS, Phase, PodFact, PodKey, PodSpec, QueueFact, QuotaKey, Tick,
+};
+use quotient_engine::{Budget, Decision, Engine, Settings};
+
+const NOW: Tick = Tick(1_000);
+
+fn name(text: &str) -> Name {
+    Name::from(text)
+}
+
+fn queue(named: &str, deserved: i64) -> Fact {
+    let key =
+        QuotaKey { kind: name("Queue"), group: name("scheduling.volcano.sh"), namespace: name(""), name: name(named) };
+    let deserved = Some(Limits::from_iter([(name(CPU), deserved)]));
+    Fact::from(QueueFact { key, deserved, reclaimable: true, ..QueueFact::default() })
+}
+
+fn pod(named: &str, created: i64, queue: &str, cpu: i64) -> PodFact {
+    PodFact {
+        namespace: name("a"),
+        name: name(named),
+        uid: name(named),
+        created: Created(created),
+        spec: Arc::new(PodSpec { requests: [(name(CPU), cpu)].into_iter().collect(), ..PodSpec::default() }),
+        queue: Some(name(queue)),
+        ours: true,
+        ..PodFact::default()
+    }
+}
+
+fn running(pod: PodFact) -> Fact {
+    Fact::Pod(PodFact { node: Some(name("node")), phase: Phase::Running, ..pod })
+}
+
+fn evicted(engine: &mut Engine) -> Vec<PodKey> {
+    let list = engine.decide(NOW, Budget::default()).list;
+    let evicted = list.into_iter().filter_map(|decision| match decision {
+        Decision::Evict { pod, .. } => Some(pod),
+        _ => None,
+    });
+    evicted.collect()
+}
+
+/// `owner` evicts `large`, and `other` of q2 waits for what that leaves. `large` is not evicted after all, so that `other`
+/// gets nothing: q2 holds `own` alone, which it deserves, and `owner` evicts `large` again.
+#[test]
+fn a_reservation_without_basis_exposes_no_pod_of_its_quota() {
+    let mut engine = Engine::new(Settings::default());
+    let allocatable = [(name(CPU), 4), (name(PODS), 20)].into_iter().collect();
+    let node = NodeFact { name: name("node"), allocatable, ..NodeFact::default() };
+    let large = PodFact { priority: 1, ..pod("large", 1, "q1", 3) };
+    let facts = [
+        Fact::Node(node),
+        queue("q1", 0),
+        queue("q2", 1),
+        queue("q3", 1),
+        running(large.clone()),
+        running(pod("own", 2, "q2", 1)),
+        Fact::Pod(pod("other", 3, "q2", 2)),
+        Fact::Pod(pod("owner", 4, "q3", 1)),
+    ];
+    facts.into_iter().for_each(|fact| engine.observe(NOW, fact));
+    assert_eq!(evicted(&mut engine), [large.key()]);
+    engine.observe(NOW, Fact::EvictFailed { pod: large.key(), uid: large.uid.clone() });
+    assert_eq!(evicted(&mut engine), [large.key()]);
+}
