@@ -25,9 +25,9 @@ use crate::metrics::Metrics;
 const PLACE_CONCURRENT: (u32, u32) = (16, 128);
 const TELL_CONCURRENT: (u32, u32) = (8, 32);
 
-/// While binds and evictions wait for their turn or are under way, what only tells of things has to do with so many:
+/// While binds and evictions wait for their turn or are under way, what only tells of things has to do with this many:
 /// each request of theirs would take its time from the server.
-const TELL_CONCURRENT_BUSY: usize = 1;
+const TELL_CONCURRENT_BUSY: usize = 2;
 
 /// The engine is not asked for decisions while more than this wait to be sent: what it would decide on top could not be
 /// done soon, and would be decided better later. It is enough for the longest queue of a second.

@@ -46,8 +46,8 @@ fn evicted(engine: &mut Engine) -> Vec<PodKey> {
     evicted.collect()
 }
 
-/// `owner` evicts `large`, and `other` of q2 waits for what that leaves. `large` is not evicted after all, so that `other`
-/// gets nothing: q2 holds `own` alone, which it deserves, and `owner` evicts `large` again.
+/// `owner` evicts `large`, and `other` of q2 waits for what that leaves. `large` is not evicted after all, so that
+/// `other` gets nothing: q2 holds `own` alone, which it deserves, and `owner` evicts `large` again.
 #[test]
 fn a_reservation_without_basis_exposes_no_pod_of_its_quota() {
     let mut engine = Engine::new(Settings::default());

@@ -139,10 +139,10 @@ fn fine(resource: &str) -> u64 {
     }
 }
 
-/// All amounts three times as large. A tree deals out whole units, of which there are more then, so that a pod that is
-/// as large as a third of something fits or does not, and comes first or does not, by one unit: that is another cluster.
-/// So a cluster with a tree is made so large first that nothing is left over where it deals out. And where a pod
-/// requests no memory a node's score counts 200 MB for it, which do not grow: memory is left alone where nobody
+/// All amounts three times as large. A tree deals out whole units, of which there are more then, so that a pod that
+/// is as large as a third of something fits or does not, and comes first or does not, by one unit: that is another
+/// cluster. So a cluster with a tree is made so large first that nothing is left over where it deals out. And where a
+/// pod requests no memory a node's score counts 200 MB for it, which do not grow: memory is left alone where nobody
 /// requests it, and must not be mixed.
 fn scaled(scenario: &Value, first: &Run) -> Option<Difference> {
     let text = scenario.to_string();

@@ -118,6 +118,25 @@ mod tests {
     }
 
     #[test]
+    fn what_decides_of_containers_is_kept() {
+        let pod = json!({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "p", "namespace": "a", "uid": "1"},
+            "spec": {"containers": [
+                {"name": "c", "volumeMounts": [{"name": "v", "mountPath": "/v"},
+                    {"name": "w", "mountPath": "/w", "bindMountOptions": ["noexec"]}]},
+                {"name": "d", "volumeMounts": [{"name": "v", "mountPath": "/v"}]}]},
+            "status": {"initContainerStatuses": [{"name": "i", "image": "secret", "allocatedResources": {"cpu": "2"}}]}});
+        let snapshot = of(Seen { objects: vec![pod], ..Seen::default() }, false);
+        let pod = &snapshot["items"][0];
+        assert_eq!(
+            pod["spec"]["containers"],
+            json!([
+            {"name": "c", "volumeMounts": [{"bindMountOptions": ["noexec"]}]}, {"name": "d"}])
+        );
+        let statuses = json!([{"name": "i", "allocatedResources": {"cpu": "2"}}]);
+        assert_eq!(pod["status"]["initContainerStatuses"], statuses);
+    }
+
+    #[test]
     fn an_anonymous_snapshot_keeps_what_refers_to_what() {
         let snapshot = of(cluster(), true);
         let text = snapshot.to_string();

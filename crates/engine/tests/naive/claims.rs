@@ -1,9 +1,12 @@
 //! Claims: what a claimant holds, and for how long.
 
+use std::cmp::Reverse;
+use std::collections::BTreeSet;
+
 use quotient_engine::fact::{NodeFact, PodFact, PodKey};
 
 use super::filters;
-use super::world::World;
+use super::world::{ClaimKind, World};
 
 /// Whether pods are still on their way out for the claimant.
 pub fn awaits_victims(world: &World, claimant: &PodFact) -> bool {
@@ -27,6 +30,27 @@ pub fn awaits_unseen(world: &World, claimant: &PodFact) -> bool {
 pub fn opens_once_left(world: &World, claimant: &PodFact, node: &NodeFact) -> bool {
     let leaving = world.placed().iter().filter(|p| p.leaving).map(|p| p.pod.key()).collect();
     filters::closed_by(&world.view(claimant, &leaving), node).is_none()
+}
+
+/// The waiting pods that claim room which does not come, the least important and then the youngest first: what one
+/// gives up counts for the next.
+pub fn baseless(world: &World) -> Vec<PodKey> {
+    let leaving: BTreeSet<PodKey> = world.placed().iter().filter(|p| p.leaving).map(|p| p.pod.key()).collect();
+    let holders = world.claims.iter().filter(|(_, claim)| claim.kind != ClaimKind::Reserve);
+    let mut holders: Vec<(&PodFact, &NodeFact)> = holders
+        .map(|(key, claim)| (&world.pods[key], &world.nodes[&claim.node]))
+        .filter(|(pod, _)| world.waits(pod) && !awaits_victims(world, pod))
+        .collect();
+    holders.sort_by_key(|(pod, _)| (pod.priority, Reverse((pod.created, pod.key()))));
+    let mut dropped = BTreeSet::new();
+    let mut found = Vec::new();
+    for (pod, node) in holders {
+        if filters::closed_by(&world.view_without(pod, &leaving, &dropped), node).is_some() {
+            dropped.insert(pod.key());
+            found.push(pod.key());
+        }
+    }
+    found
 }
 
 /// The waiting pods whose claim is on a node that is not there, in order.

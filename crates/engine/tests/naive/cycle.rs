@@ -39,6 +39,11 @@ impl World {
         for key in claims::homeless(self) {
             self.drop_claim(&key, &mut cycle.acts);
         }
+        if std::mem::take(&mut self.evict_failed) {
+            for key in claims::baseless(self) {
+                self.drop_claim(&key, &mut cycle.acts);
+            }
+        }
         'again: loop {
             cycle.holds.clear();
             for key in order::candidates(self) {

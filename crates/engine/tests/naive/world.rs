@@ -68,6 +68,8 @@ pub struct World {
     pub claims: BTreeMap<PodKey, Claim>,
     /// Nodes that pods' objects name as theirs, and that were not there when they did.
     pub expected: BTreeMap<PodKey, Name>,
+    /// An eviction failed since the last cycle.
+    pub evict_failed: bool,
     /// Several pods may share a claim, and be bound on the strength of the same.
     pub promises: Vec<Promise>,
 }
@@ -166,6 +168,7 @@ impl World {
             Fact::EvictFailed { pod, uid } => {
                 if self.evicting.get(&pod).is_some_and(|e| e.uid == uid) {
                     self.evicting.remove(&pod);
+                    self.evict_failed = true;
                 }
             }
         }

@@ -1,6 +1,6 @@
 //! What a snapshot leaves out of objects: what bears on nothing, and what is nobody else's business.
 
-use serde_json::{Value, json};
+use serde_json::{Map, Value, json};
 
 /// Annotations that repeat the object, secrets and all.
 const REPEATING: [&str; 2] =
@@ -12,7 +12,6 @@ const OF_CONTAINERS: [&str; 10] = [
     "envFrom",
     "command",
     "args",
-    "volumeMounts",
     "lifecycle",
     "livenessProbe",
     "readinessProbe",
@@ -32,9 +31,13 @@ pub(super) fn strip(object: &mut Value) {
     if object["kind"] == "Pod"
         && let Some(status) = object.get_mut("status").and_then(Value::as_object_mut)
     {
-        // Images and commands of containers again.
-        status.shift_remove("initContainerStatuses");
+        // Images and commands of containers again; what they have counts while they are resized.
         status.shift_remove("ephemeralContainerStatuses");
+        for init in status.get_mut("initContainerStatuses").and_then(Value::as_array_mut).into_iter().flatten() {
+            if let Some(init) = init.as_object_mut() {
+                init.retain(|key, _| ["name", "allocatedResources", "resources"].contains(&key.as_str()));
+            }
+        }
     }
     if object["kind"] == "Node"
         && let Some(status) = object.get_mut("status").and_then(Value::as_object_mut)
@@ -54,6 +57,7 @@ fn strip_containers(value: &mut Value) {
                     for container in value.as_array_mut().into_iter().flatten() {
                         if let Some(container) = container.as_object_mut() {
                             OF_CONTAINERS.iter().for_each(|part| drop(container.shift_remove(*part)));
+                            strip_mounts(container);
                         }
                     }
                 } else {
@@ -63,6 +67,19 @@ fn strip_containers(value: &mut Value) {
         }
         Value::Array(items) => items.iter_mut().for_each(strip_containers),
         _ => {}
+    }
+}
+
+/// Of mounts only options are read: not every node has them.
+fn strip_mounts(container: &mut Map<String, Value>) {
+    let Some(mounts) = container.get_mut("volumeMounts").and_then(Value::as_array_mut) else { return };
+    mounts.retain(|mount| mount.get("bindMountOptions").is_some());
+    mounts
+        .iter_mut()
+        .filter_map(Value::as_object_mut)
+        .for_each(|mount| mount.retain(|key, _| key == "bindMountOptions"));
+    if mounts.is_empty() {
+        container.shift_remove("volumeMounts");
     }
 }
 
