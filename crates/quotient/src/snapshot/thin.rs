@@ -7,7 +7,7 @@ const REPEATING: [&str; 2] =
     ["kubectl.kubernetes.io/last-applied-configuration", "control-plane.alpha.kubernetes.io/leader"];
 
 /// What of a container may hold secrets, or is long and bears on nothing.
-const OF_CONTAINERS: [&str; 10] = [
+const OF_CONTAINERS: [&str; 9] = [
     "env",
     "envFrom",
     "command",
