@@ -59,14 +59,16 @@ impl Engine {
     pub(super) fn take_gang_turn(&mut self, id: GangId, decisions: &mut Decisions) -> Turn {
         let members = self.waiting_members(id);
         if let Some(reason) = self.why_unreadable(id) {
-            let holders = self.holders_among(&members);
-            for holder in &holders {
-                self.give_up_reservation(*holder, decisions);
-            }
-            return if holders.is_empty() { Turn::Rests(reason, Vec::new()) } else { Turn::Dropped };
+            let is_any = self.give_up_reservations(&members, decisions);
+            return if is_any { Turn::Dropped } else { Turn::Rests(reason, Vec::new()) };
         }
-        let gang = self.world.gangs.get(id);
-        if !gang.admitted {
+        if !self.world.gangs.get(id).admitted {
+            // A closed or missing queue keeps none.
+            let is_kept_out = members.iter().any(|member| self.world.membership_error(*member).is_some());
+            if is_kept_out && self.give_up_reservations(&members, decisions) {
+                return Turn::Dropped;
+            }
+            let gang = self.world.gangs.get(id);
             let reason = gang.reason.as_deref().cloned();
             let message = format!("the group {} is not let into its queue yet", gang.key);
             let reason = reason.unwrap_or_else(|| explain::plain(Code::GangIncomplete, message, Vec::new()));
@@ -99,6 +101,15 @@ impl Engine {
             _ => self.world.gangs.get_mut(id).reason = None,
         }
         turn
+    }
+
+    /// Gives up what is reserved for these pods. Returns whether anything was.
+    fn give_up_reservations(&mut self, members: &[PodId], decisions: &mut Decisions) -> bool {
+        let holders = self.holders_among(members);
+        for holder in &holders {
+            self.give_up_reservation(*holder, decisions);
+        }
+        !holders.is_empty()
     }
 
     /// The members that could be placed, the more important and the older first.

@@ -38,7 +38,7 @@ pub fn baseless(world: &World) -> Vec<PodKey> {
     let leaving: BTreeSet<PodKey> = world.placed().iter().filter(|p| p.leaving).map(|p| p.pod.key()).collect();
     let holders = world.claims.iter().filter(|(_, claim)| claim.kind != ClaimKind::Reserve);
     let mut holders: Vec<(&PodFact, &NodeFact)> = holders
-        .map(|(key, claim)| (&world.pods[key], &world.nodes[&claim.node]))
+        .filter_map(|(key, claim)| Some((&world.pods[key], world.nodes.get(&claim.node)?)))
         .filter(|(pod, _)| world.waits(pod) && !awaits_victims(world, pod))
         .collect();
     holders.sort_by_key(|(pod, _)| (pod.priority, Reverse((pod.created, pod.key()))));

@@ -1,9 +1,11 @@
-//! What is reserved in the expectation of an eviction ends with it where the eviction does not happen.
+//! What is reserved in the expectation of an eviction ends with it where the eviction does not happen; and what a pod keeps
+//! whose bind failed ends with its queue.
 
 use std::sync::Arc;
 
 use quotient_engine::fact::{
-    CPU, Created, Fact, Limits, Name, NodeFact, PODS, Phase, PodFact, PodKey, PodSpec, QueueFact, QuotaKey, Tick,
+    CPU, Created, Fact, GroupFact, GroupName, Limits, Name, NodeFact, PODS, Phase, PodFact, PodKey, PodSpec, QueueFact,
+    QuotaKey, Tick,
 };
 use quotient_engine::{Budget, Decision, Engine, Settings};
 
@@ -37,6 +39,15 @@ fn running(pod: PodFact) -> Fact {
     Fact::Pod(PodFact { node: Some(name("node")), phase: Phase::Running, ..pod })
 }
 
+fn bound(engine: &mut Engine) -> Vec<PodKey> {
+    let list = engine.decide(NOW, Budget::default()).list;
+    let bound = list.into_iter().filter_map(|decision| match decision {
+        Decision::Bind { pod, .. } => Some(pod),
+        _ => None,
+    });
+    bound.collect()
+}
+
 fn evicted(engine: &mut Engine) -> Vec<PodKey> {
     let list = engine.decide(NOW, Budget::default()).list;
     let evicted = list.into_iter().filter_map(|decision| match decision {
@@ -68,4 +79,35 @@ fn a_reservation_without_basis_exposes_no_pod_of_its_quota() {
     assert_eq!(evicted(&mut engine), [large.key()]);
     engine.observe(NOW, Fact::EvictFailed { pod: large.key(), uid: large.uid.clone() });
     assert_eq!(evicted(&mut engine), [large.key()]);
+}
+
+/// Two pods of a gang are bound, and one bind fails: it keeps its room. Then the group is made anew in a queue that does
+/// not exist, and another pod gets the room.
+#[test]
+fn a_group_without_a_queue_keeps_no_room_of_a_bind_that_failed() {
+    let mut engine = Engine::new(Settings::default());
+    let allocatable = [(name(CPU), 4), (name(PODS), 20)].into_iter().collect();
+    let node = NodeFact { name: name("node"), allocatable, ..NodeFact::default() };
+    let group = |queue: &str| GroupFact {
+        namespace: name("a"),
+        name: name("g"),
+        queue: Some(name(queue)),
+        min_member: 2,
+        ..GroupFact::default()
+    };
+    let member = |named: &str| PodFact {
+        group: Some(GroupName { api_group: name(""), name: name("g") }),
+        ..pod(named, 1, "q", 2)
+    };
+    let facts = [Fact::Node(node), queue("q", 4), Fact::Group(group("q"))];
+    facts.into_iter().for_each(|fact| engine.observe(NOW, fact));
+    ["first", "second"].into_iter().for_each(|named| engine.observe(NOW, Fact::Pod(member(named))));
+    assert_eq!(bound(&mut engine), [member("first").key(), member("second").key()]);
+    engine.observe(NOW, Fact::BindFailed { pod: member("first").key(), uid: name("first") });
+    engine.observe(NOW, running(member("second")));
+    engine.observe(NOW, Fact::GroupGone(group("q").key()));
+    engine.observe(NOW, Fact::Group(group("gone")));
+    let third = PodFact { queue: None, ..pod("third", 9, "", 2) };
+    engine.observe(NOW, Fact::Pod(third.clone()));
+    assert_eq!(bound(&mut engine), [third.key()]);
 }
