@@ -1,5 +1,5 @@
-//! What is reserved in the expectation of an eviction ends with it where the eviction does not happen; and what a pod keeps
-//! whose bind failed ends with its queue.
+//! What is reserved in the expectation of an eviction ends with it where the eviction does not happen; and what a pod
+//! keeps whose bind failed ends with its queue.
 
 use std::sync::Arc;
 
@@ -81,8 +81,8 @@ fn a_reservation_without_basis_exposes_no_pod_of_its_quota() {
     assert_eq!(evicted(&mut engine), [large.key()]);
 }
 
-/// Two pods of a gang are bound, and one bind fails: it keeps its room. Then the group is made anew in a queue that does
-/// not exist, and another pod gets the room.
+/// Two pods of a gang are bound, and one bind fails: it keeps its room. Then the group is made anew in a queue that
+/// does not exist, and another pod gets the room.
 #[test]
 fn a_group_without_a_queue_keeps_no_room_of_a_bind_that_failed() {
     let mut engine = Engine::new(Settings::default());
