@@ -2,6 +2,7 @@
 //!
 //! What the caller may not see is said and never guessed. Nothing is written.
 
+use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -62,9 +63,10 @@ impl Unseen {
             .map(|(kinds, of)| {
                 let mut kinds = kinds.clone();
                 kinds.sort_by_key(|kind| !decides(kind));
-                let mut names: Vec<String> = kinds.iter().map(|kind| kind.plural.to_owned()).collect();
                 // One plural may be of several groups.
-                names.dedup();
+                let mut known = BTreeSet::new();
+                kinds.retain(|kind| known.insert(kind.plural));
+                let names: Vec<String> = kinds.iter().map(|kind| kind.plural.to_owned()).collect();
                 format!("{}{of} (you may not list them)", some_of(&names))
             })
             .collect()

@@ -1,13 +1,13 @@
 //! The documentation is a book that mdBook builds, and every link in it leads somewhere.
 
+mod files;
+
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
-fn root() -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
-}
+use files::{below, root};
 
 /// The book in a folder of its own, built by mdBook, which is built first where it is not there.
 fn build() -> PathBuf {
@@ -21,17 +21,6 @@ fn build() -> PathBuf {
     let said = String::from_utf8_lossy(&output.stderr).into_owned();
     assert!(output.status.success() && !said.contains("WARN") && !said.contains("ERROR"), "mdbook build: {said}");
     folder
-}
-
-fn html_files(folder: &Path, into: &mut Vec<PathBuf>) {
-    for entry in fs::read_dir(folder).expect("the folder is there") {
-        let path = entry.expect("an entry can be read").path();
-        if path.is_dir() {
-            html_files(&path, into);
-        } else if path.extension().is_some_and(|extension| extension == "html") {
-            into.push(path);
-        }
-    }
 }
 
 /// The values of an attribute in a page.
@@ -56,8 +45,7 @@ fn plain(path: &Path) -> PathBuf {
 #[test]
 fn the_book_builds_and_its_links_lead_somewhere() {
     let folder = build();
-    let mut files = Vec::new();
-    html_files(&folder, &mut files);
+    let mut files = below(&folder, "html");
     // One page with all others in it, whose links are those of the others; and one that is shown at any address.
     files.retain(|path| !path.ends_with("print.html") && !path.ends_with("404.html"));
     let texts: BTreeMap<PathBuf, String> =

@@ -3,6 +3,8 @@
 //!
 //! `make docs` writes what is made from the program; read the difference.
 
+mod files;
+
 use std::collections::BTreeSet;
 use std::fmt::Write as _;
 use std::fs;
@@ -14,9 +16,7 @@ use quotient_api::{Configuration, crd};
 use quotient_engine::Code;
 use serde_json::{Value, json};
 
-fn root() -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
-}
+use files::{below, root};
 
 fn read(path: &str) -> String {
     fs::read_to_string(root().join(path)).unwrap_or_else(|error| panic!("{path}: {error}"))
@@ -24,18 +24,8 @@ fn read(path: &str) -> String {
 
 /// All pages, by their path from the project's folder.
 fn pages() -> Vec<String> {
-    fn walk(folder: &Path, into: &mut Vec<PathBuf>) {
-        for entry in fs::read_dir(folder).expect("the folder is there") {
-            let path = entry.expect("an entry can be read").path();
-            if path.is_dir() {
-                walk(&path, into);
-            } else if path.extension().is_some_and(|extension| extension == "md") {
-                into.push(path);
-            }
-        }
-    }
     let mut found = vec![root().join("README.md"), root().join("charts/quotient/README.md")];
-    walk(&root().join("docs"), &mut found);
+    found.extend(below(&root().join("docs"), "md"));
     let shown = |path: &PathBuf| path.strip_prefix(root()).expect("it is below").display().to_string();
     let mut names: Vec<String> = found.iter().map(shown).collect();
     names.sort();

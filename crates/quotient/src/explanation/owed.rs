@@ -1,5 +1,7 @@
 //! What a pending pod's quotas are entitled to and do not have, and who holds it.
 
+use std::collections::BTreeSet;
+
 use quotient_api::ObjectKey;
 use quotient_engine::quantity::canonical;
 use quotient_sim::report::{Quantities, QuotaReport};
@@ -54,12 +56,11 @@ fn of_resource(state: &State, quota: &QuotaReport, resource: &str) -> Option<Owe
         key != own && key.group == own.group && key.kind == own.kind && other.tree == quota.tree
     };
     // What a quota holds is held by those below it: the ones with pods are named.
-    let all = state.quotas();
-    let is_leaf = |report: &QuotaReport| all.iter().all(|(_, other)| other.parent.as_ref() != Some(&report.object));
-    let beside = all.iter().filter(|(key, other)| is_beside(key, other)).map(|(_, other)| other);
+    let parents: BTreeSet<&String> = state.quotas().iter().filter_map(|(_, other)| other.parent.as_ref()).collect();
+    let beside = state.quotas().iter().filter(|(key, other)| is_beside(key, other)).map(|(_, other)| other);
     let holding = beside.map(|other| (amount_of(&other.reclaimable, resource), other));
     let mut holding: Vec<(i128, &QuotaReport)> = holding.filter(|(amount, _)| *amount > 0).collect();
-    holding.retain(|(_, other)| is_leaf(other));
+    holding.retain(|(_, other)| !parents.contains(&other.object));
     holding.sort_by_key(|(amount, other)| (-*amount, &other.object));
     let holders: Vec<Holder> = holding.iter().take(HOLDERS_MAX).map(|it| holder(state, it, resource)).collect();
     let show = |amount: i128| canonical(resource, amount);
