@@ -29,9 +29,14 @@ impl Thin {
         self.metadata.name.as_deref().unwrap_or_default()
     }
 
-    /// A hash of all that it says but for its version.
+    /// A hash of all that it says but for its version, and its kind: what is listed does not name it, what is watched
+    /// does.
     pub fn fingerprint(&self, mut hasher: impl Hasher) -> u64 {
-        hash(&self.value, &mut hasher);
+        let fields = self.value.as_object().into_iter().flatten();
+        for (key, value) in fields.filter(|(key, _)| !matches!(key.as_str(), "apiVersion" | "kind")) {
+            key.hash(&mut hasher);
+            hash(value, &mut hasher);
+        }
         hasher.finish()
     }
 }
