@@ -1,4 +1,4 @@
-//! What seven named cases cost, in instructions: numbers that no other work on the machine can move.
+//! What eight named cases cost, in instructions: numbers that no other work on the machine can move.
 //!
 //! `make counts` runs each case under valgrind, counts only what happens inside [`measured`], and compares with the
 //! numbers in `counts.tsv` beside this file. Without an argument the cases run once each, so that they can be tried.
@@ -6,6 +6,10 @@
 use std::hint::black_box;
 use std::sync::Arc;
 
+use quotient_engine::device::{
+    Allocation, Alternative, ClaimKey, ClaimSpec, Count, DeviceClaimFact, DeviceClassFact, DeviceFact, DeviceKey,
+    DeviceRequest, DeviceResult, PodClaim, PoolFact, PoolKey, PoolState, Reach, Verdict, VerdictsFact,
+};
 use quotient_engine::fact::{
     Amounts, CPU, Created, ElasticFact, Fact, GroupFact, Labels, Limits, MEMORY, Name, NodeFact, NodeTerm, Operator,
     PODS, Phase, PodFact, PodKey, PodSpec, PodTerm, QuotaKey, Requirement, Selector, SpreadConstraint, Tick,
@@ -19,14 +23,18 @@ const GPU: &str = "nvidia.com/gpu";
 const ZONE: &str = "topology.kubernetes.io/zone";
 const HOSTNAME: &str = "kubernetes.io/hostname";
 const NODE_GPUS: u32 = 8;
+const CLASS: &str = "gpu.example.com";
+/// How a quota counts devices of the class.
+const DEVICES: &str = "gpu.example.com.deviceclass.resource.k8s.io/devices";
 
 /// The cases, by the name that `counts.tsv` has.
-const CASES: [(&str, fn()); 7] = [
+const CASES: [(&str, fn()); 8] = [
     ("plain-fill", plain_fill),
     ("all-different-fill", all_different_fill),
     ("verdict", verdict),
     ("reclaim", reclaim),
     ("reclaim-all", reclaim_all),
+    ("reclaim-devices", reclaim_devices),
     ("gang", gang),
     ("fork", fork),
 ];
@@ -154,6 +162,42 @@ fn reclaim_all() {
     assert_eq!(bound, 400, "each binds when its victim is gone");
 }
 
+/// The same with a device claim for each pod, on a quarter of the nodes.
+fn reclaim_devices() {
+    let nodes = 25;
+    let mut engine = cluster(nodes);
+    engine.observe(NOW, Fact::DeviceClass(DeviceClassFact { name: CLASS.into(), ..DeviceClassFact::default() }));
+    for fact in (0..nodes).flat_map(device_pool) {
+        engine.observe(NOW, fact);
+    }
+    for team in ["owner", "borrower"] {
+        engine.observe(NOW, Fact::from(quota_of(team, DEVICES, nodes * NODE_GPUS / 2)));
+    }
+    for i in 0..nodes * NODE_GPUS {
+        let pod = with_device("borrower", i);
+        engine.observe(NOW, Fact::DeviceClaim(device_claim(&pod, Some((i % nodes, i / nodes)))));
+        engine.observe(NOW, Fact::Pod(running(pod, node_name(i % nodes))));
+    }
+    engine.decide(NOW, Budget::default());
+    let claimants: Vec<PodFact> = (0..100).map(|i| with_device("owner", 100_000 + i)).collect();
+    let claims = claimants.iter().map(|pod| Fact::DeviceClaim(device_claim(pod, None)));
+    let decisions = measured(&mut engine, claims.chain(claimants.iter().cloned().map(Fact::Pod)).collect());
+    let gone: Vec<PodKey> = decisions.iter().filter_map(evicted).collect();
+    assert_eq!(gone.len(), 100, "each has a victim of its own");
+    let mut bound = 0;
+    for some in gone.chunks(20) {
+        // A claim gives its device back once its pod is gone.
+        let given_back = |key: &PodKey| {
+            let pod = PodFact { namespace: key.namespace.clone(), name: key.name.clone(), ..PodFact::default() };
+            [Fact::PodGone(key.clone()), Fact::DeviceClaim(device_claim(&pod, None))]
+        };
+        let decisions = measured(&mut engine, some.iter().flat_map(given_back).collect());
+        bound += decisions.iter().filter(|decision| matches!(decision, Decision::Bind { .. })).count();
+        measured(&mut engine, confirmed(&decisions, &claimants));
+    }
+    assert_eq!(bound, 100, "each binds when its victim is gone");
+}
+
 /// Gangs of 32 pods fill half of a cluster, one a cycle; then one comes that cannot run.
 fn gang() {
     let mut engine = cluster(100);
@@ -249,6 +293,10 @@ fn different(i: u32) -> PodFact {
 }
 
 fn quota(team: &str, min: u32) -> ElasticFact {
+    quota_of(team, GPU, min)
+}
+
+fn quota_of(team: &str, resource: &str, min: u32) -> ElasticFact {
     ElasticFact {
         key: QuotaKey {
             kind: "ElasticQuota".into(),
@@ -257,8 +305,67 @@ fn quota(team: &str, min: u32) -> ElasticFact {
             name: "quota".into(),
         },
         namespaces: vec![team.into()],
-        min: Limits::from_iter([(GPU.into(), i64::from(min))]),
+        min: Limits::from_iter([(resource.into(), i64::from(min))]),
         ..ElasticFact::default()
+    }
+}
+
+fn pool_key(node: u32) -> PoolKey {
+    PoolKey { driver: CLASS.into(), pool: node_name(node) }
+}
+
+/// A node's devices, which all match the class.
+fn device_pool(node: u32) -> [Fact; 2] {
+    let device = |i: u32| DeviceFact {
+        name: format!("gpu-{i}").into(),
+        reach: Reach::Node(node_name(node)),
+        attributes: Vec::new(),
+        taints: Vec::new(),
+        draws: Vec::new(),
+        capacity: Vec::new(),
+        shared: false,
+        binds_to_node: false,
+        binds_late: false,
+        card: None,
+        gigabytes: None,
+    };
+    let (devices, state) = ((0..NODE_GPUS).map(device).collect(), PoolState::Ready);
+    let pool = PoolFact { key: pool_key(node), state, devices, ..PoolFact::default() };
+    let verdicts = (0..NODE_GPUS).map(|_| Verdict::Yes).collect();
+    let verdicts = VerdictsFact { matcher: CLASS.into(), pool: pool_key(node), verdicts };
+    [Fact::DevicePool(pool), Fact::DeviceVerdicts(verdicts)]
+}
+
+/// A pod with a claim of its own, which has its name.
+fn with_device(namespace: &str, i: u32) -> PodFact {
+    let pod = pod(i, asks(100, GIBIBYTE, 0));
+    PodFact { namespace: namespace.into(), device_claims: vec![PodClaim::Named(pod.name.clone())], ..pod }
+}
+
+/// The claim of a pod for one device, with the device of a node that it has.
+fn device_claim(pod: &PodFact, has: Option<(u32, u32)>) -> DeviceClaimFact {
+    let alternative = Alternative {
+        name: "gpu".into(),
+        class: CLASS.into(),
+        matcher: CLASS.into(),
+        count: Count::Exactly(1),
+        admin: false,
+        tolerations: Vec::new(),
+        capacity: Vec::new(),
+    };
+    let request = DeviceRequest { name: "gpu".into(), alternatives: vec![alternative], listed: false };
+    let allocation = has.map(|(node, device)| {
+        let device = DeviceKey { pool: pool_key(node), device: format!("gpu-{device}").into() };
+        let result = DeviceResult { request: "gpu".into(), device, admin: false, share: false, consumed: Vec::new() };
+        Arc::new(Allocation { results: vec![result], nodes: None })
+    });
+    DeviceClaimFact {
+        key: ClaimKey { namespace: pod.namespace.clone(), name: pod.name.clone() },
+        uid: format!("claim-{}", pod.name).into(),
+        spec: Arc::new(ClaimSpec { requests: vec![request], constraints: Vec::new() }),
+        reserved_for: allocation.iter().map(|_| pod.uid.clone()).collect(),
+        allocation,
+        ..DeviceClaimFact::default()
     }
 }
 
