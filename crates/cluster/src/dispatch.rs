@@ -21,13 +21,20 @@ use crate::limit::Limit;
 use crate::metrics::Metrics;
 
 /// How many writes of each lane are under way at once: at first, and at most. HTTP/1.1 has a connection for each; with
-/// 10 ms for an answer, 128 of them are some ten thousand binds a second, which is more than an API server does.
-const PLACE_CONCURRENT: (u32, u32) = (16, 128);
+/// 10 ms for an answer, 64 of them are some six thousand binds a second, which is more than an API server does.
+const PLACE_CONCURRENT: (u32, u32) = (16, 64);
 const TELL_CONCURRENT: (u32, u32) = (8, 32);
 
-/// While binds and evictions wait for their turn or are under way, what only tells of things has to do with this many:
-/// each request of theirs would take its time from the server.
-const TELL_CONCURRENT_BUSY: usize = 2;
+/// More binds and evictions than this that wait for their turn or are under way are a rush: what only tells of things
+/// then has one request for so many answers of theirs, since each takes its time from the server.
+const RUSH: usize = 4;
+const ANSWERS_FOR_TELL: u32 = 8;
+
+/// What they answered is saved up for this many at most.
+const TELLS_SAVED_MAX: u32 = 4;
+
+/// One is sent after so long whatever they answered: a server that answers none of them may do the other.
+const TELL_AT_LEAST_EVERY: Duration = Duration::from_millis(100);
 
 /// The engine is not asked for decisions while more than this wait to be sent: what it would decide on top could not be
 /// done soon, and would be decided better later. It is enough for the longest queue of a second.
@@ -140,6 +147,7 @@ pub fn dispatcher(
         tell: http(&clients.status),
         place_limit: Limit::new(PLACE_CONCURRENT.0, PLACE_CONCURRENT.1),
         tell_limit: Limit::new(TELL_CONCURRENT.0, TELL_CONCURRENT.1),
+        rush: Rush::default(),
         events_dropped: 0,
         metrics,
         reports,
@@ -154,9 +162,44 @@ struct Task {
     metrics: Metrics,
     place_limit: Limit,
     tell_limit: Limit,
+    rush: Rush,
     /// How many events were dropped, as far as it was counted.
     events_dropped: u64,
     reports: Sender<Report>,
+}
+
+/// How much may be told of things while many binds and evictions are on their way.
+#[derive(Debug, Default)]
+struct Rush {
+    /// Answers to binds and evictions that nothing was told for.
+    answers: u32,
+    told_at: Option<Instant>,
+}
+
+impl Rush {
+    /// A bind or an eviction was answered.
+    fn answered(&mut self) {
+        self.answers = (self.answers + 1).min(ANSWERS_FOR_TELL * TELLS_SAVED_MAX);
+    }
+
+    /// How many more may be sent now.
+    fn allowed(&self, now: Instant) -> usize {
+        let is_due = self.told_at.is_none_or(|at| now.duration_since(at) >= TELL_AT_LEAST_EVERY);
+        (self.answers / ANSWERS_FOR_TELL).max(u32::from(is_due)) as usize
+    }
+
+    /// When the next one may be sent, whatever is answered.
+    fn due(&self) -> Option<Instant> {
+        self.told_at.map(|at| at + TELL_AT_LEAST_EVERY)
+    }
+
+    /// So many were sent.
+    fn told(&mut self, count: usize, now: Instant) {
+        if count > 0 {
+            self.answers = self.answers.saturating_sub(ANSWERS_FOR_TELL.saturating_mul(count as u32));
+            self.told_at = Some(now);
+        }
+    }
 }
 
 /// What came of a write that was sent.
@@ -225,11 +268,14 @@ impl Task {
         }
         let mut writes = Vec::new();
         for lane in LANES.into_iter().filter(|_| unreported.len() < REPORTS_MAX) {
-            let allowed = self.allowed(lane, queue, now);
+            let (allowed, before) = (self.allowed(lane, queue, now), writes.len());
             while queue.under_way(lane) < allowed
                 && let Some(write) = queue.take(lane, tick)
             {
                 writes.push((lane, write));
+            }
+            if lane == Lane::Tell {
+                self.rush.told(writes.len() - before, now);
             }
         }
         self.metrics.set_backlog(queue.backlog(Lane::Place), queue.backlog(Lane::Tell));
@@ -258,8 +304,10 @@ impl Task {
             Lane::Place => self.place_limit.allowed(now),
             Lane::Tell => {
                 let allowed = self.tell_limit.allowed(now);
-                let busy = queue.ready(Lane::Place) + queue.under_way(Lane::Place) > 0;
-                if busy { allowed.min(TELL_CONCURRENT_BUSY) } else { allowed }
+                match is_rush(queue) {
+                    true => allowed.min(queue.under_way(Lane::Tell) + self.rush.allowed(now)),
+                    false => allowed,
+                }
             }
         }
     }
@@ -270,14 +318,18 @@ impl Task {
         let begun = self.shared.begun;
         let due = lanes.chain(queue.next_feedback()).min().map(|tick| begun + Duration::from_millis(tick.0));
         let paused = [self.place_limit.paused_until(now), self.tell_limit.paused_until(now)];
-        due.into_iter().chain(paused.into_iter().flatten()).min()
+        let told = self.rush.due().filter(|_| is_rush(queue) && queue.ready(Lane::Tell) > 0);
+        due.into_iter().chain(paused.into_iter().flatten()).chain(told).min()
     }
 
     fn answered(&mut self, answer: Answer) {
         let Answer { slot, write, outcome, error } = answer;
         let now = Instant::now();
         let limit = match slot.lane() {
-            Lane::Place => &mut self.place_limit,
+            Lane::Place => {
+                self.rush.answered();
+                &mut self.place_limit
+            }
             Lane::Tell => &mut self.tell_limit,
         };
         limit.learn(now, error.as_ref());
@@ -296,9 +348,34 @@ impl Task {
     }
 }
 
+/// Whether many binds and evictions are on their way.
+fn is_rush(queue: &WriteQueue) -> bool {
+    queue.ready(Lane::Place) + queue.under_way(Lane::Place) > RUSH
+}
+
 async fn sleep_until(at: Option<Instant>) {
     match at {
         Some(at) => tokio::time::sleep_until(at.into()).await,
         None => std::future::pending().await,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn in_a_rush_one_is_told_for_some_answers_and_one_after_a_while_without_any() {
+        let (mut rush, begun) = (Rush::default(), Instant::now());
+        assert_eq!(rush.allowed(begun), 1, "none was told yet");
+        rush.told(1, begun);
+        assert_eq!(rush.allowed(begun), 0);
+        (0..ANSWERS_FOR_TELL * 2).for_each(|_| rush.answered());
+        assert_eq!(rush.allowed(begun), 2);
+        rush.told(2, begun);
+        assert_eq!(rush.allowed(begun), 0);
+        assert_eq!(rush.allowed(begun + TELL_AT_LEAST_EVERY), 1, "nothing is answered");
+        (0..1000).for_each(|_| rush.answered());
+        assert_eq!(rush.allowed(begun), TELLS_SAVED_MAX as usize, "what was not used is not saved up without end");
     }
 }

@@ -29,9 +29,14 @@ impl Thin {
         self.metadata.name.as_deref().unwrap_or_default()
     }
 
-    /// A hash of all that it says but for its version.
+    /// A hash of all that it says but for its version, and its kind: what is listed does not name it, what is watched
+    /// does.
     pub fn fingerprint(&self, mut hasher: impl Hasher) -> u64 {
-        hash(&self.value, &mut hasher);
+        let fields = self.value.as_object().into_iter().flatten();
+        for (key, value) in fields.filter(|(key, _)| !matches!(key.as_str(), "apiVersion" | "kind")) {
+            key.hash(&mut hasher);
+            hash(value, &mut hasher);
+        }
         hasher.finish()
     }
 }
@@ -102,11 +107,14 @@ const CONTAINER: &[Dropped] = &[
     all("command"),
     all("env"),
     all("envFrom"),
+    all("imagePullPolicy"),
     all("lifecycle"),
     all("livenessProbe"),
     all("readinessProbe"),
     all("securityContext"),
     all("startupProbe"),
+    all("terminationMessagePath"),
+    all("terminationMessagePolicy"),
     all("volumeDevices"),
     // Options of mounts are read: not every node has them.
     inside(
@@ -148,6 +156,10 @@ const CONTAINER_STATUS: &[Dropped] = container_status!();
 /// Of those that start before the others only what they have is read.
 const INIT_STATUS: &[Dropped] = container_status!(all("ready"), all("restartCount"), all("state"));
 
+/// What every node can mount.
+const VOLUME: &[Dropped] =
+    &[all("configMap"), all("downwardAPI"), all("emptyDir"), all("hostPath"), all("projected"), all("secret")];
+
 const DROPPED: &[Dropped] = &[
     inside(
         "metadata",
@@ -158,7 +170,12 @@ const DROPPED: &[Dropped] = &[
         &[
             inside("containers", CONTAINER),
             inside("initContainers", CONTAINER),
+            all("dnsPolicy"),
+            all("enableServiceLinks"),
             all("ephemeralContainers"),
+            all("securityContext"),
+            all("serviceAccount"),
+            inside("volumes", VOLUME),
             // Of what makes pods the selector is read, and what the template says beside the spec.
             inside("template", &[all("spec")]),
             all("volumeClaimTemplates"),
@@ -174,6 +191,11 @@ const DROPPED: &[Dropped] = &[
             all("addresses"),
             all("daemonEndpoints"),
             all("nodeInfo"),
+            all("hostIP"),
+            all("hostIPs"),
+            all("podIP"),
+            all("podIPs"),
+            all("qosClass"),
             all("volumesAttached"),
             all("volumesInUse"),
             inside("initContainerStatuses", INIT_STATUS),
@@ -193,8 +215,8 @@ mod tests {
                 "labels": {"env": "prod", "template": "t"},
                 "annotations": {"kubectl.kubernetes.io/last-applied-configuration": "{}", "kept": "yes"}},
             "spec": {"containers": [{"name": "c", "env": [{"name": "A"}], "resources": {"requests": {"cpu": "1"}}}],
-                "priority": 3},
-            "status": {"phase": "Running", "containerStatuses": [
+                "priority": 3, "volumes": [{"name": "v", "emptyDir": {}}, {"name": "w", "csi": {"driver": "d"}}]},
+            "status": {"phase": "Running", "podIP": "10.0.0.1", "containerStatuses": [
                 {"name": "c", "image": "i", "ready": true, "state": {"terminated": {"exitCode": 3}},
                     "allocatedResources": {"cpu": "2"}, "resources": {"requests": {"cpu": "2"}, "limits": {"cpu": "3"}}}]},
         });
@@ -202,7 +224,8 @@ mod tests {
         let kept = json!({
             "metadata": {"name": "p", "namespace": "a", "resourceVersion": "7",
                 "labels": {"env": "prod", "template": "t"}, "annotations": {"kept": "yes"}},
-            "spec": {"containers": [{"name": "c", "resources": {"requests": {"cpu": "1"}}}], "priority": 3},
+            "spec": {"containers": [{"name": "c", "resources": {"requests": {"cpu": "1"}}}], "priority": 3,
+                "volumes": [{"name": "v"}, {"name": "w", "csi": {"driver": "d"}}]},
             "status": {"phase": "Running", "containerStatuses": [{"name": "c", "ready": true,
                 "state": {"terminated": {"exitCode": 3}}, "allocatedResources": {"cpu": "2"}, "resources": {"requests": {"cpu": "2"}}}]},
         });

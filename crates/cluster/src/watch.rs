@@ -283,7 +283,10 @@ mod tests {
         assert!(!is_one(Init));
         assert!(!is_one(InitApply(node("1", "10:00", "8"))));
         assert!(!is_one(InitDone));
-        assert!(is_one(Apply(node("2", "10:10", "8"))));
+        let mut watched = node("2", "10:10", "8");
+        watched.value["kind"] = json!("Node");
+        watched.value["apiVersion"] = json!("v1");
+        assert!(is_one(Apply(watched)), "lists do not name the kind, watches do");
         assert!(!is_one(Apply(node("3", "10:20", "9"))), "it has more cores");
         assert!(is_one(Apply(node("4", "10:30", "9"))));
         assert!(!is_one(Delete(node("5", "10:30", "9"))));

@@ -1,6 +1,6 @@
 //! Where a pod can go: the filters and the scores of one node.
 
-use std::collections::BTreeMap;
+mod reserved;
 
 use crate::cards::Attempt;
 use crate::devices::world::DeviceAsk;
@@ -11,12 +11,13 @@ use crate::filter::{
 };
 use crate::node_rules::NodeRuleId;
 use crate::nodes::NodeId;
+pub(crate) use crate::place::reserved::Crowd;
 use crate::pods::PodId;
-use crate::relations::{Bearing, CounterId, CounterKey, CountingTables, Eligible, Matched};
+use crate::relations::{CounterId, CounterKey, CountingTables, Eligible, Matched};
 use crate::resources::ResourceId;
 use crate::score;
 use crate::shape::{Shape, ShapeId, Spread};
-use crate::topology::{DomainId, NO_DOMAIN, TopoId};
+use crate::topology::{NO_DOMAIN, TopoId};
 use crate::world::World;
 
 /// How many nodes each filter closes.
@@ -38,6 +39,8 @@ pub(crate) struct Question {
     /// Domains closed by placed pods that object, as marks by topology.
     objections: Vec<(TopoId, Vec<bool>)>,
     inclinations: Vec<(TopoId, Vec<i64>)>,
+    /// The rules of those who hold reservations that count the pod.
+    pub crowds: Vec<Crowd>,
     /// Tells the pod's inline volumes apart from others'.
     uid: Name,
     /// What it asks of devices.
@@ -52,9 +55,9 @@ pub(crate) enum Answer {
 }
 
 impl Question {
-    /// Whether a placed pod objects to this one somewhere.
+    /// Whether others may object to the pod somewhere: those in place, or those who hold reservations.
     pub fn has_objections(&self) -> bool {
-        !self.objections.is_empty()
+        !self.objections.is_empty() || !self.crowds.is_empty()
     }
 
     /// Whether placed pods incline the score of this one.
@@ -89,20 +92,35 @@ impl Question {
     }
 }
 
+/// What a spread rule counts, among nodes with these keys, for pods with a rule about nodes.
+fn spread_key(rule: &Spread, keys: &[TopoId], node_rule: NodeRuleId) -> CounterKey {
+    let mask = (rule.mask != 0).then_some((node_rule, rule.mask));
+    let eligible = Eligible { keys: keys.to_vec(), rule: mask };
+    CounterKey { relation: rule.relation, topology: rule.topology, eligible: Some(eligible) }
+}
+
 impl World {
-    /// Makes ready what it takes to say where the pod can go.
-    pub fn question<'a>(&mut self, attempt: impl Into<Attempt<'a>>) -> Question {
-        let Attempt { pod: id, choice } = attempt.into();
-        let World { nodes, pods, shapes, topologies, node_rules, relations, names, .. } = self;
-        let pod = pods.get(id);
-        let shape_id = choice.map_or(pod.shape, |choice| choice.shape);
-        let shape = shapes.get(shape_id);
+    /// What a shape says about nodes, up to date.
+    fn node_rule(&mut self, shape: ShapeId) -> NodeRuleId {
+        let World { nodes, shapes, node_rules, relations, names, .. } = self;
         let generation = node_rules.generation;
-        let rule = node_rules.intern(shape.spec());
+        let rule = node_rules.intern(shapes.get(shape).spec());
         if node_rules.generation != generation {
             relations.drop_counters();
         }
         node_rules.refresh(rule, nodes, names);
+        rule
+    }
+
+    /// Makes ready what it takes to say where the pod can go.
+    pub fn question<'a>(&mut self, attempt: impl Into<Attempt<'a>>) -> Question {
+        let Attempt { pod: id, choice } = attempt.into();
+        // Before anything is counted for the pod itself: few counters are kept.
+        let crowds = if self.spreading_reservations.is_empty() { Vec::new() } else { self.crowds(id) };
+        let shape_id = choice.map_or(self.pods.get(id).shape, |choice| choice.shape);
+        let rule = self.node_rule(shape_id);
+        let World { nodes, pods, shapes, topologies, node_rules, relations, .. } = self;
+        let (pod, shape) = (pods.get(id), shapes.get(shape_id));
         let mut question = Question {
             shape: shape_id,
             rule,
@@ -115,18 +133,15 @@ impl World {
             counted_anew: false,
             objections: Vec::new(),
             inclinations: Vec::new(),
+            crowds,
             uid: pod.uid.clone(),
             devices: None,
         };
         if shape.is_related() {
             let around = CountingTables { pods, nodes, topologies, node_rules };
             let counted = relations.counted;
-            let mut spread_counter = |s: &Spread, keys: &[TopoId]| {
-                let mask = (s.mask != 0).then_some((rule, s.mask));
-                let eligible = Eligible { keys: keys.to_vec(), rule: mask };
-                let key = CounterKey { relation: s.relation, topology: s.topology, eligible: Some(eligible) };
-                relations.counter(&key, &around)
-            };
+            let mut spread_counter =
+                |s: &Spread, keys: &[TopoId]| relations.counter(&spread_key(s, keys, rule), &around);
             let hard_keys: Vec<TopoId> = shape.spread.iter().map(|s| s.topology).collect();
             question.spread = shape.spread.iter().map(|s| spread_counter(s, &hard_keys)).collect();
             let soft_keys: Vec<TopoId> = match shape.spread_implied {
@@ -173,43 +188,6 @@ impl World {
             };
             sums[domain as usize] += by;
         }
-    }
-
-    /// Marks the domains that reservations close: those whose claimants object to the pod, or that the pod objects to,
-    /// and those that would be too full with them. A reservation opens nothing: a pod that must be near another waits
-    /// until that one runs.
-    fn mark_reservations(&self, question: &mut Question, id: PodId) {
-        let (pod, shape) = (self.pods.get(id), self.shapes.get(question.shape));
-        // A pod without rules of its own about others minds only those that object to it; mostly there are none.
-        let has_rules = !shape.anti_affinity.is_empty() || !shape.spread.is_empty();
-        let claimants = if has_rules { &self.reservations } else { &self.objecting_reservations };
-        if claimants.is_empty() {
-            return;
-        }
-        let mut closed: Vec<(TopoId, DomainId)> = Vec::new();
-        let mut crowd: BTreeMap<(usize, DomainId), i64> = BTreeMap::new();
-        for claimant in claimants.iter().filter(|claimant| **claimant != id) {
-            let (other, theirs) = (self.pods.get(*claimant), self.shapes.get(self.pods.get(*claimant).shape));
-            let Some(node) = self.stands_on(*claimant).filter(|node| self.nodes.is_present(*node)) else { continue };
-            let domain = |topology: TopoId| self.topologies.domain(topology, node);
-            let objects = theirs.holds.iter().filter(|held| matches!(held.bearing, Bearing::Objects));
-            let objects = objects.filter(|held| self.relations.matches(held.relation, &pod.namespace, &pod.labels));
-            closed.extend(objects.map(|held| (held.topology, domain(held.topology))));
-            let is_met = |relation| self.relations.matches(relation, &other.namespace, &other.labels);
-            let averse = shape.anti_affinity.iter().filter(|term| is_met(term.relation));
-            closed.extend(averse.map(|term| (term.topology, domain(term.topology))));
-            for (at, rule) in shape.spread.iter().enumerate().filter(|(_, rule)| is_met(rule.relation)) {
-                *crowd.entry((at, domain(rule.topology))).or_default() += 1;
-            }
-        }
-        for ((at, domain), more) in crowd {
-            let (rule, counter) = (&shape.spread[at], self.relations.get(question.spread[at]));
-            if domain != NO_DOMAIN && spread::too_many(domain, counter, rule) + more > 0 {
-                closed.push((rule.topology, domain));
-            }
-        }
-        closed.retain(|(_, domain)| *domain != NO_DOMAIN);
-        self.mark(question, Matched { objections: closed, inclinations: Vec::new() });
     }
 
     /// The first filter that closes the node to the pod, if any does.

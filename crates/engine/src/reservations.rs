@@ -62,6 +62,9 @@ impl World {
             if self.shapes.get(pod.shape).holds.iter().any(|held| held.bearing == Bearing::Objects) {
                 self.objecting_reservations.insert(id);
             }
+            if !self.shapes.get(pod.shape).spread.is_empty() {
+                self.spreading_reservations.insert(id);
+            }
             let cards = self.nodes.cards_for(reservation.node, &self.shapes.get(pod.shape).demand);
             let devices = self.asked_devices(id);
             self.pods.get_mut(id).cards = cards.into_iter().chain(devices).collect();
@@ -76,6 +79,7 @@ impl World {
         if !sign.is_add() {
             self.reservations.remove(&id);
             self.objecting_reservations.remove(&id);
+            self.spreading_reservations.remove(&id);
             self.pods.get_mut(id).cards = Vec::new();
         }
     }

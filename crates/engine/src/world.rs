@@ -50,6 +50,8 @@ pub(crate) struct World {
     pub reservations: BTreeSet<PodId>,
     /// Those of them that object to other pods near them.
     pub objecting_reservations: BTreeSet<PodId>,
+    /// Those of them that are to be spread over nodes.
+    pub spreading_reservations: BTreeSet<PodId>,
     /// Who took from whom since something last changed from outside.
     pub takings: Takings,
     /// The kinds of card that nodes have, by the resource by which they are asked for, with how many nodes have them.

@@ -37,6 +37,12 @@ mod when;
 
 use std::process::ExitCode;
 
+/// Objects are many small pieces of memory. The allocator of musl, which static binaries would have, is slow with more
+/// than one thread; this one is also faster than that of glibc.
+#[cfg(all(target_os = "linux", any(target_env = "gnu", target_arch = "x86_64")))]
+#[global_allocator]
+static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
+
 fn main() -> ExitCode {
     crash::report_bugs();
     let arguments = arguments::parse();

@@ -436,7 +436,9 @@ impl Engine {
         let Some(group) = self.world.pods.get(id).group else { return };
         let shape = self.world.shapes.get(question.shape);
         let spread = shape.spread.iter().map(|spread| spread.relation);
-        for kind in spread.chain(shape.affinity.iter().map(|(relation, _)| *relation)) {
+        let spread = spread.chain(question.crowds.iter().map(|crowd| crowd.relation));
+        let kinds: BTreeSet<_> = spread.chain(shape.affinity.iter().map(|(relation, _)| *relation)).collect();
+        for kind in kinds {
             self.world.relations.wait(kind, group);
         }
     }

@@ -36,7 +36,7 @@ impl Failed {
     fn note(&mut self, pod: PodId, engine: &Engine) {
         let pod = engine.world.pods.get(pod);
         // The company of others may let the next one in where this one was kept out.
-        if !engine.world.shapes.get(pod.shape).is_related() {
+        if !engine.world.may_depend_on_company(pod.shape) {
             self.0.extend(pod.group);
         }
     }
@@ -91,7 +91,7 @@ impl Engine {
                 let waiting = members.iter().filter(|member| self.world.pods.get(**member).place == Place::Waiting);
                 for member in waiting.copied().collect::<Vec<_>>() {
                     self.count_reservation(member, Sign::Add);
-                    if self.world.shapes.get(self.world.pods.get(member).shape).is_related() {
+                    if self.world.may_depend_on_company(self.world.pods.get(member).shape) {
                         let question = self.world.question(member);
                         self.wait_for_company(member, &question);
                     }

@@ -9,9 +9,9 @@ use crate::place::Question;
 use crate::pods::{Place, PodId};
 use crate::policy::Shortage;
 use crate::preempt::rights::Going;
-use crate::relations::Bearing;
+use crate::relations::{Bearing, RelationId};
 use crate::resources::{Demand, ResourceId};
-use crate::topology::NO_DOMAIN;
+use crate::topology::{DomainId, NO_DOMAIN, TopoId};
 use crate::world::World;
 
 /// What is short.
@@ -158,22 +158,15 @@ impl World {
             if domain == NO_DOMAIN {
                 return Vec::new();
             }
-            let near = |pod: &PodId| {
-                let node = self.stands_on(*pod);
-                node.is_some_and(|node| self.topologies.domain(rule.topology, node) == domain)
-            };
-            let is_met = |pod: &PodId| {
-                let pod = self.pods.get(*pod);
-                self.relations.matches(rule.relation, &pod.namespace, &pod.labels)
-            };
-            let claimants: Vec<PodId> =
-                self.reservations.iter().copied().filter(|pod| *pod != claimant && near(pod) && is_met(pod)).collect();
-            let too_many = spread::too_many(domain, self.relations.get(*counter), rule) + claimants.len() as i64;
+            let counter = self.relations.get(*counter);
+            let (placed, claimants) = self.spread_near(claimant, rule.relation, rule.topology, domain);
+            let too_many = spread::too_many(domain, counter, rule, 0);
+            let too_many = too_many.max(spread::too_many(domain, counter, rule, claimants.len() as i64));
             if too_many > 0 {
-                let placed = self.relations.placed_ids(rule.relation, &self.pods).into_iter().filter(near);
-                missing.push((Short::Pods(placed.chain(claimants).collect()), i128::from(too_many)));
+                missing.push((Short::Pods(placed.into_iter().chain(claimants).collect()), i128::from(too_many)));
             }
         }
+        missing.extend(self.missing_in_crowds(claimant, question, node));
         missing.extend(self.missing_attachments(claimant, question, node));
         if self.closed_by_devices(question, node).is_some() {
             // At least one of those that hold devices which the node reaches must go; which, and how many, is tried.
@@ -190,6 +183,36 @@ impl World {
         }
         ways.extend(all_of_kind.map(|kind| with(must.into_iter().chain(kind).collect())));
         ways
+    }
+
+    /// The pods in a domain that a spread rule counts, and those who hold reservations there.
+    fn spread_near(
+        &self,
+        claimant: PodId,
+        relation: RelationId,
+        topology: TopoId,
+        domain: DomainId,
+    ) -> (Vec<PodId>, Vec<PodId>) {
+        let is_near = |pod: &PodId| {
+            let node = self.stands_on(*pod);
+            node.is_some_and(|node| self.topologies.domain(topology, node) == domain)
+        };
+        let placed = self.relations.placed_ids(relation, &self.pods).into_iter().filter(is_near).collect();
+        let reserved = self.reserved_for(claimant, relation, topology).filter(|(_, at)| *at == domain);
+        (placed, reserved.map(|(pod, _)| pod).collect())
+    }
+
+    /// Where the claimant would close others' nodes to them by how they are to be spread: at least one of them must go,
+    /// or of those that count there; which, and how many, is tried.
+    fn missing_in_crowds(&self, claimant: PodId, question: &Question, node: NodeId) -> Missing {
+        let full = question.crowds.iter().filter(|crowd| crowd.is_full);
+        let here = full.filter(|crowd| self.topologies.domain(crowd.topology, node) == crowd.domain);
+        let missing = here.map(|crowd| {
+            let (placed, reserved) = self.spread_near(claimant, crowd.relation, crowd.topology, crowd.domain);
+            let pods = placed.into_iter().chain(reserved).chain(crowd.holders.iter().copied());
+            (Short::Pods(pods.collect()), 1)
+        });
+        missing.collect()
     }
 
     fn port_holders(&self, question: &Question, node: NodeId) -> BTreeSet<PodId> {
@@ -294,8 +317,10 @@ impl World {
         let shape = self.shapes.get(question.shape);
         let known = self.pods.get(pod);
         let relations = shape.spread.iter().map(|rule| rule.relation);
+        let relations = relations.chain(question.crowds.iter().map(|crowd| crowd.relation));
         let mut relations = relations.chain(shape.affinity.iter().map(|(relation, _)| *relation));
-        relations.any(|relation| self.relations.matches(relation, &known.namespace, &known.labels))
+        question.crowds.iter().any(|crowd| crowd.holders.contains(&pod))
+            || relations.any(|relation| self.relations.matches(relation, &known.namespace, &known.labels))
             || !shape.spec().volumes.is_empty() && !self.shapes.get(known.shape).spec().volumes.is_empty()
     }
 }

@@ -25,7 +25,7 @@ mod sets;
 mod within;
 
 use std::borrow::Cow;
-use std::cmp::Reverse;
+use std::cmp::{Ordering, Reverse};
 use std::collections::{BTreeMap, BTreeSet, BinaryHeap};
 
 use crate::cards::{Attempt, CardChoice, CardChoices};
@@ -562,7 +562,19 @@ impl World {
         }
         eligible.sort_unstable_by_key(|resident| Reverse(resident.created));
         let youngest = eligible.iter().take(known.count as usize).map(|resident| resident.created);
-        youngest.cmp(least.created.iter().copied()).is_ge()
+        match youngest.cmp(least.created.iter().copied()) {
+            Ordering::Greater => true,
+            Ordering::Less => false,
+            // Pods that were made at the same time go by their names: no set has a lower one than the lowest here.
+            Ordering::Equal => {
+                let (oldest, lowest) = (least.created.last(), least.names.first());
+                let mut alike = eligible.iter().filter(|resident| Some(&resident.created) >= oldest);
+                alike.any(|resident| {
+                    let pod = self.pods.get(resident.id);
+                    lowest.is_none_or(|lowest| (&pod.namespace, &pod.name) <= (&lowest.namespace, &lowest.name))
+                })
+            }
+        }
     }
 
     /// The best node for the claimant once these and all who leave are gone.

@@ -70,11 +70,30 @@ impl Counter {
 
     /// The least count of a domain with an eligible node, taken as 0 where there are fewer domains than wanted.
     pub fn least(&self, min_domains: Option<u32>) -> i64 {
-        let domains = || self.spectrum.values().sum::<u32>();
-        if min_domains.is_some_and(|wanted| domains() < wanted) {
+        if self.has_too_few_domains(min_domains) {
             return 0;
         }
         self.spectrum.first_key_value().map_or(0, |(count, _)| *count)
+    }
+
+    /// The same with so many more in a domain.
+    pub fn least_with(&self, domain: DomainId, more: i64, min_domains: Option<u32>) -> i64 {
+        let is_eligible = || self.eligible_nodes.get(domain as usize).is_some_and(|nodes| *nodes > 0);
+        if more == 0 || self.has_too_few_domains(min_domains) || !is_eligible() {
+            return self.least(min_domains);
+        }
+        let (here, mut spectrum) = (self.at(domain), self.spectrum.iter());
+        match (spectrum.next(), spectrum.next()) {
+            // No other domain has as few.
+            (Some((least, 1)), next) if *least == here => {
+                next.map_or(here + more, |(next, _)| (here + more).min(*next))
+            }
+            _ => self.least(min_domains),
+        }
+    }
+
+    fn has_too_few_domains(&self, min_domains: Option<u32>) -> bool {
+        min_domains.is_some_and(|wanted| self.spectrum.values().sum::<u32>() < wanted)
     }
 
     pub(super) fn add(&mut self, domain: DomainId, by: i64) {

@@ -22,7 +22,11 @@ pub fn together(key: &str, a: &NodeFact, b: &NodeFact) -> bool {
 
 /// `InterPodAffinity`.
 pub fn violated(view: &View<'_>, node: &NodeFact) -> bool {
-    lacks_company(view, node) || dislikes_company(view, node) || is_disliked(view, node) || spread::crowded(view, node)
+    lacks_company(view, node)
+        || dislikes_company(view, node)
+        || is_disliked(view, node)
+        || spread::crowded(view, node)
+        || spread::crowds_out(view, node)
 }
 
 /// The pods that may be disliked, and dislike: those on nodes, and those that claim one, with the node.

@@ -2,8 +2,9 @@
 
 use std::collections::BTreeMap;
 
-use quotient_engine::fact::{Name, NodeFact, Requirement, Selector, SpreadConstraint, WhenUnsatisfiable};
+use quotient_engine::fact::{Name, NodeFact, PodFact, Requirement, Selector, SpreadConstraint, WhenUnsatisfiable};
 
+use super::affinity::together;
 use super::labels;
 use super::world::View;
 
@@ -70,33 +71,53 @@ pub fn counts(view: &View<'_>, all: &[SpreadConstraint], one: &SpreadConstraint)
 
 /// `PodTopologySpread`: a `DoNotSchedule` constraint fails on the node.
 pub fn violated(view: &View<'_>, node: &NodeFact) -> bool {
-    fails(view, node, &|_| 0)
+    fails(view, node, &|_| Some(0))
 }
 
 /// Whether a constraint would fail on the node if those who claim nodes of its domain were there.
 pub fn crowded(view: &View<'_>, node: &NodeFact) -> bool {
-    fails(view, node, &|constraint| {
-        let near = view.claimants.iter().filter(|(pod, at)| {
-            let at = view.world.nodes.get(*at).and_then(|at| at.labels.get(&constraint.topology_key));
-            at.is_some()
-                && at == node.labels.get(&constraint.topology_key)
-                && pod.namespace == view.pod.namespace
-                && labels::selects_some(&constraint.selector, &pod.labels)
-        });
-        near.count() as i128
+    fails(view, node, &|constraint| Some(claimants_near(view, constraint, node)))
+}
+
+/// Whether a claimant's constraint would fail where it is to be if the pod were on the node.
+pub fn crowds_out(view: &View<'_>, node: &NodeFact) -> bool {
+    view.claimants.iter().any(|(claimant, at)| {
+        let Some(at) = view.world.nodes.get(*at) else { return false };
+        let others = view.claimants.iter().filter(|(other, _)| other.key() != claimant.key()).copied().collect();
+        let theirs = View { pod: claimant, claimants: others, ..view.clone() };
+        let with_pod = |constraint: &SpreadConstraint| {
+            let counts = counts_pod(constraint, claimant, view.pod) && together(&constraint.topology_key, at, node);
+            counts.then(|| claimants_near(&theirs, constraint, at) + 1)
+        };
+        fails(&theirs, at, &with_pod)
     })
 }
 
-fn fails(view: &View<'_>, node: &NodeFact, more: &dyn Fn(&SpreadConstraint) -> i128) -> bool {
+/// Whether a constraint of one pod counts another.
+fn counts_pod(constraint: &SpreadConstraint, of: &PodFact, other: &PodFact) -> bool {
+    of.namespace == other.namespace && labels::selects_some(&constraint.selector, &other.labels)
+}
+
+fn claimants_near(view: &View<'_>, constraint: &SpreadConstraint, node: &NodeFact) -> u64 {
+    let near = view.claimants.iter().filter(|(pod, at)| {
+        let at = view.world.nodes.get(*at);
+        at.is_some_and(|at| together(&constraint.topology_key, at, node)) && counts_pod(constraint, view.pod, pod)
+    });
+    near.count() as u64
+}
+
+/// Whether a constraint fails on the node with so many more in its domain; those without a number are not looked at.
+fn fails(view: &View<'_>, node: &NodeFact, more: &dyn Fn(&SpreadConstraint) -> Option<u64>) -> bool {
     let all = constraints(view, WhenUnsatisfiable::DoNotSchedule);
     all.iter().any(|constraint| {
+        let Some(more) = more(constraint) else { return false };
         let Some(domain) = node.labels.get(&constraint.topology_key) else { return true };
-        let counts = counts(view, &all, constraint);
+        let mut counts = counts(view, &all, constraint);
         let too_few_domains = constraint.min_domains.is_some_and(|min| counts.len() < min as usize);
+        let here = counts.get(domain).copied().unwrap_or(0) + more;
+        counts.entry(domain.clone()).and_modify(|count| *count = here);
         let minimum = if too_few_domains { 0 } else { counts.values().copied().min().unwrap_or(0) };
         let own = u64::from(labels::selects_some(&constraint.selector, &view.pod.labels));
-        let here = counts.get(domain).copied().unwrap_or(0);
-        let skew = i128::from(here) + more(constraint) + i128::from(own) - i128::from(minimum);
-        skew > i128::from(constraint.max_skew)
+        i128::from(here) + i128::from(own) - i128::from(minimum) > i128::from(constraint.max_skew)
     })
 }
