@@ -18,14 +18,25 @@ pub fn get<'a>(map: &'a Map<String, Value>, name: &str) -> Option<&'a Value> {
 
 /// What is at `pointer` (`/spec/nodeName`). The same as [`Value::pointer`], which copies every part of the way.
 pub fn at<'a>(object: &'a Value, pointer: &str) -> Option<&'a Value> {
-    if pointer.contains('~') {
-        return object.pointer(pointer);
+    let Some(mut rest) = pointer.strip_prefix('/') else { return pointer.is_empty().then_some(object) };
+    let mut value = object;
+    loop {
+        let end = rest.bytes().position(|byte| matches!(byte, b'/' | b'~'));
+        let (part, further) = match end {
+            Some(end) if rest.as_bytes()[end] == b'~' => return object.pointer(pointer),
+            Some(end) => (&rest[..end], Some(&rest[end + 1..])),
+            None => (rest, None),
+        };
+        value = match value {
+            Value::Object(map) => get(map, part)?,
+            Value::Array(list) => list.get(part.parse::<usize>().ok()?)?,
+            _ => return None,
+        };
+        match further {
+            Some(further) => rest = further,
+            None => return Some(value),
+        }
     }
-    pointer.split('/').skip(1).try_fold(object, |value, part| match value {
-        Value::Object(map) => get(map, part),
-        Value::Array(list) => list.get(part.parse::<usize>().ok()?),
-        _ => None,
-    })
 }
 
 /// The text at `pointer`.
@@ -43,7 +54,9 @@ mod tests {
         let mut object = json!({"a": {"b": [{"c": "d"}]}});
         for count in 0..20 {
             object["a"][format!("x-{count}")] = json!(count);
-            for pointer in ["", "/a", "/a/b/0/c", "/a/b/1", "/a/x-0", "/a/x-19", "/a/b/0/c/d", "/~0"] {
+            for pointer in
+                ["", "/a", "/a/b/0/c", "/a/b/1", "/a/x-0", "/a/x-19", "/a/b/0/c/d", "/~0", "a", "/", "/a/", "//a"]
+            {
                 assert_eq!(at(&object, pointer), object.pointer(pointer), "{pointer} of {object}");
             }
         }

@@ -1,10 +1,10 @@
 //! Sharing equal names and pod specs, so that many pods of few templates are cheap.
 
-use std::collections::HashSet;
 use std::hash::Hash;
 use std::sync::Arc;
 
 use quotient_engine::fact::{Name, PodSpec};
+use rustc_hash::FxHashSet;
 
 /// The most names kept for sharing. Clusters have thousands of distinct label keys, values and node
 /// names; pod names are not kept. Beyond it names are still made, and no longer shared.
@@ -20,7 +20,7 @@ const SWEEP_AT_LEAST: usize = 1 << 10;
 /// A bounded table of shared values.
 #[derive(Debug)]
 struct Shared<T: ?Sized + Eq + Hash> {
-    values: HashSet<Arc<T>>,
+    values: FxHashSet<Arc<T>>,
     /// When the table has grown to this, values that only the table holds are dropped. It is set to
     /// twice what remains, so that the cost of looking is spread over as many insertions.
     sweep_at: usize,
@@ -36,7 +36,7 @@ impl<T: ?Sized + Eq + Hash> Clone for Shared<T> {
 
 impl<T: ?Sized + Eq + Hash> Shared<T> {
     fn new(max: usize) -> Self {
-        Shared { values: HashSet::new(), sweep_at: SWEEP_AT_LEAST, max }
+        Shared { values: FxHashSet::default(), sweep_at: SWEEP_AT_LEAST, max }
     }
 
     /// Keeps `value`, if there is room.

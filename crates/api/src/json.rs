@@ -10,6 +10,7 @@ use std::fmt;
 use serde::de::{Deserialize, DeserializeSeed, Deserializer, Error, IgnoredAny, MapAccess, SeqAccess, Visitor};
 use serde_json::{Map, Number, Value};
 
+use crate::json_list;
 use crate::thin;
 
 /// What is dropped of a map. Lists are looked through.
@@ -47,6 +48,13 @@ pub struct Exact(pub Value);
 impl<'de> Deserialize<'de> for Exact {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         Pruned(&[]).deserialize(deserializer).map(Exact)
+    }
+}
+
+impl Exact {
+    /// The value of a text.
+    pub fn read(text: &str) -> Result<Self, serde_json::Error> {
+        json_list::read(text).map_or_else(|| serde_json::from_str(text), |value| Ok(Exact(value)))
     }
 }
 

@@ -3,8 +3,8 @@
 //! A cluster of 50,000 pods is copied for every what-if question, and each touches a few objects. So the objects of one
 //! kind and namespace are in a map of their own, and only the maps that are changed are copied.
 
-use std::collections::{BTreeMap, BTreeSet};
-use std::sync::Arc;
+use std::hash::Hash;
+use std::sync::{Arc, OnceLock};
 
 use quotient_engine::fact::Name;
 use rustc_hash::FxHashMap;
@@ -14,33 +14,64 @@ use crate::object::ObjectKey;
 /// A group and a kind.
 type OfKind = (&'static str, &'static str);
 
-/// The objects of a kind by namespace. No part is empty.
-type ByNamespace<V> = BTreeMap<Option<Name>, Arc<ByName<V>>>;
-
-/// The objects of a kind and namespace. Most often one of them is asked for, and their names have much in common: to
-/// hash one takes less time than to compare it with a dozen others.
+/// A map that is mostly asked for one entry, and now and then for all in order. Keys have much in common: to hash one
+/// takes less time than to compare it with a dozen others.
 #[derive(Debug, Clone)]
-struct ByName<V> {
-    objects: FxHashMap<Name, (ObjectKey, V)>,
-    /// The names, in order.
-    names: BTreeSet<Name>,
+struct Sorted<K, V> {
+    entries: FxHashMap<K, V>,
+    /// The keys in order, once they were asked for and until another comes or goes.
+    order: OnceLock<Vec<K>>,
 }
 
-impl<V> Default for ByName<V> {
+impl<K, V> Default for Sorted<K, V> {
     fn default() -> Self {
-        ByName { objects: FxHashMap::default(), names: BTreeSet::new() }
+        Sorted { entries: FxHashMap::default(), order: OnceLock::new() }
     }
 }
 
-impl<V> ByName<V> {
-    fn get(&self, name: &str) -> Option<(&ObjectKey, &V)> {
-        self.objects.get(name).map(|(key, value)| (key, value))
+impl<K: Clone + Eq + Hash + Ord, V> Sorted<K, V> {
+    /// The value, made where there is none.
+    fn or_insert_with(&mut self, key: K, new: impl FnOnce() -> V) -> &mut V {
+        self.entries.entry(key).or_insert_with(|| {
+            self.order.take();
+            new()
+        })
     }
 
-    /// All of them, by name.
-    fn iter(&self) -> impl Iterator<Item = (&ObjectKey, &V)> {
-        self.names.iter().filter_map(|name| self.get(name))
+    fn insert(&mut self, key: K, value: V) -> Option<V> {
+        let before = self.entries.insert(key, value);
+        if before.is_none() {
+            self.order.take();
+        }
+        before
     }
+
+    fn remove(&mut self, key: &K) -> Option<V> {
+        let removed = self.entries.remove(key)?;
+        self.order.take();
+        Some(removed)
+    }
+
+    /// All values, by key.
+    fn values(&self) -> impl Iterator<Item = &V> {
+        let sorted = || {
+            let mut keys: Vec<K> = self.entries.keys().cloned().collect();
+            keys.sort_unstable();
+            keys
+        };
+        self.order.get_or_init(sorted).iter().filter_map(|key| self.entries.get(key))
+    }
+}
+
+/// The objects of a kind by namespace. No part is empty.
+type ByNamespace<V> = Sorted<Option<Name>, Arc<ByName<V>>>;
+
+/// The objects of a kind and namespace.
+type ByName<V> = Sorted<Name, (ObjectKey, V)>;
+
+/// All objects of a part, by name.
+fn of_part<V>(part: &ByName<V>) -> impl Iterator<Item = (&ObjectKey, &V)> {
+    part.values().map(|(key, value)| (key, value))
 }
 
 /// Whether objects are of one kind and namespace.
@@ -54,20 +85,20 @@ fn are_together(key: &ObjectKey, other: &ObjectKey) -> bool {
 #[derive(Debug, Clone)]
 pub struct ObjectMap<V> {
     /// No kind is empty.
-    kinds: BTreeMap<OfKind, Arc<ByNamespace<V>>>,
+    kinds: Sorted<OfKind, Arc<ByNamespace<V>>>,
     len: usize,
 }
 
 impl<V> Default for ObjectMap<V> {
     fn default() -> Self {
-        ObjectMap { kinds: BTreeMap::new(), len: 0 }
+        ObjectMap { kinds: Sorted::default(), len: 0 }
     }
 }
 
 /// The part that an object of that key belongs to, to be changed.
-fn part_of<'a, V: Clone>(kinds: &'a mut BTreeMap<OfKind, Arc<ByNamespace<V>>>, key: &ObjectKey) -> &'a mut ByName<V> {
-    let kind = Arc::make_mut(kinds.entry((key.group, key.kind)).or_default());
-    Arc::make_mut(kind.entry(key.namespace.clone()).or_default())
+fn part_of<'a, V: Clone>(kinds: &'a mut Sorted<OfKind, Arc<ByNamespace<V>>>, key: &ObjectKey) -> &'a mut ByName<V> {
+    let kind = Arc::make_mut(kinds.or_insert_with((key.group, key.kind), Arc::default));
+    Arc::make_mut(kind.or_insert_with(key.namespace.clone(), Arc::default))
 }
 
 impl<V: Clone> ObjectMap<V> {
@@ -77,7 +108,9 @@ impl<V: Clone> ObjectMap<V> {
 
     /// The value with the key as it is kept.
     pub fn get_key_value(&self, key: &ObjectKey) -> Option<(&ObjectKey, &V)> {
-        self.kinds.get(&(key.group, key.kind))?.get(&key.namespace)?.get(&key.name)
+        let kind = self.kinds.entries.get(&(key.group, key.kind))?;
+        let (key, value) = kind.entries.get(&key.namespace)?.entries.get(&key.name)?;
+        Some((key, value))
     }
 
     /// The values of these keys, with the keys as they are kept. It takes the least time where keys of a part follow
@@ -89,10 +122,10 @@ impl<V: Clone> ObjectMap<V> {
         let mut last: Option<(&ObjectKey, &ByName<V>)> = None;
         keys.filter_map(move |key| {
             if last.is_none_or(|(other, _)| !are_together(key, other)) {
-                let kind = self.kinds.get(&(key.group, key.kind));
-                last = kind.and_then(|kind| kind.get(&key.namespace)).map(|part| (key, part.as_ref()));
+                let kind = self.kinds.entries.get(&(key.group, key.kind));
+                last = kind.and_then(|kind| kind.entries.get(&key.namespace)).map(|part| (key, part.as_ref()));
             }
-            last.and_then(|(_, objects)| objects.get(&key.name))
+            last.and_then(|(_, part)| part.entries.get(&key.name)).map(|(key, value)| (key, value))
         })
     }
 
@@ -114,17 +147,16 @@ impl<V: Clone> ObjectMap<V> {
         if !self.contains_key(key) {
             return None;
         }
-        let kind = Arc::make_mut(self.kinds.get_mut(&(key.group, key.kind))?);
-        Arc::make_mut(kind.get_mut(&key.namespace)?).objects.get_mut(&key.name).map(|(_, value)| value)
+        let kind = Arc::make_mut(self.kinds.entries.get_mut(&(key.group, key.kind))?);
+        let part = Arc::make_mut(kind.entries.get_mut(&key.namespace)?);
+        part.entries.get_mut(&key.name).map(|(_, value)| value)
     }
 
     /// The value, which is made where there is none, to be changed.
     pub fn get_or_insert_with(&mut self, key: ObjectKey, new: impl FnOnce() -> V) -> &mut V {
         let Self { kinds, len } = self;
-        let ByName { objects, names } = part_of(kinds, &key);
-        let (_, value) = objects.entry(key.name.clone()).or_insert_with(|| {
+        let (_, value) = part_of(kinds, &key).or_insert_with(key.name.clone(), || {
             *len += 1;
-            names.insert(key.name.clone());
             (key, new())
         });
         value
@@ -132,13 +164,8 @@ impl<V: Clone> ObjectMap<V> {
 
     /// Keeps the value and gives back the one that was there.
     pub fn insert(&mut self, key: ObjectKey, value: V) -> Option<V> {
-        let ByName { objects, names } = part_of(&mut self.kinds, &key);
-        let name = key.name.clone();
-        let before = objects.insert(name.clone(), (key, value));
-        if before.is_none() {
-            names.insert(name);
-            self.len += 1;
-        }
+        let before = part_of(&mut self.kinds, &key).insert(key.name.clone(), (key, value));
+        self.len += usize::from(before.is_none());
         before.map(|(_, value)| value)
     }
 
@@ -147,14 +174,13 @@ impl<V: Clone> ObjectMap<V> {
             return None;
         }
         let of = (key.group, key.kind);
-        let kind = Arc::make_mut(self.kinds.get_mut(&of)?);
-        let part = Arc::make_mut(kind.get_mut(&key.namespace)?);
-        let (_, value) = part.objects.remove(&key.name)?;
-        part.names.remove(&key.name);
-        if part.names.is_empty() {
+        let kind = Arc::make_mut(self.kinds.entries.get_mut(&of)?);
+        let part = Arc::make_mut(kind.entries.get_mut(&key.namespace)?);
+        let (_, value) = part.remove(&key.name)?;
+        if part.entries.is_empty() {
             kind.remove(&key.namespace);
         }
-        if kind.is_empty() {
+        if kind.entries.is_empty() {
             self.kinds.remove(&of);
         }
         self.len -= 1;
@@ -164,7 +190,7 @@ impl<V: Clone> ObjectMap<V> {
     /// All values, by group, kind, namespace and name.
     pub fn iter(&self) -> impl Iterator<Item = (&ObjectKey, &V)> {
         let parts = self.kinds.values().flat_map(|kind| kind.values());
-        parts.flat_map(|part| part.iter())
+        parts.flat_map(|part| of_part(part))
     }
 
     pub fn values(&self) -> impl Iterator<Item = &V> {
@@ -178,10 +204,10 @@ impl<V: Clone> ObjectMap<V> {
         kind: &'static str,
         namespace: Option<&str>,
     ) -> impl Iterator<Item = (&'a ObjectKey, &'a V)> + use<'a, V> {
-        let kind = self.kinds.get(&(group, kind));
-        let one = namespace.and_then(|namespace| kind?.get(&Some(Name::from(namespace))));
+        let kind = self.kinds.entries.get(&(group, kind));
+        let one = namespace.and_then(|namespace| kind?.entries.get(&Some(Name::from(namespace))));
         let all = kind.filter(|_| namespace.is_none()).into_iter().flat_map(|kind| kind.values());
-        one.into_iter().chain(all).flat_map(|part| part.iter())
+        one.into_iter().chain(all).flat_map(|part| of_part(part))
     }
 }
 
@@ -207,7 +233,9 @@ mod tests {
         *copy.get_or_insert_with(pod("c", "p"), || 7) += 1;
         assert_eq!((map.get(&pod("a", "p")), map.len()), (Some(&0), 4));
         assert_eq!((copy.get(&pod("a", "p")), copy.get(&pod("c", "p")), copy.len()), (Some(&9), Some(&8), 4));
-        let part = |map: &ObjectMap<usize>, key: &ObjectKey| map.kinds[&(key.group, key.kind)][&key.namespace].clone();
+        let part = |map: &ObjectMap<usize>, key: &ObjectKey| {
+            map.kinds.entries[&(key.group, key.kind)].entries[&key.namespace].clone()
+        };
         assert!(Arc::ptr_eq(&part(&map, &pod("b", "p")), &part(&copy, &pod("b", "p"))));
         assert!(!Arc::ptr_eq(&part(&map, &pod("a", "p")), &part(&copy, &pod("a", "p"))));
     }

@@ -5,9 +5,11 @@ use std::fmt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use rustc_hash::FxHashMap;
 use serde_json::Value;
 
 use crate::json::Exact;
+use crate::json_list;
 use crate::kinds;
 use crate::object::{ObjectKey, key_of};
 use crate::problem::Problem;
@@ -154,6 +156,10 @@ fn parse_text(source_name: &str, text: &str, locate: Locate) -> Text {
 
 /// Reads a text of JSON values one after another.
 fn parse_json(text: &str) -> Result<Vec<Parsed>, serde_json::Error> {
+    if let Some(value) = json_list::read(text) {
+        let line = 1 + text[..text.len() - text.trim_start().len()].matches('\n').count();
+        return Ok(vec![(line, value)]);
+    }
     let mut stream = serde_json::Deserializer::from_str(text).into_iter::<Exact>();
     let mut values = Vec::new();
     let (mut line, mut counted_to) = (1, 0);
@@ -174,7 +180,7 @@ pub fn read(source_name: &str, text: &str) -> Read {
 
 /// Takes the objects of a value as if it had been read from a file.
 pub fn read_value(source_name: &str, value: Value) -> Read {
-    let mut reader = Reader { read: Read::default(), seen: HashMap::new(), named: HashMap::new() };
+    let mut reader = Reader { read: Read::default(), seen: FxHashMap::default(), named: HashMap::new() };
     reader.take(value, &Place { file: Arc::from(source_name), line: 1 }, &Lines::new(), None);
     reader.read.ignored = Ignored::sum(reader.read.ignored.drain(..));
     reader.read
@@ -188,7 +194,7 @@ pub fn read_with_lines(source_name: &str, text: &str) -> (Read, Vec<Lines>) {
 fn read_located(source_name: &str, text: &str, locate: Locate) -> (Read, Vec<Lines>) {
     let Text { values, problems, joined } = parse_text(source_name, text, locate);
     let read = Read { problems, joined, ..Read::default() };
-    let mut reader = Reader { read, seen: HashMap::new(), named: HashMap::new() };
+    let mut reader = Reader { read, seen: FxHashMap::default(), named: HashMap::new() };
     let file: Arc<str> = Arc::from(source_name);
     let mut lines = Vec::new();
     for Located { line, value, lines: of_value } in values {
@@ -207,7 +213,7 @@ fn read_located(source_name: &str, text: &str, locate: Locate) -> (Read, Vec<Lin
 struct Reader {
     read: Read,
     /// Where each object was first seen.
-    seen: HashMap<ObjectKey, Place>,
+    seen: FxHashMap<ObjectKey, Place>,
     /// How many objects were named after each `generateName`.
     named: HashMap<String, usize>,
 }

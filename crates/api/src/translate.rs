@@ -84,35 +84,39 @@ impl Translator {
     /// What there is to tell about an object that was seen, new or changed. Objects of kinds that mean
     /// nothing to the engine give no facts.
     pub fn upsert(&mut self, object: &Value) -> Translation {
-        let key = match key_of(object) {
-            Ok(key) => key,
-            Err(problem) => return Translation { problems: vec![problem], ..Translation::default() },
-        };
+        match key_of(object) {
+            Ok(key) => self.upsert_as(&key, object),
+            Err(problem) => Translation { problems: vec![problem], ..Translation::default() },
+        }
+    }
+
+    /// The same for an object of which the key is known.
+    pub fn upsert_as(&mut self, key: &ObjectKey, object: &Value) -> Translation {
         let notes = Notes::default();
         let root = Cursor::root(object, &notes);
-        if elastic::is_elastic(&key) {
-            let declared = elastic::declared(&root, &key, &mut self.interner);
-            return translation(&key, self.pools.seen(&key, declared, problems(notes, &key)));
+        if elastic::is_elastic(key) {
+            let declared = elastic::declared(&root, key, &mut self.interner);
+            return translation(key, self.pools.seen(key, declared, problems(notes, key)));
         }
-        if tree::is_tree(&key) {
-            let declared = tree::quota::fact(&root, &key, &mut self.interner);
-            return translation(&key, self.forest.seen(&key, declared, problems(notes, &key)));
+        if tree::is_tree(key) {
+            let declared = tree::quota::fact(&root, key, &mut self.interner);
+            return translation(key, self.forest.seen(key, declared, problems(notes, key)));
         }
         if device::is_device_kind(key.group, key.kind) {
             let Translator { devices, interner, caps, .. } = self;
-            let facts = devices.seen(&key, &root, &notes, interner, &mut |resource| caps.is_gpu(resource));
-            return Translation { facts, problems: problems(notes, &key), ..Translation::default() };
+            let facts = devices.seen(key, &root, &notes, interner, &mut |resource| caps.is_gpu(resource));
+            return Translation { facts, problems: problems(notes, key), ..Translation::default() };
         }
         if priority::is_class(key.group, key.kind) {
             let facts = self.priorities.class_seen(&key.name, root.field("value").int());
-            return Translation { facts, problems: problems(notes, &key), ..Translation::default() };
+            return Translation { facts, problems: problems(notes, key), ..Translation::default() };
         }
-        let mut facts: Vec<Fact> = self.seen(&key, &root, &notes).into_iter().collect();
-        facts.extend(self.queue_of_namespace(&key, Some(&root)));
-        let agreed = self.agreed(&key, Some(&root));
+        let mut facts: Vec<Fact> = self.seen(key, &root, &notes).into_iter().collect();
+        facts.extend(self.queue_of_namespace(key, Some(&root)));
+        let agreed = self.agreed(key, Some(&root));
         facts.extend(agreed.facts);
         let elsewhere = agreed.problems.into_iter().collect();
-        Translation { facts, problems: problems(notes, &key), elsewhere }
+        Translation { facts, problems: problems(notes, key), elsewhere }
     }
 
     /// What there is to tell about an object that is gone.

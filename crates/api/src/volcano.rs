@@ -20,6 +20,7 @@ pub mod traps;
 
 use serde_json::Value;
 
+use crate::field::at;
 use crate::object::ObjectKey;
 
 /// The API group of queues and groups.
@@ -84,7 +85,11 @@ pub fn uses_queues(key: &ObjectKey, object: &Value) -> bool {
     const MARKS: [&str; 5] = [QUEUE_NAME, GROUP_MIN_MEMBER, GROUP_NAMES[0], GROUP_NAMES[1], CARD_NAME];
     match (key.group, key.kind) {
         (SCHEDULING, QUEUE | POD_GROUP) | (BATCH, JOB) => true,
-        ("", "Pod" | "Namespace") => MARKS.iter().any(|name| annotation(object, name).is_some()),
+        ("", "Pod" | "Namespace") => {
+            let annotations = at(object, "/metadata/annotations").and_then(Value::as_object);
+            annotations.is_some_and(|all| !all.is_empty())
+                && MARKS.iter().any(|name| annotation(object, name).is_some())
+        }
         _ => false,
     }
 }

@@ -9,6 +9,7 @@
 
 use std::collections::{BTreeMap, HashMap};
 
+use rustc_hash::FxHashSet;
 use serde_json::{Map, Number, Value};
 use serde_saphyr::granit_parser::{Event, Parser, ScalarStyle, Span};
 
@@ -66,10 +67,13 @@ const ALIASED_VALUES_MAX: usize = 100_000;
 
 /// Reads all documents of a text. Empty ones are left out.
 pub(crate) fn parse(text: &str, locate: Locate) -> Vec<Parsed> {
+    parts::parse(text, locate).unwrap_or_else(|| parse_whole(text, locate, &mut 0))
+}
+
+fn parse_whole(text: &str, locate: Locate, aliased_values: &mut usize) -> Vec<Parsed> {
     let mut parser = Parser::new_from_str(text);
     let mut documents = Vec::new();
-    let mut aliased_values = 0;
-    let mut builder = Builder::new(&mut aliased_values, locate);
+    let mut builder = Builder::new(aliased_values, locate);
     loop {
         let fault = match parser.next_event() {
             None => break,
@@ -109,10 +113,46 @@ enum OpenValues {
     List(Vec<Value>),
     /// `merged` are the maps under `<<`, whose fields count where the map itself has none.
     Map {
-        map: Map<String, Value>,
+        fields: Fields,
         key: Option<String>,
         merged: Vec<Map<String, Value>>,
     },
+}
+
+/// The fields of a map whose end has not been seen: a map is made once, with as much room as it needs.
+#[derive(Debug, Default)]
+struct Fields {
+    list: Vec<(String, Value)>,
+    /// Their names, once they are many.
+    names: FxHashSet<String>,
+}
+
+/// The most fields that are looked through one after the other.
+const FEW: usize = 32;
+
+impl Fields {
+    fn contains(&self, name: &str) -> bool {
+        match self.names.is_empty() {
+            true => self.list.iter().any(|(known, _)| known == name),
+            false => self.names.contains(name),
+        }
+    }
+
+    fn push(&mut self, name: String, value: Value) {
+        if self.list.len() == FEW {
+            self.names.extend(self.list.iter().map(|(known, _)| known.clone()));
+        }
+        if self.list.len() >= FEW {
+            self.names.insert(name.clone());
+        }
+        self.list.push((name, value));
+    }
+
+    fn close(self) -> Map<String, Value> {
+        let mut map = Map::with_capacity(self.list.len());
+        map.extend(self.list);
+        map
+    }
 }
 
 /// A document under construction.
@@ -228,7 +268,7 @@ impl<'a> Builder<'a> {
             }
             Event::MappingStart(_, anchor, _) => {
                 self.refuse_key()?;
-                let values = OpenValues::Map { map: Map::new(), key: None, merged: Vec::new() };
+                let values = OpenValues::Map { fields: Fields::default(), key: None, merged: Vec::new() };
                 self.open.push(Open { anchor, values });
             }
             Event::SequenceEnd | Event::MappingEnd => {
@@ -266,9 +306,9 @@ impl<'a> Builder<'a> {
 
     fn key(&mut self, text: String, plain: bool) -> Result<(), String> {
         let is_top = self.open.len() == 1;
-        if let Some(Open { values: OpenValues::Map { map, key, .. }, .. }) = self.open.last_mut() {
+        if let Some(Open { values: OpenValues::Map { fields, key, .. }, .. }) = self.open.last_mut() {
             // Templating leaves `<<` only where a merge is meant; in quotes it is a key like any other.
-            if map.contains_key(&text) && !(plain && text == "<<") {
+            if fields.contains(&text) && !(plain && text == "<<") {
                 self.joined = is_top && TOP_FIELDS.contains(&text.as_str());
                 let why =
                     if self.joined { ": two documents are joined without a line of \"---\" between them" } else { "" };
@@ -288,7 +328,7 @@ impl<'a> Builder<'a> {
         match self.open.last_mut().map(|open| &mut open.values) {
             None => self.root = Some(value),
             Some(OpenValues::List(items)) => items.push(value),
-            Some(OpenValues::Map { map, key, merged }) => match (key.take().unwrap_or_default(), value) {
+            Some(OpenValues::Map { fields, key, merged }) => match (key.take().unwrap_or_default(), value) {
                 (key, Value::Object(other)) if key == "<<" => merged.push(other),
                 (key, Value::Array(items)) if key == "<<" => {
                     for item in items {
@@ -299,9 +339,7 @@ impl<'a> Builder<'a> {
                     }
                 }
                 (key, _) if key == "<<" => return Err("\"<<\" takes a map or a list of maps".into()),
-                (key, value) => {
-                    map.insert(key, value);
-                }
+                (key, value) => fields.push(key, value),
             },
         }
         Ok(())
@@ -311,8 +349,12 @@ impl<'a> Builder<'a> {
 impl OpenValues {
     fn close(self) -> Value {
         match self {
-            OpenValues::List(items) => Value::Array(items),
-            OpenValues::Map { mut map, merged, .. } => {
+            OpenValues::List(mut items) => {
+                items.shrink_to_fit();
+                Value::Array(items)
+            }
+            OpenValues::Map { fields, merged, .. } => {
+                let mut map = fields.close();
                 for (key, value) in merged.into_iter().flatten() {
                     map.entry(key).or_insert(value);
                 }
@@ -376,5 +418,6 @@ fn number(text: &str) -> Option<Number> {
     text.parse::<f64>().ok().and_then(Number::from_f64)
 }
 
+mod parts;
 #[cfg(test)]
 mod tests;

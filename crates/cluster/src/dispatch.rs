@@ -28,7 +28,7 @@ const TELL_CONCURRENT: (u32, u32) = (8, 32);
 /// More binds and evictions than this that wait for their turn or are under way are a rush: what only tells of things
 /// then has one request for so many answers of theirs, since each takes its time from the server.
 const RUSH: usize = 4;
-const ANSWERS_FOR_TELL: u32 = 4;
+const ANSWERS_FOR_TELL: u32 = 8;
 
 /// What they answered is saved up for this many at most.
 const TELLS_SAVED_MAX: u32 = 4;

@@ -183,17 +183,29 @@ impl QuotaOf {
     }
 }
 
+/// Pods of adjacent numbers. To share many at a time makes forks cheap, to share few makes changes in them cheap.
+type Few = [Option<Pod>; FEW];
+const FEW: usize = 16;
+
+/// The pods of a namespace.
+#[derive(Debug, Clone, Default)]
+struct OfNamespace {
+    by_name: LookupMap<Name, PodId>,
+    all: BTreeSet<PodId>,
+}
+
 /// All pods.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Pods {
-    /// Shared with forks: a fork copies a pod when it changes it.
-    list: Vec<Option<Arc<Pod>>>,
+    /// Shared with forks: a fork copies a few pods when it changes one of them.
+    list: Vec<Arc<Few>>,
+    /// How many numbers were given so far.
+    numbers: usize,
     vacant: Vec<PodId>,
-    ids: LookupMap<PodKey, PodId>,
+    /// By namespace. A fork copies those of the namespaces that it changes.
+    ids: LookupMap<Name, Arc<OfNamespace>>,
     /// By node number: the pods that count there, in no order that means anything.
     on_node: Vec<Vec<Resident>>,
-    /// All pods, by namespace.
-    by_namespace: BTreeMap<Name, BTreeSet<PodId>>,
     /// The pods that name a quota of a tree, by its name.
     by_tree_quota: BTreeMap<Name, BTreeSet<PodId>>,
     stamps: u64,
@@ -205,36 +217,43 @@ pub(crate) struct Pods {
 
 impl Pods {
     pub fn get(&self, id: PodId) -> &Pod {
-        self.list[id.0 as usize].as_ref().expect("a pod's number is used only while it is listed")
+        self.slot(id).as_ref().expect("a pod's number is used only while it is listed")
     }
 
     #[inline]
     pub fn get_mut(&mut self, id: PodId) -> &mut Pod {
-        let pod = self.list[id.0 as usize].as_mut().expect("a pod's number is used only while it is listed");
-        Arc::make_mut(pod)
+        self.slot_mut(id).as_mut().expect("a pod's number is used only while it is listed")
+    }
+
+    #[inline]
+    fn slot(&self, id: PodId) -> &Option<Pod> {
+        let at = id.0 as usize;
+        &self.list[at / FEW][at % FEW]
+    }
+
+    #[inline]
+    fn slot_mut(&mut self, id: PodId) -> &mut Option<Pod> {
+        let at = id.0 as usize;
+        &mut Arc::make_mut(&mut self.list[at / FEW])[at % FEW]
     }
 
     pub fn find(&self, key: &PodKey) -> Option<PodId> {
-        self.ids.get(key).copied()
+        self.ids.get(&key.namespace)?.by_name.get(&key.name).copied()
     }
 
     pub fn insert(&mut self, pod: Pod) -> PodId {
-        let key = pod.key();
-        let id = match self.vacant.pop() {
-            Some(id) => {
-                self.list[id.0 as usize] = Some(Arc::new(pod));
-                id
+        let PodKey { namespace, name } = pod.key();
+        let id = self.vacant.pop().unwrap_or_else(|| {
+            if self.numbers == self.list.len() * FEW {
+                self.list.push(Arc::new(std::array::from_fn(|_| None)));
             }
-            None => {
-                self.list.push(Some(Arc::new(pod)));
-                PodId(self.list.len() as u32 - 1)
-            }
-        };
-        match self.by_namespace.get_mut(&key.namespace) {
-            Some(pods) => pods.insert(id),
-            None => self.by_namespace.entry(key.namespace.clone()).or_default().insert(id),
-        };
-        self.ids.insert(key, id);
+            self.numbers += 1;
+            PodId(self.numbers as u32 - 1)
+        });
+        *self.slot_mut(id) = Some(pod);
+        let pods = Arc::make_mut(self.ids.or_insert_with(namespace, Arc::default));
+        pods.all.insert(id);
+        pods.by_name.insert(name, id);
         self.list_tree_quota(id, Sign::Add);
         id
     }
@@ -266,18 +285,18 @@ impl Pods {
 
     /// The pods of a namespace.
     pub fn of_namespace(&self, namespace: &Name) -> Vec<PodId> {
-        self.by_namespace.get(namespace).into_iter().flatten().copied().collect()
+        self.ids.get(namespace).map_or_else(Vec::new, |pods| pods.all.iter().copied().collect())
     }
 
     pub fn remove(&mut self, id: PodId) -> Pod {
         self.list_tree_quota(id, Sign::Take);
-        let pod = self.list[id.0 as usize].take().expect("a pod is removed once");
-        let pod = Arc::unwrap_or_clone(pod);
-        self.ids.remove(&pod.key());
-        if let Some(pods) = self.by_namespace.get_mut(&pod.namespace) {
-            pods.remove(&id);
-            if pods.is_empty() {
-                self.by_namespace.remove(&pod.namespace);
+        let pod = self.slot_mut(id).take().expect("a pod is removed once");
+        if let Some(pods) = self.ids.get_mut(&pod.namespace) {
+            let pods = Arc::make_mut(pods);
+            pods.by_name.remove(&pod.name);
+            pods.all.remove(&id);
+            if pods.all.is_empty() {
+                self.ids.remove(&pod.namespace);
             }
         }
         self.vacant.push(id);
@@ -341,7 +360,7 @@ impl Pods {
 
     /// Whether this placement of this number is still so.
     pub fn is_placed(&self, id: PodId, stamp: u64) -> bool {
-        self.list[id.0 as usize].as_ref().is_some_and(|pod| pod.stamp == stamp && pod.node().is_some())
+        self.slot(id).as_ref().is_some_and(|pod| pod.stamp == stamp && pod.node().is_some())
     }
 
     /// All pods that count on a node.
@@ -368,6 +387,7 @@ impl Pods {
     }
 
     pub fn iter(&self) -> impl Iterator<Item = (PodId, &Pod)> {
-        self.list.iter().enumerate().filter_map(|(i, pod)| pod.as_ref().map(|pod| (PodId(i as u32), &**pod)))
+        let all = self.list.iter().flat_map(|few| few.iter()).enumerate();
+        all.filter_map(|(i, pod)| pod.as_ref().map(|pod| (PodId(i as u32), pod)))
     }
 }

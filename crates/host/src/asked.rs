@@ -50,6 +50,10 @@ impl Asked {
 
     /// The object was seen, or is gone: what was asked of it is history.
     pub fn seen(&mut self, key: &ObjectKey) {
+        // Most objects are pods, of which nothing is asked.
+        if self.entries.is_empty() {
+            return;
+        }
         for slot in [Slot::Amend(key.clone()), Slot::Make(key.clone()), Slot::Delete(key.clone())] {
             self.entries.remove(&slot);
         }

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 
 use quotient_api::{ObjectKey, time};
 use quotient_engine::fact::Name;
+use rustc_hash::FxHashMap;
 use serde_json::{Value, json};
 
 use crate::FIELD_MANAGER;
@@ -52,7 +53,7 @@ struct Said {
 /// What was said so far, so that it is not said again.
 #[derive(Debug, Clone, Default)]
 pub struct EventBook {
-    said: BTreeMap<(ObjectKey, &'static str), Said>,
+    said: FxHashMap<(ObjectKey, &'static str), Said>,
     by_turn: BTreeMap<u64, (ObjectKey, &'static str)>,
     turn: u64,
 }
@@ -104,15 +105,24 @@ impl EventNote {
         format!("{name}.{print:016x}")
     }
 
+    /// The message as the API server keeps it.
+    pub fn shown_message(&self) -> String {
+        shortened(&self.message)
+    }
+
+    /// When it was last said, as the event has it.
+    pub fn shown_last(&self) -> String {
+        whole_seconds(self.last_us)
+    }
+
     /// What changes about an event that was told before.
     pub fn renewal(&self) -> Value {
-        let EventNote { message, count, last_us, .. } = self;
-        json!({"message": shortened(message), "count": count, "lastTimestamp": whole_seconds(*last_us)})
+        json!({"message": self.shown_message(), "count": self.count, "lastTimestamp": self.shown_last()})
     }
 
     /// The event as an object to make.
     pub fn object(&self) -> Value {
-        let EventNote { about, uid, is_warning, reason, message, count, first_us, last_us } = self;
+        let EventNote { about, uid, is_warning, reason, message: _, count, first_us, last_us: _ } = self;
         let api_version = about.kind_entry().map(quotient_api::Kind::api_version).unwrap_or_default();
         json!({
             "apiVersion": "v1", "kind": "Event",
@@ -120,8 +130,8 @@ impl EventNote {
             "involvedObject": {"apiVersion": api_version, "kind": about.kind, "namespace": about.namespace.as_deref(),
                 "name": *about.name, "uid": **uid},
             "type": if *is_warning { "Warning" } else { "Normal" },
-            "reason": reason, "message": shortened(message), "count": count,
-            "firstTimestamp": whole_seconds(*first_us), "lastTimestamp": whole_seconds(*last_us),
+            "reason": reason, "message": self.shown_message(), "count": count,
+            "firstTimestamp": whole_seconds(*first_us), "lastTimestamp": self.shown_last(),
             "source": {"component": FIELD_MANAGER}, "reportingComponent": FIELD_MANAGER,
         })
     }

@@ -13,6 +13,7 @@ use quotient_api::volcano::{GROUP_NAMES, QUEUE, SCHEDULING};
 use quotient_api::{Configuration, ObjectKey, Problem, Translation, Translator, View, key_of, pod_group};
 use quotient_engine::fact::{GroupKey, Name, PodKey};
 use quotient_engine::{Budget, Code, Engine, EvictionReason, Fact, QuotaReport, Reason, Tick};
+use rustc_hash::FxHashMap;
 use serde_json::{Value, json};
 
 use crate::controllers::{Controllers, Moment, Wanted};
@@ -97,7 +98,7 @@ pub struct Scheduler {
     problems: BTreeMap<ObjectKey, Vec<Problem>>,
     /// What controllers found wrong with each object.
     found: BTreeMap<ObjectKey, Vec<Problem>>,
-    waiting: BTreeMap<PodKey, Waiting>,
+    waiting: FxHashMap<PodKey, Waiting>,
     /// When something is to be said of pods whose numbers changed.
     unsaid: BTreeSet<(Tick, PodKey)>,
     /// Pods that are gone since this was last asked.
@@ -140,7 +141,7 @@ impl Scheduler {
             events: EventBook::default(),
             problems: BTreeMap::new(),
             found: BTreeMap::new(),
-            waiting: BTreeMap::new(),
+            waiting: FxHashMap::default(),
             unsaid: BTreeSet::new(),
             gone: BTreeSet::new(),
             happened: Vec::new(),
@@ -165,7 +166,9 @@ impl Scheduler {
             return Vec::new();
         }
         let objects = self.objects.read();
-        let waiting = self.waiting.keys().filter_map(|pod| {
+        let mut pods: Vec<&PodKey> = self.waiting.keys().collect();
+        pods.sort();
+        let waiting = pods.into_iter().filter_map(|pod| {
             let object = objects.get(&ObjectKey::pod(&pod.namespace, &pod.name))?;
             let queue = self.engine.quotas_of(pod).into_iter().find(|key| *key.group == *SCHEDULING)?;
             metrics::Waiting::of_pod(object, &queue.name, &self.engine.requests(pod))
@@ -189,7 +192,10 @@ impl Scheduler {
 
     /// The first of the pods that wait.
     pub fn first_waiting(&self) -> Option<PodRef> {
-        self.waiting.iter().next().map(|(pod, waiting)| PodRef { key: pod.clone(), uid: waiting.uid.clone() })
+        self.waiting
+            .iter()
+            .min_by_key(|(pod, _)| *pod)
+            .map(|(pod, waiting)| PodRef { key: pod.clone(), uid: waiting.uid.clone() })
     }
 
     /// Whether this very pod waits, as far as was seen, and was seen before that version only.
@@ -247,20 +253,27 @@ impl Scheduler {
     /// Takes in an object that says what it is.
     pub fn see_whole(&mut self, now: Now, subject: Subject, object: Cow<'_, Value>) {
         match (subject, key_of(&object)) {
-            (Subject::Kind(_), Ok(key)) => self.see_object(now, &key, object),
-            (Subject::JobPods, Ok(key)) => {
-                self.keep_objects(|objects| objects.job_pod_seen(&key, &object));
+            (subject, Ok(key)) => self.see_keyed(now, subject, &key, object),
+            (Subject::Kind(_), Err(problem)) => self.happened.push(Happened::Problem(problem)),
+            // It was seen as one of its kind too, and complained of there.
+            (Subject::JobPods | Subject::EndedPods, Err(_)) => {}
+        }
+    }
+
+    /// Takes in an object of which the key is known.
+    pub fn see_keyed(&mut self, now: Now, subject: Subject, key: &ObjectKey, object: Cow<'_, Value>) {
+        match subject {
+            Subject::Kind(_) => self.see_object(now, key, object),
+            Subject::JobPods => {
+                self.keep_objects(|objects| objects.job_pod_seen(key, &object));
                 if let Some(job) = controller_of(&object) {
                     self.control(|controllers, objects| controllers.job_pod_seen(job, objects));
                 }
             }
-            (Subject::EndedPods, Ok(key)) => {
-                let group = self.keep_objects(|objects| objects.ended_seen(&key, &object));
+            Subject::EndedPods => {
+                let group = self.keep_objects(|objects| objects.ended_seen(key, &object));
                 self.tell_succeeded(now, group);
             }
-            (Subject::Kind(_), Err(problem)) => self.happened.push(Happened::Problem(problem)),
-            // It was seen as one of its kind too, and complained of there.
-            (Subject::JobPods | Subject::EndedPods, Err(_)) => {}
         }
     }
 
@@ -294,7 +307,7 @@ impl Scheduler {
             // The engine knows at once what the pod is told in a moment: it must not be placed alone meanwhile.
             object.to_mut()["metadata"]["annotations"][GROUP_NAMES[0]] = json!(group);
         }
-        let translation = self.translator.upsert(&object);
+        let translation = self.translator.upsert_as(key, &object);
         self.tell(now, key, translation);
         self.note_shown(key, &object);
         for pod in joined {

@@ -1,6 +1,6 @@
 //! What a watch looks at.
 
-use quotient_api::{Kind, ObjectKey, kinds};
+use quotient_api::{Kind, ObjectKey, field, kinds};
 use serde_json::Value;
 
 /// What a watch looks at: a kind, or some of the pods.
@@ -49,10 +49,11 @@ impl Subject {
     /// Whether an object is among what is looked at.
     pub fn includes(self, key: &ObjectKey, object: &Value) -> bool {
         let is_pod = (key.group, key.kind) == ("", "Pod");
-        let has_ended = || matches!(object["status"]["phase"].as_str(), Some("Succeeded" | "Failed"));
+        let has_ended = || matches!(field::text(object, "/status/phase"), Some("Succeeded" | "Failed"));
+        let is_of_job = || field::at(object, "/metadata/labels").is_some_and(|labels| !labels[JOB_NAME].is_null());
         match self {
             Subject::Kind(kind) => key.kind_entry() == Some(kind) && !(is_pod && has_ended()),
-            Subject::JobPods => is_pod && !object["metadata"]["labels"][JOB_NAME].is_null(),
+            Subject::JobPods => is_pod && is_of_job(),
             Subject::EndedPods => is_pod && has_ended(),
         }
     }

@@ -26,6 +26,7 @@ pub type Ask = (Method, String, &'static str, Value);
 
 pub const JSON: &str = "application/json";
 pub const MERGE: &str = "application/merge-patch+json";
+pub const STRATEGIC: &str = "application/strategic-merge-patch+json";
 
 impl Api {
     pub async fn new(kubeconfig: &Path) -> Result<Self> {

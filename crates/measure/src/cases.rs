@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 use tokio::sync::mpsc::UnboundedReceiver;
 use tokio::time::{sleep, timeout};
 
-use crate::api::{JSON, written};
+use crate::api::{JSON, STRATEGIC, written};
 use crate::contender::{Contender, Scheduler};
 use crate::town::{PODS, Quotas, Town, namespace_name, node_name, pod};
 
@@ -148,9 +148,8 @@ async fn await_ready(town: &Town, binds: &mut Binds, who: Scheduler, contender: 
     await_binds(binds, 1, Some(contender)).await.map(drop)
 }
 
-/// Every GPU is borrowed by A in pods of one; B asks for its half: from its first pod being created to its last being
-/// bound. kube-scheduler knows no quotas: there the pods of B have priority.
-pub async fn reclaim(who: Scheduler, nodes: usize, leaving: Leaving, quotient: &Path) -> Result<Value> {
+/// A town whose cards are all lent: those of the second namespace to pods of the first.
+async fn lent_town(who: Scheduler, nodes: usize) -> Result<Town> {
     let (town, cards) = (Town::start().await?, nodes * 8);
     town.make_nodes(nodes).await?;
     town.make_quotas(Quotas::None).await?;
@@ -162,27 +161,73 @@ pub async fn reclaim(who: Scheduler, nodes: usize, leaving: Leaving, quotient: &
     let class = json!({"apiVersion": "scheduling.k8s.io/v1", "kind": "PriorityClass", "metadata": {"name": "owner"},
         "value": 1000});
     town.api.create_all("/apis/scheduling.k8s.io/v1/priorityclasses", [class]).await?;
-    let card = json!({"nvidia.com/gpu": "1"});
     let borrower = |index: usize| {
-        let mut pod = pod(&a, &format!("a-{index}"), &card, who);
+        let mut pod = pod(&a, &format!("a-{index}"), &json!({"nvidia.com/gpu": "1"}), who);
         pod["spec"]["nodeName"] = json!(node_name(index % nodes));
         pod
     };
     town.api.create_all(PODS, (0..cards).map(borrower)).await?;
+    Ok(town)
+}
+
+/// A pod of those whose cards are lent.
+fn owner(who: Scheduler, index: usize) -> Value {
+    let mut pod = pod(&namespace_name(1), &format!("b-{index}"), &json!({"nvidia.com/gpu": "1"}), who);
+    if who == Scheduler::Kube {
+        pod["spec"]["priorityClassName"] = json!("owner");
+    }
+    pod
+}
+
+/// The requests of a reclaim alone: nobody decides, each step is asked for all pods at once, and nobody is told.
+pub async fn reclaim_limit(nodes: usize) -> Result<Value> {
+    let (town, cards) = (lent_town(Scheduler::Kube, nodes).await?, nodes * 8);
+    let mut binds = binds(&town).await?;
+    let deleted = |event: &Value| (event["type"] == "DELETED").then_some(());
+    let mut deleted = town.api.watch_pods("", deleted).await?;
+    let gone = play_kubelets(&town, Leaving::AtOnce).await?;
+    let begun = Instant::now();
+    let of = |namespace: usize, name: String| format!("/api/v1/namespaces/{}/pods/{name}", namespace_name(namespace));
+    town.api.create_all(PODS, (0..cards / 2).map(|index| owner(Scheduler::Kube, index))).await?;
+    let nominate = |index: usize| {
+        let status = json!({"status": {"nominatedNodeName": node_name(index % nodes)}});
+        (Method::PATCH, format!("{}/status", of(1, format!("b-{index}"))), STRATEGIC, status)
+    };
+    town.api.ask_all((0..cards / 2).map(nominate)).await?;
+    let condemn = |index: usize| {
+        let condition = json!({"type": "DisruptionTarget", "status": "True", "reason": "PreemptionByScheduler",
+            "message": format!("preempted for {}/b-{index}", namespace_name(1))});
+        let status = json!({"status": {"conditions": [condition]}});
+        (Method::PATCH, format!("{}/status", of(0, format!("a-{index}"))), STRATEGIC, status)
+    };
+    town.api.ask_all((0..cards / 2).map(condemn)).await?;
+    let delete = |index: usize| (Method::DELETE, of(0, format!("a-{index}")), JSON, Value::Null);
+    town.api.ask_all((0..cards / 2).map(delete)).await?;
+    let bind = |index: usize| {
+        let binding = json!({"apiVersion": "v1", "kind": "Binding", "metadata": {"name": format!("b-{index}")},
+            "target": {"apiVersion": "v1", "kind": "Node", "name": node_name(index % nodes)}});
+        (Method::POST, format!("{}/binding", of(1, format!("b-{index}"))), JSON, binding)
+    };
+    town.api.ask_all((0..cards / 2).map(bind)).await?;
+    await_binds(&mut binds, cards / 2, None).await?;
+    for _ in 0..cards / 2 {
+        timeout(PATIENCE, deleted.recv()).await?;
+    }
+    Ok(json!({"claimants": cards / 2, "seconds": begun.elapsed().as_secs_f64(),
+        "victims": gone.load(std::sync::atomic::Ordering::Acquire)}))
+}
+
+/// Every GPU is borrowed by A in pods of one; B asks for its half: from its first pod being created to its last being
+/// bound. kube-scheduler knows no quotas: there the pods of B have priority.
+pub async fn reclaim(who: Scheduler, nodes: usize, leaving: Leaving, quotient: &Path) -> Result<Value> {
+    let (town, cards) = (lent_town(who, nodes).await?, nodes * 8);
     let mut binds = binds(&town).await?;
     let gone = play_kubelets(&town, leaving).await?;
     let contender = Contender::start(who, &town.plane, quotient)?;
     await_ready(&town, &mut binds, who, &contender).await?;
     let (writes, cpu, lines) = (town.api.writes().await?, contender.cpu_seconds(), contender.log_lines());
     let begun = Instant::now();
-    let owner = |index: usize| {
-        let mut pod = pod(&b, &format!("b-{index}"), &card, who);
-        if who == Scheduler::Kube {
-            pod["spec"]["priorityClassName"] = json!("owner");
-        }
-        pod
-    };
-    town.api.create_all(PODS, (0..cards / 2).map(owner)).await?;
+    town.api.create_all(PODS, (0..cards / 2).map(|index| owner(who, index))).await?;
     let seen = await_binds(&mut binds, cards / 2, Some(&contender)).await?;
     let after = |at: usize| (seen[at].0 - begun).as_secs_f64();
     sleep(Duration::from_secs(3)).await;

@@ -61,6 +61,7 @@ enum Work {
     Limit { nodes: usize, pods: usize, events: bool },
     Fill { who: Scheduler, nodes: usize, pods: usize, quotas: town::Quotas },
     Stream { who: Scheduler, nodes: usize, rate: usize },
+    ReclaimLimit { nodes: usize },
     Reclaim { who: Scheduler, nodes: usize, leaving: Leaving },
     Claims { who: Scheduler, nodes: usize, pods: usize },
     ReclaimDevices { nodes: usize },
@@ -86,6 +87,7 @@ fn works(quick: bool, large: bool, openb: bool) -> Vec<(String, Work)> {
         ("fill, 5,000 nodes, 50 elastic quotas", fill(Quotient, n5, p10, Elastic(50))),
         ("stream, 200 pods/s, kube-scheduler", Work::Stream { who: Kube, nodes: n1, rate: 200 }),
         ("stream, 200 pods/s, Quotient", Work::Stream { who: Quotient, nodes: n1, rate: 200 }),
+        ("reclaim, limit", Work::ReclaimLimit { nodes: size(100) }),
         ("reclaim, kube-scheduler", Work::Reclaim { who: Kube, nodes: size(100), leaving: Leaving::AtOnce }),
         ("reclaim, Quotient", Work::Reclaim { who: Quotient, nodes: size(100), leaving: Leaving::AtOnce }),
         (
@@ -133,6 +135,7 @@ async fn measure(work: &Work, arguments: &Arguments) -> Result<Value> {
         Work::Limit { nodes, pods, events } => cases::limit(nodes, pods, events).await,
         Work::Fill { who, nodes, pods, quotas } => cases::fill(who, nodes, pods, quotas, quotient).await,
         Work::Stream { who, nodes, rate } => cases::stream(who, nodes, rate, STREAM_SECONDS, quotient).await,
+        Work::ReclaimLimit { nodes } => cases::reclaim_limit(nodes).await,
         Work::Reclaim { who, nodes, leaving } => cases::reclaim(who, nodes, leaving, quotient).await,
         Work::Claims { who, nodes, pods } => claims::fill(who, nodes, pods, quotient).await,
         Work::ReclaimDevices { nodes } => claims::reclaim(nodes, quotient).await,

@@ -132,7 +132,8 @@ pub fn page(report: &Value) -> String {
          - Quotient runs `quotient run` with its defaults. kube-scheduler runs its default profile with 5,000 requests a second\n  \
          allowed, bursts of 10,000 and no leader election; it knows no quotas, and in *reclaim* its claimants have priority.\n\
          - *fill*: all pods are pending when the scheduler starts; from its first bind to its last. *reclaim*: 100 nodes with 8 GPUs each,\n  \
-         all borrowed in pods of one GPU; the owner submits 400. Victims go at once, or after 1 to 10 s (*slow victims*).\n\
+         all borrowed in pods of one GPU; the owner submits 400. Victims go at once, or after 1 to 10 s (*slow victims*).\n  \
+         *reclaim, limit* are its requests alone, 64 at once, by a program that decides nothing and tells nobody.\n\
          - *claims*: every node has 8 devices of one class in a ResourceSlice; 2,000 pods have a claim for one each. *reclaim of devices*: 800\n  \
          devices, all borrowed in claims of one; the owner submits 400. kube-scheduler evicts nobody for a device.\n\
          - *idle*: 5,000 nodes renew their status every 10 s, and 500 pods of different shapes cannot run.\n\

@@ -8,9 +8,9 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use quotient_api::ObjectKey;
-use quotient_engine::Capacity;
 use quotient_engine::fact::PodKey;
 use quotient_engine::quantity::canonical;
+use quotient_engine::{Capacity, Engine, NodeReport};
 use quotient_sim::report::{
     Bound, Evicted, ObjectProblem, PodPhase, PodReport, Quantities, QuotaReport, RejectedObject, StepReport,
 };
@@ -186,21 +186,25 @@ impl Plan {
 }
 
 fn quota_changes(before: &State, after: &State) -> Vec<QuotaChange> {
-    let by_key = |state: &State| state.quotas().iter().cloned().collect::<BTreeMap<_, _>>();
-    let (mut before, mut after) = (by_key(before), by_key(after));
-    let keys: BTreeSet<_> = before.keys().chain(after.keys()).cloned().collect();
-    let change = |key| {
-        let (before, after) = (before.remove(&key), after.remove(&key));
-        let object = after.as_ref().or(before.as_ref())?.object.clone();
-        let change = QuotaChange { object, before, after };
-        is_visible(&change).then_some(change)
+    fn by_key(state: &State) -> BTreeMap<&ObjectKey, &QuotaReport> {
+        state.quotas().iter().map(|(key, report)| (key, report)).collect()
+    }
+    let (before, after) = (by_key(before), by_key(after));
+    let keys: BTreeSet<&ObjectKey> = before.keys().chain(after.keys()).copied().collect();
+    let change = |key: &ObjectKey| {
+        let (before, after) = (before.get(key).copied(), after.get(key).copied());
+        let object = after.or(before)?.object.clone();
+        is_visible(before, after).then(|| QuotaChange { object, before: before.cloned(), after: after.cloned() })
     };
     keys.into_iter().filter_map(change).collect()
 }
 
 /// Whether anything that is shown of a quota would be different.
-fn is_visible(change: &QuotaChange) -> bool {
-    let (Some(before), Some(after)) = (&change.before, &change.after) else { return true };
+fn is_visible(before: Option<&QuotaReport>, after: Option<&QuotaReport>) -> bool {
+    let (Some(before), Some(after)) = (before, after) else { return true };
+    if before == after {
+        return false;
+    }
     let (of_before, of_after) = (resources_of(before), resources_of(after));
     let shown = |quota: &QuotaReport, resource: &str| {
         let QuotaReport { min, max, entitlement, used, borrowed, .. } = quota;
@@ -240,7 +244,7 @@ fn overdrawn(change: &QuotaChange) -> Vec<Overdrawn> {
 
 /// What the quotas at the top of each group promise beyond what all nodes have.
 fn unkept(state: &State) -> Vec<Unkept> {
-    let nodes = state.nodes();
+    let nodes = state.cluster().engine().nodes();
     let mut promised: BTreeMap<(&'static str, String), i128> = BTreeMap::new();
     let quotas = state.quotas();
     let names: BTreeSet<(&str, &str)> =
@@ -252,7 +256,12 @@ fn unkept(state: &State) -> Vec<Unkept> {
         }
     }
     let of_nodes = |resource: &str| -> i128 {
-        nodes.iter().map(|node| amount_of(&node.allocatable, resource).max(amount_of(&node.cards, resource))).sum()
+        let of_node = |node: &NodeReport| {
+            let allocatable = node.allocatable.iter().find(|(name, _)| **name == *resource);
+            let cards = node.cards.iter().find(|(name, _)| **name == *resource);
+            allocatable.map_or(0, |(_, amount)| i128::from(*amount)).max(cards.map_or(0, |(_, amount)| *amount))
+        };
+        nodes.iter().map(of_node).sum()
     };
     let beyond = promised.into_iter().filter_map(|((group, resource), promised)| {
         let has = of_nodes(&resource);
@@ -269,14 +278,18 @@ fn unkept(state: &State) -> Vec<Unkept> {
 
 /// The pods that run before and after, and are marked otherwise.
 fn capacity_changes(before: &State, after: &State) -> Vec<CapacityChange> {
-    let (mut was, mut is) = (before.cluster().engine().capacities(), after.cluster().engine().capacities());
-    let pods: BTreeSet<PodKey> = was.keys().chain(is.keys()).cloned().collect();
+    let (old, new) = (before.cluster().engine(), after.cluster().engine());
+    let of = |engine: &Engine, pod: &PodKey| engine.capacity(pod).map(|(_, capacity)| capacity);
+    let differs = |engine: &Engine, pod: &PodKey, capacity: Capacity| of(engine, pod) != Some(capacity);
+    let gone = old.capacities().filter(|(pod, capacity)| differs(new, pod, *capacity));
+    let come = new.capacities().filter(|(pod, capacity)| differs(old, pod, *capacity));
+    let pods: BTreeSet<PodKey> = gone.chain(come).map(|(pod, _)| pod).collect();
     let change = |pod: PodKey| {
-        let (was, is) = (was.remove(&pod), is.remove(&pod));
+        let (was, is) = (of(old, &pod), of(new, &pod));
         let key = ObjectKey::pod(&pod.namespace, &pod.name);
         let runs = |state: &State| state.cluster().phase(&key) == Some(PodPhase::Running);
         let named = |capacity: Option<Capacity>| capacity.map(|capacity| capacity.name().to_owned());
-        (was != is && runs(before) && runs(after)).then(|| CapacityChange {
+        (runs(before) && runs(after)).then(|| CapacityChange {
             namespace: pod.namespace.to_string(),
             name: pod.name.to_string(),
             before: named(was),

@@ -58,7 +58,8 @@ pub fn unpack(bytes: &[u8]) -> Result<Value> {
     let decoder = StreamingDecoder::new(bytes).context("not a snapshot: the compression cannot be read")?;
     let mut text = Vec::new();
     decoder.take(UNPACKED_MAX).read_to_end(&mut text).context("not a snapshot: the compression is broken")?;
-    let Exact(value) = serde_json::from_slice(&text).context("not a snapshot: expected JSON")?;
+    let text = String::from_utf8(text).context("not a snapshot: expected JSON")?;
+    let Exact(value) = Exact::read(&text).context("not a snapshot: expected JSON")?;
     anyhow::ensure!(value["kind"] == KIND, "not a snapshot: expected kind {KIND}");
     Ok(value)
 }

@@ -226,6 +226,11 @@ impl State {
         self.simulation.cluster().pod(&ObjectKey::pod(namespace, name))
     }
 
+    /// Whether there is such a pod; those that were evicted and have nobody to make them anew too.
+    pub fn has_pod(&self, namespace: &str, name: &str) -> bool {
+        self.simulation.cluster().has_pod(&ObjectKey::pod(namespace, name))
+    }
+
     /// All pods that are pending, by namespace and name.
     pub fn pending(&self) -> Vec<PodReport> {
         self.simulation.cluster().pending_pods()

@@ -6,14 +6,13 @@
 use std::sync::{Arc, Mutex, PoisonError};
 
 use quotient_api::{ObjectKey, Operation, time};
-use quotient_engine::fact::Name;
 use quotient_host::{Api, Call, CallError, Content, Target, Verb};
 use serde_json::{Map, Value, json};
 
 use crate::controllers::disruption::budgets_of;
 use crate::field;
 use crate::random::Random;
-use crate::server::{self, EVENT, Refusal, Server, is_pod};
+use crate::server::{self, Refusal, Server, is_pod};
 
 /// A server that answers at once.
 pub struct AtOnce<'a>(Mutex<&'a mut Server>);
@@ -44,7 +43,7 @@ impl Server {
         let Call { verb, target, part, content, body, reads_answer } = call;
         let key = match target {
             Target::Object(key) => key,
-            Target::Event { namespace, name } => return self.answer_event(verb, &namespace, &name, body),
+            Target::Event { namespace, name } => return self.answer_event(verb, &namespace, &name, &body),
         };
         match (verb, part) {
             (Verb::Get, _) => self.store().get(&key).map(|object| (**object).clone()).ok_or_else(|| not_found(&key)),
@@ -59,22 +58,6 @@ impl Server {
             Some(object) if reads_answer && verb != Verb::Get => Value::clone(object),
             _ => answer,
         })
-    }
-
-    fn answer_event(&mut self, verb: Verb, namespace: &str, name: &str, body: Value) -> Result<Value, CallError> {
-        let key = ObjectKey { group: "", kind: EVENT, namespace: Some(Name::from(namespace)), name: Name::from(name) };
-        let known = self.store().get(&key).map(|event| (**event).clone());
-        match (verb, known) {
-            (Verb::Create, None) => self.record(key, body),
-            (Verb::Create, Some(_)) => return Err(CallError::Conflict(format!("{key} already exists"))),
-            (Verb::Patch, Some(mut event)) => {
-                merge_patch(&mut event, &body, Lists::Replaced);
-                self.record(key, event);
-            }
-            (_, None) => return Err(not_found(&key)),
-            (_, Some(event)) => return Ok(event),
-        }
-        Ok(Value::Null)
     }
 
     fn answer_create(&mut self, key: &ObjectKey, object: Value) -> Result<Value, CallError> {

@@ -34,7 +34,7 @@ use crate::clock::Clock;
 use crate::controllers::Controllers;
 use crate::field;
 use crate::replica::Replica;
-use crate::server::{self, EVENT, Refusal, Server, is_over};
+use crate::server::{self, Refusal, Server, is_over};
 use crate::store::{Change, Store};
 
 /// Rounds that a cluster may take to settle. In a round everything moves that can, so what takes many
@@ -106,6 +106,16 @@ impl Cluster {
     /// The objects as they are.
     pub fn store(&self) -> &Store {
         self.server.store()
+    }
+
+    /// How many objects and events there are.
+    pub fn len(&self) -> usize {
+        self.server.len()
+    }
+
+    /// Whether there is nothing.
+    pub fn is_empty(&self) -> bool {
+        self.server.is_empty()
     }
 
     /// The engine as it is.
@@ -303,7 +313,6 @@ impl Cluster {
         let things: usize = self
             .store()
             .iter()
-            .filter(|(key, _)| key.kind != EVENT)
             .map(|(_, object)| {
                 let replicas = field::integer(object, "/spec/replicas").and_then(|count| usize::try_from(count).ok());
                 1 + replicas.unwrap_or(0)
@@ -327,10 +336,8 @@ impl Cluster {
 
     fn pass_changes_to_controllers(&mut self) {
         let changes = self.server.take_changes();
-        // Events tell of what changes; they are not what does.
-        let changed = || changes.iter().map(Change::key).filter(|key| key.kind != EVENT);
-        if changed().next().is_some() {
-            self.last_changed = changed().cloned().collect();
+        if !changes.is_empty() {
+            self.last_changed = changes.iter().map(|change| change.key().clone()).collect();
         }
         for change in changes {
             self.controllers.note(&change, self.server.store());

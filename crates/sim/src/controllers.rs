@@ -26,7 +26,7 @@ use serde_json::Value;
 
 use crate::field;
 use crate::naming;
-use crate::server::{Refusal, Server, controlled_by};
+use crate::server::{Refusal, Server, controlled_by, is_pod};
 use crate::store::{Change, Store};
 
 /// The controllers of one cluster, and what they still have to look at.
@@ -59,11 +59,14 @@ impl Controllers {
     /// Takes note of a change: whom it concerns has to look again.
     pub fn note(&mut self, change: &Change, store: &Store) {
         let key = change.key();
-        self.queue.insert(key.clone());
         let object = match change {
             Change::Seen(key) => store.get(key),
             Change::Gone(_, object) => Some(object),
         };
+        // Pods are many, and of most there is nothing to be done.
+        if !is_pod(key) || object.is_some_and(|pod| !field::list(pod, "/spec/resourceClaims").is_empty()) {
+            self.queue.insert(key.clone());
+        }
         let controller = object.and_then(|object| field::controller(object));
         let namespace = key.namespace.as_deref();
         // A pod of a set that is not there: its Deployment has to look for it.
@@ -149,7 +152,7 @@ impl Controllers {
                     Refusal::Rejected(rejected) => format!("{}: {}", rejected.object, rejected.message),
                     other => other.to_string(),
                 };
-                server.event(owner, "Warning", "FailedCreate", &message);
+                server.event(owner, "FailedCreate", &message);
                 self.refused.insert(owner.clone());
                 None
             }

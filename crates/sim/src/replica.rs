@@ -7,13 +7,12 @@ use quotient_api::{ObjectKey, Problem, kinds, volcano};
 use quotient_engine::{Budget, Engine, Tick};
 use quotient_host::objects::watched_kinds;
 use quotient_host::{
-    Api, CallError, Happened, LANES, Now, Outcome, Scheduler, Seen, SharedObjects, Subject, Write, WriteQueue,
-    carry_out,
+    Api, Happened, LANES, Now, Outcome, Scheduler, Seen, SharedObjects, Subject, Write, WriteQueue, carry_out,
 };
 
 use crate::answer::AtOnce;
 use crate::cluster::Setup;
-use crate::server::{EVENT, Server, is_pod};
+use crate::server::{Server, is_pod};
 use crate::store::{Change, Store};
 
 /// A scheduler whose writes are answered at once. A clone goes its own way.
@@ -54,10 +53,6 @@ impl Replica {
     /// Takes in a change as watches tell of it.
     pub fn see(&mut self, now: Now, change: &Change, store: &Store) {
         let key = change.key();
-        // Events are for people.
-        if key.kind == EVENT {
-            return;
-        }
         let object = match change {
             Change::Gone(..) => None,
             // It went again meanwhile, which is told next.
@@ -73,7 +68,7 @@ impl Replica {
         }
         for subject in subjects(key) {
             match object.filter(|object| subject.includes(key, object)) {
-                Some(object) => self.scheduler.see_whole(now, subject, Cow::Borrowed(object)),
+                Some(object) => self.scheduler.see_keyed(now, subject, key, Cow::Borrowed(object)),
                 None => self.scheduler.see(now, Seen::Gone(subject, key.clone())),
             }
         }
@@ -138,7 +133,14 @@ impl Replica {
         writes.into_iter().for_each(|write| self.queue.push(write, now.tick));
         for lane in LANES {
             while let Some(write) = self.queue.take(lane, now.tick) {
-                let (outcome, _) = at_once(&AtOnce::new(server), &write, now.wall_us);
+                let outcome = match &write {
+                    // Nobody here reads the object that would be made of it.
+                    Write::Event(note) => {
+                        server.tell(note);
+                        Outcome::Done
+                    }
+                    write => at_once(&AtOnce::new(server), write, now.wall_us),
+                };
                 if let (Outcome::Done, Write::Bind { pod, node, .. }) = (&outcome, &write) {
                     let event = self.scheduler.bound_event(now, pod, node);
                     event.into_iter().for_each(|event| self.queue.push(event, now.tick));
@@ -153,10 +155,10 @@ impl Replica {
 }
 
 /// Carries a write out on a server that answers at once.
-fn at_once(api: &impl Api, write: &Write, wall_us: i64) -> (Outcome, Option<CallError>) {
+fn at_once(api: &impl Api, write: &Write, wall_us: i64) -> Outcome {
     let mut carried = std::pin::pin!(carry_out(api, write, wall_us));
     match carried.as_mut().poll(&mut Context::from_waker(Waker::noop())) {
-        Poll::Ready(outcome) => outcome,
+        Poll::Ready((outcome, _)) => outcome,
         Poll::Pending => unreachable!("every answer is there when it is asked for"),
     }
 }

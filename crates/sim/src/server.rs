@@ -26,6 +26,7 @@ use crate::bounds;
 use crate::clock::Clock;
 use crate::field;
 use crate::naming;
+use crate::server::events::Events;
 use crate::server::guaranteed::Guaranteed;
 use crate::store::Store;
 
@@ -83,6 +84,7 @@ pub struct Server {
     guaranteed: Guaranteed,
     /// Whether a composite quota governs only namespaces that agree.
     needs_consent: bool,
+    events: Events,
 }
 
 impl Server {
@@ -96,6 +98,16 @@ impl Server {
     /// The objects as they are.
     pub fn store(&self) -> &Store {
         &self.store
+    }
+
+    /// How many objects and events there are.
+    pub fn len(&self) -> usize {
+        self.store.len() + self.events.len()
+    }
+
+    /// Whether there is nothing.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
     }
 
     /// The store's changes since they were last taken.
@@ -170,7 +182,7 @@ impl Server {
             let message = format!("{key} already exists");
             return Err(self.reject(Rejected { object: key, message }));
         }
-        if self.store.len() >= bounds::OBJECTS_MAX {
+        if self.len() >= bounds::OBJECTS_MAX {
             let message = format!("the cluster has {} objects, the most that are simulated", bounds::OBJECTS_MAX);
             return Err(self.reject(Rejected { object: key, message }));
         }
@@ -266,11 +278,6 @@ impl Server {
         }
     }
 
-    /// Keeps an object that is not admitted: a record of the cluster's own, such as an event.
-    pub fn record(&mut self, key: ObjectKey, object: Value) {
-        self.write(key, object);
-    }
-
     fn write(&mut self, key: ObjectKey, mut object: Value) {
         // An object that did not change keeps its version, so the version is not part of the comparison.
         if let Some(old) = self.store.get(&key)
@@ -291,7 +298,9 @@ impl Server {
         if key.kind == "Node" {
             self.held.take();
         }
-        self.guaranteed.replace(&key, self.store.get(&key).map(AsRef::as_ref), Some(&object));
+        if Guaranteed::concerns(&key) {
+            self.guaranteed.replace(&key, self.store.get(&key).map(AsRef::as_ref), Some(&object));
+        }
         self.store.put(key, object);
     }
 
@@ -346,8 +355,10 @@ impl Server {
         while let Some(key) = gone.pop() {
             let Some(object) = self.store.remove(&key) else { continue };
             self.guaranteed.replace(&key, Some(&object), None);
-            if key.kind == "Node" {
-                self.held.take();
+            match (key.group, key.kind) {
+                ("", "Node") => drop(self.held.take()),
+                ("", "Namespace") => self.events.forget_namespace(&key.name),
+                _ => {}
             }
             let mut hanging: Vec<ObjectKey> = match (key.group, key.kind) {
                 ("", "Node") => self.store.pods_on(&key.name),
@@ -419,9 +430,6 @@ fn runs_elsewhere(key: &ObjectKey, object: &Value) -> bool {
     let has = |pointer: &str| field::text(object, pointer).is_some();
     is_pod(key) && has("/metadata/uid") && has("/spec/nodeName") && !is_over(object)
 }
-
-/// The kind of events, which is not one that is read from files.
-pub const EVENT: &str = "Event";
 
 /// A reference that makes `owner` the controller of an object.
 pub fn controlled_by(owner: &ObjectKey, object: &Value) -> Value {

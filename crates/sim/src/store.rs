@@ -77,7 +77,7 @@ pub struct Store {
     /// The pods that name a node in `spec.nodeName`.
     pods_on: Arc<BTreeMap<Name, Arc<BTreeSet<ObjectKey>>>>,
     /// The pods that name no node: few among many, most often.
-    waiting: Arc<BTreeSet<ObjectKey>>,
+    waiting: Arc<FxHashSet<ObjectKey>>,
     /// The pods that say how long they run, or how long pods like them run: few, and asked for among many.
     timed: Arc<BTreeSet<ObjectKey>>,
     changes: Vec<Change>,
@@ -156,7 +156,9 @@ impl Store {
 
     /// The pods that name no node, by namespace and name; those that have ended too.
     pub fn pods_without_node(&self) -> impl Iterator<Item = (&ObjectKey, &Arc<Value>)> {
-        self.objects.get_all(self.waiting.iter())
+        let mut keys: Vec<&ObjectKey> = self.waiting.iter().collect();
+        keys.sort();
+        self.objects.get_all(keys.into_iter())
     }
 
     /// The nodes that pods name, each with these pods.
@@ -166,11 +168,12 @@ impl Store {
 
     /// Keeps the object under `key`, and says whether that changed anything.
     pub fn put(&mut self, key: ObjectKey, object: Value) -> bool {
-        if self.objects.get(&key).is_some_and(|known| **known == object) {
+        let known = self.objects.get(&key);
+        if known.is_some_and(|known| **known == object) {
             return false;
         }
+        let before = known.map(|known| AtHand::of(&key, known));
         self.note_timed(&key, &object);
-        let before = self.objects.get(&key).map(|known| AtHand::of(&key, known));
         self.keep_at_hand(&key, before, Some(AtHand::of(&key, &object)));
         self.objects.insert(key.clone(), Arc::new(object));
         self.tell(key);
@@ -255,7 +258,10 @@ impl Store {
     }
 
     fn note_timed(&mut self, key: &ObjectKey, object: &Value) {
-        let is_timed = is_pod(key) && forecast::is_timed(object);
+        if !is_pod(key) {
+            return;
+        }
+        let is_timed = forecast::is_timed(object);
         if is_timed != self.timed.contains(key) {
             let timed = Arc::make_mut(&mut self.timed);
             let _ = if is_timed { timed.insert(key.clone()) } else { timed.remove(key) };

@@ -19,7 +19,12 @@ pub(super) fn set_requests(object: &mut Value, _: &Context<'_>) -> Result<(), Re
 
 fn set_requests_of_container(container: &mut Value) {
     let Some(resources) = container.get_mut("resources") else { return };
-    let Some(limits) = resources.get("limits").and_then(Value::as_object).cloned() else { return };
+    let Some(limits) = resources.get("limits").and_then(Value::as_object) else { return };
+    let requests = resources.get("requests").and_then(Value::as_object);
+    if requests.is_some_and(|requests| limits.keys().all(|resource| requests.contains_key(resource))) {
+        return;
+    }
+    let limits = limits.clone();
     let Some(requests) = object_in(resources, "requests") else { return };
     for (resource, limit) in limits {
         requests.entry(resource).or_insert(limit);

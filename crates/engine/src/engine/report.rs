@@ -128,10 +128,9 @@ impl Engine {
         self.world.pods.get(self.world.pods.find(pod)?).marks.first().cloned()
     }
 
-    /// The same of all running pods of which some quota says so.
-    pub fn capacities(&self) -> BTreeMap<PodKey, Capacity> {
-        let marked = self.world.pods.iter().filter_map(|(_, pod)| Some((pod.key(), pod.marks.first()?.1)));
-        marked.collect()
+    /// The same of all running pods of which some quota says so, in no certain order.
+    pub fn capacities(&self) -> impl Iterator<Item = (PodKey, Capacity)> {
+        self.world.pods.iter().filter_map(|(_, pod)| Some((pod.key(), pod.marks.first()?.1)))
     }
 
     /// All nodes, by name.

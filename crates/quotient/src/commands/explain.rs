@@ -262,6 +262,10 @@ fn find(state: &State, typed: &str, namespace: Option<&str>) -> Result<(String, 
         }
         (namespace, None) => (namespace, typed),
     };
+    // To list all pods of a large cluster takes longer than to explain one.
+    if let Some(namespace) = namespace.filter(|namespace| state.has_pod(namespace, name)) {
+        return Ok((namespace.to_owned(), name.to_owned()));
+    }
     let standing = state.pod_names();
     let gone = state.evictions().map(|happened| happened.evicted);
     let gone = gone.map(|evicted| (evicted.namespace.as_str(), evicted.name.as_str()));

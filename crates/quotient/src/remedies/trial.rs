@@ -71,7 +71,7 @@ impl<'a> Trial<'a> {
         verdicts: &'a [NodeVerdict],
     ) -> Option<Trial<'a>> {
         let pod = state.object(key)?.clone();
-        let trials = (COPIED_MAX / state.cluster().store().len().max(1)).clamp(TRIALS_MIN, TRIALS_MAX);
+        let trials = (COPIED_MAX / state.cluster().len().max(1)).clamp(TRIALS_MIN, TRIALS_MAX);
         let members = members(state, key, &pod);
         Some(Trial { state, key: key.clone(), pod, members, reason, verdicts, left: Cell::new(trials) })
     }

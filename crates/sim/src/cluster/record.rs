@@ -9,13 +9,12 @@ use quotient_host::Happened as Done;
 use serde_json::Value;
 
 use super::Cluster;
-use crate::server::EVENT;
 
 /// One round in which something was decided.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Round {
     pub now_us: i64,
-    /// All objects before the round, events excepted.
+    /// All objects before the round.
     pub objects: Vec<Arc<Value>>,
     pub decided: Vec<Decided>,
 }
@@ -52,9 +51,9 @@ impl Cluster {
         self.record.as_mut().map(std::mem::take).unwrap_or_default()
     }
 
-    /// All objects as they are, events excepted.
+    /// All objects as they are.
     pub fn objects(&self) -> Vec<Arc<Value>> {
-        self.store().iter().filter(|(key, _)| key.kind != EVENT).map(|(_, object)| object.clone()).collect()
+        self.store().iter().map(|(_, object)| object.clone()).collect()
     }
 
     pub(super) fn record_round(&mut self, done: &[Done]) {

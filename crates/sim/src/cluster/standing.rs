@@ -1,6 +1,6 @@
 //! How a cluster stands: its pods and why they wait, its quotas and nodes.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use quotient_api::{ObjectKey, elastic};
@@ -56,9 +56,17 @@ impl Cluster {
 
     /// The keys of all pods, by namespace and name; those that were evicted and have nobody to make them anew too.
     pub fn pod_keys(&self) -> impl Iterator<Item = &ObjectKey> {
-        let mut keys: BTreeSet<&ObjectKey> = self.lost.iter().collect();
-        keys.extend(self.store().pods().map(|(key, _)| key));
+        let store = self.store();
+        let lost = self.lost.iter().filter(|key| !store.contains(key));
+        let mut keys: Vec<&ObjectKey> = store.pods().map(|(key, _)| key).chain(lost).collect();
+        // Those of the store are in order already.
+        keys.sort();
         keys.into_iter()
+    }
+
+    /// Whether there is such a pod; one that was evicted and has nobody to make it anew too.
+    pub fn has_pod(&self, key: &ObjectKey) -> bool {
+        self.store().contains(key) || self.lost.contains(key)
     }
 
     /// One pod; one that was evicted and has nobody to make it anew too.

@@ -167,6 +167,6 @@ fn ensure_claim(server: &mut Server, set: &ObjectKey, template: &Value, name: &s
     field::put(&mut claim, &["spec"], template["spec"].clone());
     // A refused claim leaves its pod waiting for a claim that does not exist, which the pod's reason says.
     if let Err(refusal) = server.create(claim) {
-        server.event(set, "Warning", "FailedCreate", &refusal.to_string());
+        server.event(set, "FailedCreate", &refusal.to_string());
     }
 }

@@ -13,9 +13,14 @@ use serde_json::Value;
 pub(super) struct Guaranteed(BTreeMap<&'static str, Sums>);
 
 impl Guaranteed {
+    /// Whether objects of this key guarantee anything.
+    pub fn concerns(key: &ObjectKey) -> bool {
+        matches!(key.kind, PLAIN | COMPOSITE)
+    }
+
     /// An object takes the place of another, or comes or goes.
     pub fn replace(&mut self, key: &ObjectKey, old: Option<&Value>, new: Option<&Value>) {
-        if matches!(key.kind, PLAIN | COMPOSITE) {
+        if Self::concerns(key) {
             let sums = self.0.entry(key.group).or_default();
             old.into_iter().for_each(|quota| sums.take_min(quota));
             new.into_iter().for_each(|quota| sums.add_min(quota));

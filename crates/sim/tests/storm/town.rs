@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use quotient_api::{ObjectKey, key_of};
 use quotient_sim::controllers::Controllers;
-use quotient_sim::server::{self, EVENT, Server};
+use quotient_sim::server::{self, Server};
 use quotient_sim::store::Change;
 use serde_json::{Value, json};
 
@@ -232,14 +232,12 @@ impl Town {
                 None => return,
             },
         };
-        if entry.key.kind != EVENT {
-            say(|| {
-                let (what, object) = (if entry.is_gone { "gone" } else { "is" }, &entry.object);
-                let (node, leaves) = (&object["spec"]["nodeName"], &object["metadata"]["deletionTimestamp"]);
-                format!("{at_ms} {what} {}, node {node}, leaves {leaves}", entry.key)
-            });
-            self.observer.see(&entry, self.server.store());
-            self.log.push(entry);
-        }
+        say(|| {
+            let (what, object) = (if entry.is_gone { "gone" } else { "is" }, &entry.object);
+            let (node, leaves) = (&object["spec"]["nodeName"], &object["metadata"]["deletionTimestamp"]);
+            format!("{at_ms} {what} {}, node {node}, leaves {leaves}", entry.key)
+        });
+        self.observer.see(&entry, self.server.store());
+        self.log.push(entry);
     }
 }

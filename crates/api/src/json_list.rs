@@ -1,0 +1,174 @@
+//! A long list of objects as JSON, read in parts.
+//!
+//! A dump of a cluster is one map with one long list under `items`. Where its items begin and end is found without
+//! reading them, and several threads read them. A text that is anything else, or that is not JSON, is left to be read
+//! as a whole, which also says what is wrong with it.
+
+use serde_json::Value;
+
+use crate::json::Exact;
+use crate::parallel;
+
+/// The shortest text that is worth more than one thread.
+const BYTES_MIN: usize = 1 << 20;
+
+/// How much of the list is read at a time.
+const PART_BYTES: usize = 1 << 18;
+
+/// A text around its list.
+#[derive(Debug)]
+struct Split<'t> {
+    before: &'t str,
+    /// Some items each, with commas between them.
+    parts: Vec<&'t str>,
+    after: &'t str,
+}
+
+/// The value of a text that is one map with a long list under `items`.
+pub(crate) fn read(text: &str) -> Option<Value> {
+    read_parts(text, BYTES_MIN, PART_BYTES)
+}
+
+fn read_parts(text: &str, bytes_min: usize, part_bytes: usize) -> Option<Value> {
+    if text.len() < bytes_min {
+        return None;
+    }
+    let Split { before, parts, after } = split(text, part_bytes)?;
+    // A key may be written with escapes, and be the same then.
+    if before.contains("\\u") || after.contains("\\u") {
+        return None;
+    }
+    let mut value = serde_json::from_str::<Exact>(&format!("{before}[]{after}")).ok()?.0;
+    let read: Vec<Option<Vec<Value>>> = parallel::of_parts(&parts, |part| items(part));
+    let mut all = Vec::with_capacity(read.iter().flatten().map(Vec::len).sum());
+    for items in read {
+        all.extend(items?);
+    }
+    *value.get_mut("items")? = Value::Array(all);
+    Some(value)
+}
+
+/// The items of a part; there is at least one.
+fn items(part: &str) -> Option<Vec<Value>> {
+    // Two lists, since the list is in a map: how deep values may be is counted from outside.
+    let Exact(value) = serde_json::from_str(&format!("[[{part}]]")).ok()?;
+    match value {
+        Value::Array(mut lists) => match (lists.pop(), lists.len()) {
+            (Some(Value::Array(items)), 0) if !items.is_empty() => Some(items),
+            _ => None,
+        },
+        _ => None,
+    }
+}
+
+/// Finds the list of a text that is one map.
+fn split(text: &str, part_bytes: usize) -> Option<Split<'_>> {
+    let bytes = text.as_bytes();
+    let mut depth = 0_usize;
+    let mut parts = Vec::new();
+    let (mut first, mut begun, mut end) = (None, 0, None);
+    let mut at = 0;
+    while at < bytes.len() {
+        match bytes[at] {
+            b'"' => {
+                let close = string_end(bytes, at)?;
+                if depth == 1
+                    && &bytes[at..close] == b"\"items\""
+                    && let Some(list) = list_after(bytes, close)
+                {
+                    // A list that is given twice is not for here.
+                    if first.replace(list + 1).is_some() {
+                        return None;
+                    }
+                    begun = list + 1;
+                }
+                at = close;
+                continue;
+            }
+            b'{' | b'[' => depth += 1,
+            b'}' | b']' => {
+                depth = depth.checked_sub(1)?;
+                if depth == 1 && first.is_some() && end.is_none() {
+                    parts.push(&text[begun..at]);
+                    end = Some(at + 1);
+                } else if depth == 0 && !text[at + 1..].trim_ascii().is_empty() {
+                    return None;
+                }
+            }
+            b',' if depth == 2 && first.is_some() && end.is_none() && at - begun >= part_bytes => {
+                parts.push(&text[begun..at]);
+                begun = at + 1;
+            }
+            _ => {}
+        }
+        at += 1;
+    }
+    let (first, end) = (first?, end?);
+    (depth == 0).then(|| Split { before: &text[..first - 1], parts, after: &text[end..] })
+}
+
+/// The place behind the text that begins here.
+fn string_end(bytes: &[u8], at: usize) -> Option<usize> {
+    let mut at = at + 1;
+    loop {
+        match bytes.get(at)? {
+            b'"' => return Some(at + 1),
+            b'\\' => at += 2,
+            _ => at += 1,
+        }
+    }
+}
+
+/// The place of the bracket that opens a list, where one follows a key that ends here.
+fn list_after(bytes: &[u8], at: usize) -> Option<usize> {
+    let next = |at: usize| (at..bytes.len()).find(|at| !bytes[*at].is_ascii_whitespace());
+    let colon = next(at).filter(|at| bytes[*at] == b':')?;
+    next(colon + 1).filter(|at| bytes[*at] == b'[')
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Whatever is read in parts is what is read as a whole, byte for byte; what is not JSON is not read in parts.
+    #[test]
+    fn parts_come_to_the_whole() {
+        let cases = [
+            (
+                r#"{"kind": "List", "items": [{"a": [1, 2]}, {"b": "],{\"\\"}, [3], "x,y", 4], "z": {"items": [5, 6]}}"#,
+                true,
+            ),
+            (r#" { "items" : [ {"kind": "Pod", "metadata": {"uid": "1"}, "status": {"podIP": "1"}} , 2 ] } "#, true),
+            (r#"{"items": [{"items": [1, 2]}, {"items": [3]}]}"#, true),
+            (r#"{"kind": "items", "items": [1, 2, 3]}"#, true),
+            (r#"{"items": []}"#, false),
+            (r#"{"items": [1, 2,]}"#, false),
+            (r#"{"items": [1, , 2]}"#, false),
+            (r#"{"items": [1, 2], "items": [3]}"#, false),
+            (r#"{"items": [{"a": 1], 2}}"#, false),
+            (r#"{"items": [1, 2]} {"items": [3]}"#, false),
+            (r#"{"items": [1, 2"#, false),
+            (r#"{"items": [1, 2], "\u0069tems": []}"#, false),
+            (r#"{"items": {"a": 1}}"#, false),
+            (r#"[1, 2]"#, false),
+            ("", false),
+        ];
+        for (text, is_read) in cases {
+            for part_bytes in [1, 5, 1000] {
+                let read = read_parts(text, 0, part_bytes).map(|value| value.to_string());
+                assert_eq!(read.is_some(), is_read, "{text} in parts of {part_bytes}");
+                let whole = serde_json::from_str::<Exact>(text).map(|exact| exact.0.to_string()).ok();
+                assert!(read.is_none() || read == whole, "{text} in parts of {part_bytes}: {read:?}");
+            }
+        }
+    }
+
+    #[test]
+    fn values_may_be_as_deep_as_in_a_whole() {
+        for depth in [100, 124, 125, 126, 127, 128] {
+            let text = format!(r#"{{"items": [1, {}{}]}}"#, "[".repeat(depth), "]".repeat(depth));
+            let is_read = read_parts(&text, 0, 1).is_some();
+            assert_eq!(is_read, serde_json::from_str::<Exact>(&text).is_ok(), "{depth} deep");
+        }
+    }
+}
