@@ -5,6 +5,7 @@ mod tests;
 mod words;
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::thread;
 use std::time::Duration;
 
 use quotient_api::ObjectKey;
@@ -131,6 +132,8 @@ impl Plan {
             None => Plan::of((state, StepReport::default()), (&after, happened)),
         };
         plan.diff = differs;
+        // To give the memory of a large cluster back takes as long as much of the answer, and nobody waits for it.
+        thread::spawn(move || drop(after));
         Ok(plan)
     }
 
@@ -140,15 +143,23 @@ impl Plan {
         let StepReport { file, mut bound, mut evicted, rejected, problems } = happened;
         bound.retain(|bound| !anyway.bound.contains(bound));
         evicted.retain(|evicted| !anyway.evicted.contains(evicted));
+        // Why all who wait do so is what takes longest in a large cluster: both are looked at at once.
+        let look = |state: &State| {
+            state.quotas();
+            (state.pending(), unkept(state))
+        };
+        let ((waited, unkept_before), (waits, unkept)) = thread::scope(|scope| {
+            let other = scope.spawn(|| look(before));
+            let new = look(after);
+            (other.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic)), new)
+        });
         let quotas = quota_changes(before, after);
-        let (waited, waits) = (before.pending(), after.pending());
         let known: BTreeMap<(&str, &str), &PodReport> =
             waited.iter().map(|pod| ((pod.namespace.as_str(), pod.name.as_str()), pod)).collect();
         let was = |pod: &PodReport| known.get(&(pod.namespace.as_str(), pod.name.as_str())).copied();
         let over_quota: Vec<Overdrawn> = quotas.iter().flat_map(overdrawn).collect();
         let waiting: Vec<WaitChange> = waits.iter().filter_map(|pod| wait_change(was(pod), pod)).collect();
-        let unkept_before = unkept(before);
-        let unkept: Vec<Unkept> = unkept(after).into_iter().filter(|one| !unkept_before.contains(one)).collect();
+        let unkept: Vec<Unkept> = unkept.into_iter().filter(|one| !unkept_before.contains(one)).collect();
         let verdict = Verdict {
             starts: bound.len(),
             evictions: evicted.len(),

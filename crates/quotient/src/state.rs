@@ -3,10 +3,9 @@
 //! Commands ask this type and nothing else, and what they print is made from plain values that they got here: where the
 //! state comes from is nobody else's business. Today it is a virtual cluster that files were applied to.
 
-use std::cell::OnceCell;
 use std::collections::BTreeSet;
 use std::path::PathBuf;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
 use quotient_api::{ObjectKey, elastic, pod_group};
@@ -38,9 +37,9 @@ const NAMES_MAX: usize = 3;
 pub struct State {
     simulation: Simulation,
     /// All pods, quotas and nodes, once they are asked for: of a large cluster a list takes longer than most answers.
-    pods: OnceCell<Vec<PodReport>>,
-    quotas: OnceCell<Vec<(ObjectKey, QuotaReport)>>,
-    nodes: OnceCell<Vec<NodeState>>,
+    pods: OnceLock<Vec<PodReport>>,
+    quotas: OnceLock<Vec<(ObjectKey, QuotaReport)>>,
+    nodes: OnceLock<Vec<NodeState>>,
     /// Evictions before the state was read, as events tell of them.
     past: Vec<PastEviction>,
     /// Too little of the cluster is seen to know what is decided there.
@@ -81,9 +80,9 @@ impl State {
     pub fn of(simulation: Simulation) -> State {
         State {
             simulation,
-            pods: OnceCell::new(),
-            quotas: OnceCell::new(),
-            nodes: OnceCell::new(),
+            pods: OnceLock::new(),
+            quotas: OnceLock::new(),
+            nodes: OnceLock::new(),
             past: Vec::new(),
             partial: None,
         }

@@ -18,9 +18,9 @@ mod tests;
 pub use happened::Happened;
 pub use record::{Decided, Round};
 
-use std::cell::OnceCell;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
+use std::sync::OnceLock;
 use std::time::Duration;
 
 use quotient_api::{Configuration, ObjectKey, Problem, tree};
@@ -74,7 +74,7 @@ pub struct Cluster {
     controllers: Controllers,
     replica: Replica,
     /// Why pods wait as things stand now, once somebody asks: what the engine said of a pod may be a while ago.
-    reasons: OnceCell<BTreeMap<PodKey, Arc<Reason>>>,
+    reasons: OnceLock<BTreeMap<PodKey, Arc<Reason>>>,
     /// Changes that the scheduler has not seen yet.
     unseen: Vec<Change>,
     /// What changed last, for whoever asks what does not come to rest.
@@ -94,7 +94,7 @@ impl Cluster {
             controllers: Controllers::default(),
             replica: Replica::new(&setup),
             setup,
-            reasons: OnceCell::new(),
+            reasons: OnceLock::new(),
             unseen: Vec::new(),
             last_changed: Vec::new(),
             lost: BTreeSet::new(),
@@ -267,7 +267,7 @@ impl Cluster {
 
     fn settle_with(&mut self, budget: Budget, decisions_max: usize, tells: bool) -> Result<bool, Stuck> {
         let mut decisions = 0;
-        self.reasons = OnceCell::new();
+        self.reasons = OnceLock::new();
         self.controllers.retry();
         self.replica.retry();
         self.server.depart();

@@ -13,9 +13,9 @@ mod replacement;
 pub use pod::{end, is_leaving, is_over, is_pod, is_ready, run};
 pub use replacement::replacement;
 
-use std::cell::OnceCell;
 use std::collections::BTreeMap;
 use std::sync::Arc;
+use std::sync::OnceLock;
 use std::time::Duration;
 
 use quotient_api::{Configuration, Held, ObjectKey, Operation, Problem, key_of, kinds, pod_group, time};
@@ -79,7 +79,7 @@ pub struct Server {
     /// What a whole GPU counts in gigabytes, where it is configured.
     whole_gpu_gb: Option<u32>,
     /// What all nodes hold, once it was asked for and until a node changes.
-    held: OnceCell<Arc<Held>>,
+    held: OnceLock<Arc<Held>>,
     /// What the elastic quotas of each group guarantee.
     guaranteed: Guaranteed,
     /// Whether a composite quota governs only namespaces that agree.

@@ -1,7 +1,7 @@
 //! What admission makes of objects, and the virtual API server as admission sees it.
 
-use std::cell::OnceCell;
 use std::sync::Arc;
+use std::sync::OnceLock;
 
 use quotient_api::{Held, ObjectKey, Operation, Problem, Rejection, Sums, View, admit_in_place};
 use serde_json::Value;
@@ -15,7 +15,7 @@ use crate::store::Store;
 struct Admitting<'a> {
     pub store: &'a Store,
     pub whole_gpu_gb: Option<u32>,
-    pub held: &'a OnceCell<Arc<Held>>,
+    pub held: &'a OnceLock<Arc<Held>>,
     pub guaranteed: &'a Guaranteed,
     pub needs_consent: bool,
 }
