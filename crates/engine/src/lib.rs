@@ -26,7 +26,7 @@ mod gangs;
 mod invariants;
 mod ledger;
 mod load_index;
-mod lookup;
+pub mod lookup;
 mod node_rules;
 mod nodes;
 mod place;

@@ -34,6 +34,13 @@ impl<K: Eq + Hash, V> LookupMap<K, V> {
         self.0.get_mut(key)
     }
 
+    pub fn contains_key<Q: Eq + Hash + ?Sized>(&self, key: &Q) -> bool
+    where
+        K: Borrow<Q>,
+    {
+        self.0.contains_key(key)
+    }
+
     pub fn insert(&mut self, key: K, value: V) -> Option<V> {
         self.0.insert(key, value)
     }
@@ -48,6 +55,10 @@ impl<K: Eq + Hash, V> LookupMap<K, V> {
     /// The value under `key`, made by `make` where there is none yet.
     pub fn or_insert_with(&mut self, key: K, make: impl FnOnce() -> V) -> &mut V {
         self.0.entry(key).or_insert_with(make)
+    }
+
+    pub fn len(&self) -> usize {
+        self.0.len()
     }
 
     pub fn is_empty(&self) -> bool {

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use quotient_api::{ObjectKey, time};
 use quotient_engine::fact::Name;
-use rustc_hash::FxHashMap;
+use quotient_engine::lookup::LookupMap;
 use serde_json::{Value, json};
 
 use crate::FIELD_MANAGER;
@@ -53,7 +53,7 @@ struct Said {
 /// What was said so far, so that it is not said again.
 #[derive(Debug, Clone, Default)]
 pub struct EventBook {
-    said: FxHashMap<(ObjectKey, &'static str), Said>,
+    said: LookupMap<(ObjectKey, &'static str), Said>,
     by_turn: BTreeMap<u64, (ObjectKey, &'static str)>,
     turn: u64,
 }

@@ -21,8 +21,8 @@ use std::time::Duration;
 
 use quotient_api::ObjectKey;
 use quotient_engine::fact::PodKey;
+use quotient_engine::lookup::LookupMap;
 use quotient_engine::{Fact, Tick};
-use rustc_hash::FxHashMap;
 
 use crate::event::FAILED_SCHEDULING;
 use crate::write::{Lane, PodRef, Slot, Write};
@@ -129,9 +129,9 @@ struct LaneState {
 /// Writes by slot.
 #[derive(Debug, Clone, Default)]
 pub struct WriteQueue {
-    pending: FxHashMap<Slot, Pending>,
+    pending: LookupMap<Slot, Pending>,
     /// What was sent and not answered yet.
-    sent: FxHashMap<Slot, Pending>,
+    sent: LookupMap<Slot, Pending>,
     place: LaneState,
     tell: LaneState,
     /// Evictions that wait for the nomination of their claimant.

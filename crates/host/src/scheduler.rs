@@ -13,7 +13,6 @@ use quotient_api::volcano::{GROUP_NAMES, QUEUE, SCHEDULING};
 use quotient_api::{Configuration, ObjectKey, Problem, Translation, Translator, View, key_of, pod_group};
 use quotient_engine::fact::{GroupKey, Name, PodKey};
 use quotient_engine::{Budget, Code, Engine, EvictionReason, Fact, QuotaReport, Reason, Tick};
-use rustc_hash::FxHashMap;
 use serde_json::{Value, json};
 
 use crate::controllers::{Controllers, Moment, Wanted};
@@ -98,7 +97,7 @@ pub struct Scheduler {
     problems: BTreeMap<ObjectKey, Vec<Problem>>,
     /// What controllers found wrong with each object.
     found: BTreeMap<ObjectKey, Vec<Problem>>,
-    waiting: FxHashMap<PodKey, Waiting>,
+    waiting: BTreeMap<PodKey, Waiting>,
     /// When something is to be said of pods whose numbers changed.
     unsaid: BTreeSet<(Tick, PodKey)>,
     /// Pods that are gone since this was last asked.
@@ -141,7 +140,7 @@ impl Scheduler {
             events: EventBook::default(),
             problems: BTreeMap::new(),
             found: BTreeMap::new(),
-            waiting: FxHashMap::default(),
+            waiting: BTreeMap::new(),
             unsaid: BTreeSet::new(),
             gone: BTreeSet::new(),
             happened: Vec::new(),
@@ -166,9 +165,7 @@ impl Scheduler {
             return Vec::new();
         }
         let objects = self.objects.read();
-        let mut pods: Vec<&PodKey> = self.waiting.keys().collect();
-        pods.sort();
-        let waiting = pods.into_iter().filter_map(|pod| {
+        let waiting = self.waiting.keys().filter_map(|pod| {
             let object = objects.get(&ObjectKey::pod(&pod.namespace, &pod.name))?;
             let queue = self.engine.quotas_of(pod).into_iter().find(|key| *key.group == *SCHEDULING)?;
             metrics::Waiting::of_pod(object, &queue.name, &self.engine.requests(pod))
@@ -192,10 +189,7 @@ impl Scheduler {
 
     /// The first of the pods that wait.
     pub fn first_waiting(&self) -> Option<PodRef> {
-        self.waiting
-            .iter()
-            .min_by_key(|(pod, _)| *pod)
-            .map(|(pod, waiting)| PodRef { key: pod.clone(), uid: waiting.uid.clone() })
+        self.waiting.iter().next().map(|(pod, waiting)| PodRef { key: pod.clone(), uid: waiting.uid.clone() })
     }
 
     /// Whether this very pod waits, as far as was seen, and was seen before that version only.

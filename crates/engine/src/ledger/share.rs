@@ -16,12 +16,19 @@ impl Share {
     /// What pods without a quota have, and quotas that are entitled to nothing and use nothing.
     pub const EVEN: Share = Share { priority: 0, used: 1, entitled: 1 };
 
-    pub fn of(used: i128, entitled: i128) -> Share {
+    fn of(used: i128, entitled: i128) -> Share {
         match (used, entitled) {
             (..=0, ..=0) => Share::EVEN,
             (_, ..=0) => Share { priority: 0, used: 1, entitled: 0 },
             (used, entitled) => Share { priority: 0, used: used.max(0), entitled },
         }
+    }
+
+    /// The largest over resources, each with what is used and what a quota is entitled to. One that it neither uses nor
+    /// is entitled to says nothing: a quota that names it is served no better than one that does not.
+    pub fn largest(resources: impl Iterator<Item = (i128, i128)>) -> Share {
+        let speaking = resources.filter(|(used, entitled)| *used > 0 || *entitled > 0);
+        speaking.map(|(used, entitled)| Share::of(used, entitled)).max().unwrap_or(Share::EVEN)
     }
 
     pub fn priority(self) -> i32 {
@@ -82,6 +89,13 @@ mod tests {
         ) {
             prop_assert_eq!(Share::of(a, b).cmp(&Share::of(c, d)), (a * d).cmp(&(c * b)));
         }
+    }
+
+    #[test]
+    fn a_resource_that_a_quota_neither_uses_nor_is_entitled_to_says_nothing() {
+        assert_eq!(Share::largest([(1, 4), (0, 0)].into_iter()), Share::of(1, 4));
+        assert_eq!(Share::largest([(1, 4), (1, 0)].into_iter()), Share::of(1, 0));
+        assert_eq!(Share::largest([(0, 0)].into_iter()), Share::EVEN);
     }
 
     #[test]

@@ -89,8 +89,7 @@ impl<'a> Rules<'a> for At<'a, Elastic> {
     /// The largest of used / min over what min names.
     fn share(&self) -> Share {
         let ledger = &self.quota.ledger;
-        let shares = self.policy.min.iter().map(|(r, min)| Share::of(ledger.used.get(*r), i128::from(*min)));
-        shares.max().unwrap_or(Share::EVEN)
+        Share::largest(self.policy.min.iter().map(|(r, min)| (ledger.used.get(*r), i128::from(*min))))
     }
 
     fn counts_requests(&self) -> bool {

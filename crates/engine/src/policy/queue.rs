@@ -219,8 +219,8 @@ impl<'a> Rules<'a> for At<'a, QueuePolicy> {
     /// The largest of used / deserved; the more important queue first.
     fn share(&self) -> Share {
         let (queue, ledger) = (self.policy, &self.quota.ledger);
-        let share_of = |(resource, amount): (ResourceId, i128)| Share::of(ledger.used.get(resource), amount);
-        let share = queue.deserving().into_iter().map(share_of).max().unwrap_or(Share::EVEN);
+        let deserving = queue.deserving().into_iter();
+        let share = Share::largest(deserving.map(|(resource, amount)| (ledger.used.get(resource), amount)));
         share.with_priority(queue.fact.priority)
     }
 

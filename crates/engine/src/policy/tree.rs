@@ -223,8 +223,7 @@ impl<'a> Rules<'a> for At<'a, Tree> {
     /// The largest of used / runtime.
     fn share(&self) -> Share {
         let ledger = &self.quota.ledger;
-        let shares = self.policy.runtimes().map(|(resource, runtime)| Share::of(ledger.used.get(resource), runtime));
-        shares.max().unwrap_or(Share::EVEN)
+        Share::largest(self.policy.runtimes().map(|(resource, runtime)| (ledger.used.get(resource), runtime)))
     }
 
     /// There is something left of its min.
