@@ -10,6 +10,7 @@ use serde_json::{Map, Value};
 use super::{Context, Operation};
 use crate::cursor::Cursor;
 use crate::elastic::capacity::Sums;
+use crate::field;
 use crate::object::ObjectKey;
 use crate::volcano::queue::parent_of;
 use crate::volcano::{DEFAULT_QUEUE, GROUP_NAMES, QUEUE, QUEUE_NAME, ROOT_QUEUE, SCHEDULING, annotation, queue_key};
@@ -107,7 +108,7 @@ struct Queues<'a>(BTreeMap<&'a str, &'a Value>);
 impl<'a> Queues<'a> {
     fn of(context: &Context<'a>) -> Self {
         let queues = context.view.list(SCHEDULING, QUEUE, None).into_iter();
-        let named = queues.filter_map(|queue| Some((queue.pointer("/metadata/name")?.as_str()?, queue)));
+        let named = queues.filter_map(|queue| Some((field::at(queue, "/metadata/name")?.as_str()?, queue)));
         Queues(named.filter(|(name, _)| *name != &*context.key.name).collect())
     }
 

@@ -8,6 +8,7 @@ use serde_json::{Value, json};
 use super::{CARD_QUOTA, DEFAULT_QUEUE, QUEUE, ROOT_QUEUE, SCHEDULING, cards};
 use crate::cursor::Cursor;
 use crate::elastic::pools::quota_key;
+use crate::field::at;
 use crate::intern::Interner;
 use crate::object::ObjectKey;
 use crate::users;
@@ -22,8 +23,8 @@ pub fn is_closed(queue: &Value) -> bool {
 
 /// The queue above this one: none for the root, the root for whoever names none.
 pub fn parent_of(queue: &Value) -> Option<&str> {
-    let name = queue.pointer("/metadata/name").and_then(Value::as_str);
-    let parent = queue.pointer("/spec/parent").and_then(Value::as_str).filter(|parent| !parent.is_empty());
+    let name = at(queue, "/metadata/name").and_then(Value::as_str);
+    let parent = at(queue, "/spec/parent").and_then(Value::as_str).filter(|parent| !parent.is_empty());
     if name == Some(ROOT_QUEUE) { None } else { Some(parent.unwrap_or(ROOT_QUEUE)) }
 }
 
