@@ -25,9 +25,11 @@ use crate::metrics::Metrics;
 const PLACE_CONCURRENT: (u32, u32) = (16, 64);
 const TELL_CONCURRENT: (u32, u32) = (8, 32);
 
-/// More binds and evictions than this that wait for their turn or are under way are a rush: what only tells of things
-/// then has one request for so many answers of theirs, since each takes its time from the server.
+/// More binds and evictions than this that wait for their turn or are under way are a rush.
 const RUSH: usize = 4;
+
+/// In a rush, what only tells of things has one request for so many answers to binds and evictions: each takes its time
+/// from the server.
 const ANSWERS_FOR_TELL: u32 = 8;
 
 /// What they answered is saved up for this many at most.

@@ -133,7 +133,8 @@ impl Plan {
         };
         plan.diff = differs;
         // To give the memory of a large cluster back takes as long as much of the answer, and nobody waits for it.
-        thread::spawn(move || drop(after));
+        // Where no thread is to be had it is given back here.
+        drop(thread::Builder::new().spawn(move || drop(after)));
         Ok(plan)
     }
 

@@ -19,8 +19,7 @@ pub use happened::Happened;
 pub use record::{Decided, Round};
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::sync::Arc;
-use std::sync::OnceLock;
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use quotient_api::{Configuration, ObjectKey, Problem, tree};

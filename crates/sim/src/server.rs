@@ -14,8 +14,7 @@ pub use pod::{end, is_leaving, is_over, is_pod, is_ready, run};
 pub use replacement::replacement;
 
 use std::collections::BTreeMap;
-use std::sync::Arc;
-use std::sync::OnceLock;
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use quotient_api::{Configuration, Held, ObjectKey, Operation, Problem, key_of, kinds, pod_group, time};

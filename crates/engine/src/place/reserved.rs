@@ -31,10 +31,7 @@ impl World {
         for ((shape, at), domains) in self.spread_of_holders(id) {
             let counter = self.spread_counter(shape, at);
             let rule = &self.shapes.get(shape).spread[at];
-            let mut near: BTreeMap<DomainId, i64> = BTreeMap::new();
-            for (_, domain) in self.reserved_for(id, rule.relation, rule.topology) {
-                *near.entry(domain).or_default() += 1;
-            }
+            let near = self.reserved_by_domain(id, rule.relation, rule.topology);
             for (domain, holders) in domains {
                 // Beside a holder there are the others, and the pod.
                 let more = near.get(&domain).copied().unwrap_or(0) - rule.itself + 1;
@@ -93,6 +90,15 @@ impl World {
         })
     }
 
+    /// How many other holders of reservations a relation speaks of in each domain.
+    fn reserved_by_domain(&self, id: PodId, relation: RelationId, topology: TopoId) -> BTreeMap<DomainId, i64> {
+        let mut near = BTreeMap::new();
+        for (_, domain) in self.reserved_for(id, relation, topology) {
+            *near.entry(domain).or_default() += 1;
+        }
+        near
+    }
+
     /// Marks the domains that reservations close: those whose holders object to the pod, or that the pod objects to,
     /// and those that would be too full, for the pod or for a holder.
     pub(super) fn mark_reservations(&self, question: &mut Question, id: PodId) {
@@ -112,10 +118,7 @@ impl World {
                 closed.extend(averse.map(|(_, domain)| (term.topology, domain)));
             }
             for (rule, counter) in shape.spread.iter().zip(&question.spread) {
-                let mut near: BTreeMap<DomainId, i64> = BTreeMap::new();
-                for (_, domain) in self.reserved_for(id, rule.relation, rule.topology) {
-                    *near.entry(domain).or_default() += 1;
-                }
+                let near = self.reserved_by_domain(id, rule.relation, rule.topology);
                 let counter = self.relations.get(*counter);
                 let full = near.iter().filter(|(domain, more)| spread::too_many(**domain, counter, rule, **more) > 0);
                 closed.extend(full.map(|(domain, _)| (rule.topology, *domain)));

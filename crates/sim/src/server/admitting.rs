@@ -1,7 +1,6 @@
 //! What admission makes of objects, and the virtual API server as admission sees it.
 
-use std::sync::Arc;
-use std::sync::OnceLock;
+use std::sync::{Arc, OnceLock};
 
 use quotient_api::{Held, ObjectKey, Operation, Problem, Rejection, Sums, View, admit_in_place};
 use serde_json::Value;
