@@ -234,7 +234,7 @@ impl Engine {
         let mut world = World::default();
         world.cap_weights = CapWeights::new(&settings.caps, &mut world.names);
         world.card_weight = settings.cards.node_order_weight.clamp(0, 1_000_000);
-        world.quotas = Quotas::new(&settings);
+        world.quotas = Quotas::new(&settings).into();
         Engine { settings, world, ..Engine::default() }
     }
 

@@ -43,6 +43,7 @@ mod select;
 mod shape;
 mod sign;
 mod topology;
+mod tracked;
 mod volumes;
 mod world;
 

@@ -17,6 +17,7 @@ use crate::nodes::{NodeId, Nodes};
 use crate::pods::{Granted, Place, Pod, PodId, Pods};
 use crate::policy::{Ask, Quotas, Refusal};
 use crate::preempt::loops::Takings;
+use crate::preempt::rights::Beyond;
 use crate::reason::Code;
 use crate::relations::{CountingTables, Effects, Relations};
 use crate::resources::{ResourceId, ResourceNames};
@@ -24,6 +25,7 @@ use crate::score::node_cap::CapWeights;
 use crate::shape::{Compiling, ShapeId, Shapes};
 use crate::sign::Sign;
 use crate::topology::Topologies;
+use crate::tracked::Tracked;
 use crate::volumes::Volumes;
 
 #[derive(Debug, Clone, Default)]
@@ -44,7 +46,8 @@ pub(crate) struct World {
     pub default_spread: DefaultSpread,
     pub candidates: CandidateCache,
     pub load_index: LoadIndex,
-    pub quotas: Quotas,
+    pub quotas: Tracked<Quotas>,
+    pub beyond: Beyond,
     pub gangs: Gangs,
     /// The waiting pods whose claims count.
     pub reservations: BTreeSet<PodId>,

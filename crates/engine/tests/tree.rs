@@ -268,7 +268,7 @@ impl<'a> Forest<'a> {
         };
         Self::asked(claimant).filter(|(resource, _)| governs(resource)).all(|(resource, asked)| {
             let min = i128::from(self.quotas[own].min.get(resource).unwrap_or(0));
-            self.used(own, resource, &BTreeSet::new()) + asked <= min
+            self.stays(own, resource, &BTreeSet::new()) + asked <= min
         })
     }
 

@@ -122,7 +122,7 @@ impl Controllers {
     pub fn seen(&mut self, key: &ObjectKey, object: &Value, objects: &Objects) {
         self.forget_asked(key);
         match (key.group, key.kind) {
-            ("", "Pod") if objects.get(key).is_some() => self.gangs.seen(key),
+            ("", "Pod") if objects.get(key).is_some() => self.gangs.seen(key, object, objects),
             (volcano::SCHEDULING, volcano::QUEUE) => {
                 self.queues_due.insert(key.clone());
             }

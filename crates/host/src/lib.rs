@@ -31,7 +31,7 @@ pub mod write;
 
 pub use call::{Api, Call, CallError, Content, Target, Verb};
 pub use carry_out::{carry_out, probe};
-pub use objects::{Objects, SharedObjects};
+pub use objects::{Arrival, Objects, SharedObjects};
 pub use queue::{Failed, Feedback, Outcome, PutOff, WriteQueue};
 pub use scheduler::{Happened, Now, Round, Scheduler, Seen};
 pub use session::{Hold, Parts, Session, Turn};

@@ -9,13 +9,14 @@
 //! The objects are shared: the scheduler takes in what it sees, and webhooks look at the same from other tasks, whether
 //! this process leads or not. Locks are held for moments, and never while waiting for a network.
 
+mod arrival;
+mod ended;
 mod slim;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, OnceLock, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 
 use quotient_api::gpu_memory::WHOLE_GPU_GB;
-use quotient_api::volcano::status::Ended;
 use quotient_api::volcano::{self, GROUP_MIN_MEMBER, command};
 use quotient_api::{
     Configuration, Held, Kind, ObjectKey, ObjectMap, View, at, field, is_quota, kinds, pod_group, told_kinds, tree,
@@ -24,6 +25,7 @@ use quotient_engine::fact::Name;
 use serde_json::{Value, json};
 
 use crate::subject::Subject;
+pub use arrival::Arrival;
 use slim::{slim_node, slim_pod};
 
 /// The kinds that are watched: those that the engine is told of, and those that only controllers and admission ask for.
@@ -166,13 +168,22 @@ impl Objects {
 
     /// Takes in an object that was seen.
     pub fn seen(&mut self, key: &ObjectKey, object: &Value) -> News {
+        self.take_in(key, object, None)
+    }
+
+    /// Takes in an object that somebody else keeps as it is: of what is kept here too, no copy is made.
+    pub fn seen_shared(&mut self, key: &ObjectKey, object: &Arc<Value>) -> News {
+        self.take_in(key, object, Some(object))
+    }
+
+    fn take_in(&mut self, key: &ObjectKey, object: &Value, shared: Option<&Arc<Value>>) -> News {
         if is_pod(key) {
-            self.pod_seen(key, object);
+            self.pod_seen(key, object, shared);
         } else if is_owner(key) {
             return News { is_news: true, joined: self.owner_seen(key, object) };
         } else if is_kept(key) {
-            let object = if is_node(key) { slim_node(object) } else { object.clone() };
-            let before = self.kept.insert(key.clone(), Arc::new(object));
+            let object = if is_node(key) { Arc::new(slim_node(object)) } else { kept(shared, || object.clone()) };
+            let before = self.kept.insert(key.clone(), object);
             let is_news = before.as_ref() != self.kept.get(key);
             if is_news && is_node(key) {
                 self.held.take();
@@ -180,71 +191,6 @@ impl Objects {
             return News { is_news, joined: Vec::new() };
         }
         News { is_news: true, joined: Vec::new() }
-    }
-
-    /// Takes in a pod of a job of several tasks.
-    pub fn job_pod_seen(&mut self, key: &ObjectKey, pod: &Value) {
-        if let Some(job) = controller_of(pod).filter(volcano::is_job) {
-            self.pods_of_jobs.get_or_insert_with(job, BTreeSet::new).insert(key.clone());
-            let mut slim = slim_pod(pod);
-            slim["status"]["containerStatuses"] = at(pod, "/status/containerStatuses").cloned().unwrap_or_default();
-            self.job_pods.insert(key.clone(), Arc::new(slim));
-        }
-    }
-
-    /// Takes in that such a pod is gone, and gives it as it was last.
-    pub fn job_pod_gone(&mut self, key: &ObjectKey) -> Option<(ObjectKey, Value)> {
-        let pod = self.job_pods.remove(key)?;
-        let job = controller_of(&pod)?;
-        if let Some(pods) = self.pods_of_jobs.get_mut(&job) {
-            pods.remove(key);
-            if pods.is_empty() {
-                self.pods_of_jobs.remove(&job);
-            }
-        }
-        Some((job, Arc::unwrap_or_clone(pod)))
-    }
-
-    /// The pods of a job of several tasks, whatever became of them.
-    pub fn pods_of_job(&self, key: &ObjectKey, job: &Value) -> Vec<&Value> {
-        let pods = self.pods_of_jobs.get(key).into_iter().flatten().filter_map(|pod| self.job_pods.get(pod));
-        pods.map(AsRef::as_ref).filter(|pod| is_made_by(pod, job)).collect()
-    }
-
-    /// A pod of a job, whatever became of it.
-    pub fn job_pod(&self, key: &ObjectKey) -> Option<&Value> {
-        self.job_pods.get(key).map(AsRef::as_ref)
-    }
-
-    /// Takes in a pod that has ended. Gives its group.
-    pub fn ended_seen(&mut self, key: &ObjectKey, pod: &Value) -> Option<ObjectKey> {
-        let group = pod_group::of_pod(key, pod)?;
-        self.ended.insert(key.clone(), (group.clone(), pod["status"]["phase"] == "Succeeded"));
-        Some(group)
-    }
-
-    /// Takes in that such a pod is gone. Gives its group.
-    pub fn ended_gone(&mut self, key: &ObjectKey) -> Option<ObjectKey> {
-        self.ended.remove(key).map(|(group, _)| group)
-    }
-
-    /// How many pods of a group have succeeded.
-    pub fn succeeded_of(&self, group: &ObjectKey) -> u32 {
-        let ended = self.ended.of_kind("", "Pod", group.namespace.as_deref());
-        ended.filter(|(_, (of, succeeded))| of == group && *succeeded).count() as u32
-    }
-
-    /// How many pods of each group have ended.
-    pub fn ended_by_group(&self) -> BTreeMap<&ObjectKey, Ended> {
-        let mut all: BTreeMap<&ObjectKey, Ended> = BTreeMap::new();
-        for (group, succeeded) in self.ended.values() {
-            let ended = all.entry(group).or_default();
-            match succeeded {
-                true => ended.succeeded += 1,
-                false => ended.failed += 1,
-            }
-        }
-        all
     }
 
     /// Takes in that an object is gone.
@@ -265,7 +211,7 @@ impl Objects {
         }
     }
 
-    fn pod_seen(&mut self, key: &ObjectKey, pod: &Value) {
+    fn pod_seen(&mut self, key: &ObjectKey, pod: &Value, shared: Option<&Arc<Value>>) {
         let labels = at(pod, "/metadata/labels");
         let is_of_tree = labels.and_then(|labels| labels.get(tree::keys::QUOTA_NAME)).is_some();
         let owner = controller_of(pod);
@@ -275,11 +221,11 @@ impl Objects {
         let says_more = volcano::uses_queues(key, pod) || pod_group::name_of(pod).is_some();
         if is_of_tree || is_made_by_job || says_more || self.owners_of(pod).next().is_some() {
             self.forget_ordinary(key);
-            self.keep_pod(key, slim_pod(pod));
+            self.keep_pod(key, kept(shared, || slim_pod(pod)));
         } else if let Some(owner) = unseen {
             self.forget_ordinary(key);
             // What it says beside may be asked for once it is known.
-            self.keep_pod(key, pod.clone());
+            self.keep_pod(key, kept(shared, || pod.clone()));
             self.undecided.entry(owner).or_default().insert(key.clone());
         } else {
             self.drop_kept(key);
@@ -287,12 +233,12 @@ impl Objects {
         }
     }
 
-    fn keep_pod(&mut self, key: &ObjectKey, pod: Value) {
+    fn keep_pod(&mut self, key: &ObjectKey, pod: Arc<Value>) {
         self.drop_kept(key);
         if let Some(group) = pod_group::of_pod(key, &pod) {
             self.members.get_or_insert_with(group, BTreeSet::new).insert(key.clone());
         }
-        self.kept.insert(key.clone(), Arc::new(pod));
+        self.kept.insert(key.clone(), pod);
     }
 
     /// Says whether the object was kept.
@@ -348,7 +294,7 @@ impl Objects {
         for owner in decided {
             for pod in self.undecided.remove(&owner).unwrap_or_default() {
                 if let Some(object) = self.kept.get(&pod).cloned() {
-                    self.pod_seen(&pod, &object);
+                    self.pod_seen(&pod, &object, None);
                     joined.extend(self.kept.contains_key(&pod).then(|| Value::clone(&object)));
                 }
             }
@@ -362,6 +308,11 @@ impl Objects {
         let above = owner.as_ref().and_then(|owner| self.owners.get(owner)?.clone());
         let owners = owner.into_iter().chain(above).filter(is_owner);
         owners.filter_map(|owner| self.kept.get(&owner).map(AsRef::as_ref))
+    }
+
+    /// Whether a pod, or what made it, says how many pods must be able to run.
+    pub fn is_of_gang(&self, pod: &Value) -> bool {
+        says_gang(pod) || self.owners_of(pod).next().is_some()
     }
 
     fn note_ordinary(&mut self, key: &ObjectKey) {
@@ -433,6 +384,11 @@ impl View for Objects {
         let add_up = || Arc::new(Held::by(&self.list("", "Node", None), self.whole_gpu_gb()));
         self.held.get_or_init(add_up).clone()
     }
+}
+
+/// What is kept of an object: what somebody else keeps anyway, or as much as is needed.
+fn kept(shared: Option<&Arc<Value>>, copy: impl FnOnce() -> Value) -> Arc<Value> {
+    shared.map_or_else(|| Arc::new(copy()), Arc::clone)
 }
 
 /// Whether all objects of the key's kind are kept.

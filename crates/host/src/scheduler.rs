@@ -4,7 +4,6 @@ mod decided;
 mod reasons;
 mod seen;
 
-use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
@@ -17,7 +16,7 @@ use serde_json::{Value, json};
 
 use crate::controllers::{Controllers, Moment, Wanted};
 use crate::event::{EventBook, Remark, whole_seconds};
-use crate::objects::{News, Objects, SharedObjects, controller_of};
+use crate::objects::{Arrival, News, Objects, SharedObjects, controller_of};
 use crate::patrol::Patrol;
 use crate::queue::{Failed, Feedback};
 use crate::subject::Subject;
@@ -212,7 +211,7 @@ impl Scheduler {
                     fields.entry("kind").or_insert_with(|| json!(kind.kind));
                     fields.entry("apiVersion").or_insert_with(|| json!(kind.api_version()));
                 }
-                self.see_whole(now, subject, Cow::Owned(object));
+                self.see_whole(now, subject, Arrival::Own(object));
             }
             Seen::Gone(Subject::Kind(_), key) => {
                 let translation = self.translator.remove(&key);
@@ -245,7 +244,7 @@ impl Scheduler {
     }
 
     /// Takes in an object that says what it is.
-    pub fn see_whole(&mut self, now: Now, subject: Subject, object: Cow<'_, Value>) {
+    pub fn see_whole(&mut self, now: Now, subject: Subject, object: Arrival<'_>) {
         match (subject, key_of(&object)) {
             (subject, Ok(key)) => self.see_keyed(now, subject, &key, object),
             (Subject::Kind(_), Err(problem)) => self.happened.push(Happened::Problem(problem)),
@@ -255,7 +254,7 @@ impl Scheduler {
     }
 
     /// Takes in an object of which the key is known.
-    pub fn see_keyed(&mut self, now: Now, subject: Subject, key: &ObjectKey, object: Cow<'_, Value>) {
+    pub fn see_keyed(&mut self, now: Now, subject: Subject, key: &ObjectKey, object: Arrival<'_>) {
         match subject {
             Subject::Kind(_) => self.see_object(now, key, object),
             Subject::JobPods => {
@@ -289,8 +288,8 @@ impl Scheduler {
         self.engine.observe(now.tick, Fact::GroupSucceeded(key, count));
     }
 
-    fn see_object(&mut self, now: Now, key: &ObjectKey, mut object: Cow<'_, Value>) {
-        let News { is_news, joined } = self.keep_objects(|objects| objects.seen(key, &object));
+    fn see_object(&mut self, now: Now, key: &ObjectKey, mut object: Arrival<'_>) {
+        let News { is_news, joined } = self.keep_objects(|objects| object.keep_in(objects, key));
         let group = self.control(|controllers, objects| {
             if is_news {
                 controllers.seen(key, &object, objects);
@@ -306,7 +305,7 @@ impl Scheduler {
         self.note_shown(key, &object);
         for pod in joined {
             if let Ok(key) = key_of(&pod) {
-                self.see_object(now, &key, Cow::Owned(pod));
+                self.see_object(now, &key, Arrival::Own(pod));
             }
         }
     }

@@ -1,13 +1,12 @@
 //! One scheduler of a virtual cluster: the host, as it ships, between the virtual API server's watches and its answers.
 
-use std::borrow::Cow;
 use std::task::{Context, Poll, Waker};
 
 use quotient_api::{ObjectKey, Problem, kinds, volcano};
 use quotient_engine::{Budget, Engine, Tick};
 use quotient_host::objects::watched_kinds;
 use quotient_host::{
-    Api, Happened, LANES, Now, Outcome, Scheduler, Seen, SharedObjects, Subject, Write, WriteQueue, carry_out,
+    Api, Arrival, Happened, LANES, Now, Outcome, Scheduler, Seen, SharedObjects, Subject, Write, WriteQueue, carry_out,
 };
 
 use crate::answer::AtOnce;
@@ -68,7 +67,7 @@ impl Replica {
         }
         for subject in subjects(key) {
             match object.filter(|object| subject.includes(key, object)) {
-                Some(object) => self.scheduler.see_keyed(now, subject, key, Cow::Borrowed(object)),
+                Some(object) => self.scheduler.see_keyed(now, subject, key, Arrival::Shared(object)),
                 None => self.scheduler.see(now, Seen::Gone(subject, key.clone())),
             }
         }

@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 use quotient_engine::quantity::Quantity;
 use serde_json::{Map, Value};
 
-use super::{Context, Operation};
+use super::{Context, Operation, View};
 use crate::cursor::Cursor;
 use crate::elastic::capacity::Sums;
 use crate::field;
@@ -102,26 +102,40 @@ fn check_numbers(spec: &Cursor<'_, '_>, root: &Cursor<'_, '_>) {
     }
 }
 
-/// All queues but the one on its way in, by name.
-struct Queues<'a>(BTreeMap<&'a str, &'a Value>);
+/// All queues but the one on its way in, with their names and the queues above them.
+struct Queues<'a> {
+    view: &'a dyn View,
+    own: &'a str,
+    all: Vec<Listed<'a>>,
+}
+
+struct Listed<'a> {
+    name: &'a str,
+    parent: Option<&'a str>,
+    queue: &'a Value,
+}
 
 impl<'a> Queues<'a> {
     fn of(context: &Context<'a>) -> Self {
-        let queues = context.view.list(SCHEDULING, QUEUE, None).into_iter();
-        let named = queues.filter_map(|queue| Some((field::at(queue, "/metadata/name")?.as_str()?, queue)));
-        Queues(named.filter(|(name, _)| *name != &*context.key.name).collect())
+        let own = &*context.key.name;
+        let listed = |queue: &'a Value| {
+            let name = field::at(queue, "/metadata/name")?.as_str().filter(|name| *name != own)?;
+            Some(Listed { name, parent: parent_of(queue), queue })
+        };
+        let all = context.view.list(SCHEDULING, QUEUE, None).into_iter().filter_map(listed).collect();
+        Queues { view: context.view, own, all }
     }
 
     fn get(&self, name: &str) -> Option<&'a Value> {
-        self.0.get(name).copied()
+        if name == self.own { None } else { self.view.get(&queue_key(name)) }
     }
 
     /// The queues above this one, the nearest first, without the root. A circle is walked once.
     fn above(&self, queue: &'a Value) -> Vec<&'a Value> {
         let mut above = Vec::new();
         let mut at = queue;
-        while let Some(parent) = parent_of(at).and_then(|name| self.get(name)) {
-            if above.len() > self.0.len() || parent_of(parent).is_none() {
+        while let Some(parent) = parent_of(at).filter(|name| *name != ROOT_QUEUE).and_then(|name| self.get(name)) {
+            if above.len() > self.all.len() {
                 break;
             }
             above.push(parent);
@@ -131,7 +145,7 @@ impl<'a> Queues<'a> {
     }
 
     fn children<'s>(&'s self, name: &'s str) -> impl Iterator<Item = (&'a str, &'a Value)> + 's {
-        self.0.iter().filter(move |(_, queue)| parent_of(queue) == Some(name)).map(|(name, queue)| (*name, *queue))
+        self.all.iter().filter(move |listed| listed.parent == Some(name)).map(|listed| (listed.name, listed.queue))
     }
 
     /// How many levels there are below a queue.

@@ -73,6 +73,7 @@ impl Engine {
         self.drop_reservations_on_absent_nodes(&mut decisions);
         self.drop_baseless_reservations(&mut decisions);
         self.world.nodes.forget_idle();
+        self.world.forget_ended_classes();
         let mut looked_at = 0;
         if self.queue.has_gated() {
             // Who rests until a quota may hold more stands in line with the others as soon as it may.
@@ -161,7 +162,10 @@ impl Engine {
     }
 
     fn take_in_moved(&mut self) {
-        let Some(Moved { shares, limits, gates, drawn_on }) = self.world.quotas.changed() else { return };
+        if !self.world.quotas.has_moved() {
+            return;
+        }
+        let Moved { shares, limits, gates, drawn_on } = self.world.quotas.take_moved();
         self.changes += u64::from(limits);
         for quota in gates {
             self.queue.wake_gated(quota);
@@ -333,12 +337,9 @@ impl Engine {
             }
             Some(Outcome::Wait(places)) => {
                 self.counts_on_leaving = true;
-                if reservation.is_none() {
-                    // What is on its way to it is its own from now on.
-                    self.hold_room(&places, decisions);
-                    return Turn::Reserved;
-                }
-                self.rests(id, tried, true)
+                // What is on its way to it is its own from now on; what it held out of patience it needs no more.
+                self.hold_room(&places, decisions);
+                Turn::Reserved
             }
             Some(Outcome::Hopeless) | None => self.rests(id, tried, false),
         }

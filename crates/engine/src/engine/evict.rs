@@ -199,7 +199,7 @@ impl Engine {
             violates_budget,
             reason,
         });
-        self.world.takings.expect(self.world.pods.get(victim));
+        self.world.expect_back(victim);
         // One that leaves for nobody leaves for itself, as it were: nobody else has its uid.
         let claimant = claimant.unwrap_or((key, uid));
         self.world.change_leaving(victim, effects, |pod| pod.departure.decide(claimant));

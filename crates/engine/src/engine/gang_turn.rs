@@ -222,11 +222,13 @@ impl Engine {
         if self.is_enough_with(id, &places) && self.world.takes_all(&places, &CardChoices::default()) {
             return Some(self.bind_gang(members, places, decisions));
         }
+        let is_patient = reservations.iter().all(|(_, reservation)| reservation.kind == ReservationKind::Patience);
         let leaving = self.world.leaving_pods();
         if !leaving.is_empty() {
             let lifted = self.world.lift(&leaving);
+            // Room elsewhere that it holds out of patience only is not its own yet, which it is to become below.
             let fits = self.world.takes_all(&places, &CardChoices::default())
-                || self.try_gang(id, members, None, false).is_ok();
+                || !is_patient && self.try_gang(id, members, None, false).is_ok();
             self.world.put_back(lifted);
             if fits {
                 self.counts_on_leaving = true;
@@ -235,7 +237,6 @@ impl Engine {
                 return Some(Turn::Rests(explain::awaiting(&others, &node), Vec::new()));
             }
         }
-        let is_patient = reservations.iter().all(|(_, reservation)| reservation.kind == ReservationKind::Patience);
         if is_patient && self.are_worth_keeping(id, members, &places) {
             return None;
         }
@@ -393,9 +394,8 @@ impl Engine {
             return self.bind_gang(members, places.to_vec(), decisions);
         }
         self.counts_on_leaving = true;
-        if members.iter().any(|member| self.world.pods.get(*member).reservation.is_some()) {
-            return Turn::Rests(incomplete, Vec::new());
-        }
+        // What is on its way to it is its own from now on; what it held out of patience it needs no more.
+        self.leave_out(members, places, decisions);
         self.hold_room(places, decisions);
         Turn::Reserved
     }

@@ -309,11 +309,15 @@ impl Quotas {
         }
     }
 
-    /// What came of changes since this was last asked.
-    pub fn changed(&mut self) -> Option<Moved> {
+    /// Whether anything came of changes since it was last taken.
+    pub fn has_moved(&self) -> bool {
         let Moved { shares, limits, gates, drawn_on } = &self.moved;
-        let is_any = *limits || !shares.is_empty() || !gates.is_empty() || !drawn_on.is_empty();
-        is_any.then(|| std::mem::take(&mut self.moved))
+        *limits || !shares.is_empty() || !gates.is_empty() || !drawn_on.is_empty()
+    }
+
+    /// What came of changes since this was last asked.
+    pub fn take_moved(&mut self) -> Moved {
+        std::mem::take(&mut self.moved)
     }
 
     /// Quotas whose pods may be marked anew, since this was last asked.

@@ -6,6 +6,10 @@
 //! run and takes room from later classes alone: written in that order, the numbers of running pods grow, and they
 //! cannot grow for ever, since as many pods exist as before (one that was evicted may come back, and is nothing new).
 //!
+//! A class of which no pod is left, and none comes back, is taken out of the graph: what is left over of it would keep
+//! others from what they are entitled to. That happens once for each class at most, and until then and from then on
+//! evictions end as above.
+//!
 //! What comes from outside (a pod that is new, or ends; a node; a quota) begins anew with an empty graph.
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -32,19 +36,23 @@ pub(crate) struct Takings {
     took_from: BTreeMap<Class, BTreeSet<Class>>,
     /// How many pods of a controller were evicted, or went because of that, and have not come back.
     expected: BTreeMap<Owner, u32>,
+    /// The classes of those pods: they are not at an end.
+    returning: BTreeSet<Class>,
+    /// A pod that does not come back is gone since classes were last looked through.
+    may_have_ended: bool,
 }
 
 impl Takings {
     /// Something changed from outside.
     pub fn begin_anew(&mut self) {
-        self.took_from.clear();
-        self.expected.clear();
+        *self = Takings::default();
     }
 
     /// A pod was evicted, or goes because another of its controller was.
-    pub fn expect(&mut self, pod: &Pod) {
+    pub fn expect(&mut self, pod: &Pod, class: impl FnOnce() -> Class) {
         if let Some(owner) = owner(pod) {
             *self.expected.entry(owner).or_default() += 1;
+            self.returning.insert(class());
         }
     }
 
@@ -58,11 +66,34 @@ impl Takings {
     }
 
     /// A pod goes that was not evicted: that is nothing new if others of its controller were.
-    pub fn pod_goes(&mut self, pod: &Pod) {
+    pub fn pod_goes(&mut self, pod: &Pod, class: impl FnOnce() -> Class) {
         if owner(pod).is_some_and(|owner| self.expected.contains_key(&owner)) {
-            self.expect(pod);
+            self.expect(pod, class);
         } else {
             self.begin_anew();
+        }
+    }
+
+    /// A pod that was evicted is gone.
+    pub fn victim_gone(&mut self, pod: &Pod) {
+        self.may_have_ended |= pod.owner.is_none();
+    }
+
+    /// The classes that may have come to an end and stand between others, if there are any to look for.
+    pub fn doubtful(&mut self) -> BTreeSet<Class> {
+        if !std::mem::take(&mut self.may_have_ended) {
+            return BTreeSet::new();
+        }
+        let lost: BTreeSet<&Class> = self.took_from.values().flatten().collect();
+        let between = self.took_from.keys().filter(|class| lost.contains(class) && !self.returning.contains(class));
+        between.cloned().collect()
+    }
+
+    /// There are no more pods of a class.
+    pub fn forget(&mut self, class: &Class) {
+        self.took_from.remove(class);
+        for lost in self.took_from.values_mut() {
+            lost.remove(class);
         }
     }
 

@@ -8,13 +8,15 @@
 //! less.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use crate::decision::Rule;
 use crate::fact::Amount;
 use crate::gangs::GangId;
 use crate::ledger::amount_of;
+use crate::ledger::pool::PoolId;
 use crate::pods::{PodId, QuotaOf, Resident};
-use crate::policy::{Amounts, DrawDepth, QuotaId, Standing, Taking};
+use crate::policy::{Amounts, DrawDepth, Quota, QuotaId, Standing, Taking};
 use crate::preempt::within::Seniors;
 use crate::resources::ResourceId;
 use crate::world::World;
@@ -127,6 +129,21 @@ pub(crate) fn add_charges<'a>(charges: impl Iterator<Item = &'a (ResourceId, Amo
     sums.into_iter().collect()
 }
 
+/// The quotas that hold more than they keep, by what was asked, for as long as no quota changes.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Beyond {
+    /// The number of the quotas from which it was worked out.
+    revision: u64,
+    found: Vec<Found>,
+}
+
+#[derive(Debug, Clone)]
+struct Found {
+    pool: PoolId,
+    compared: Vec<ResourceId>,
+    quotas: Arc<[QuotaId]>,
+}
+
 impl World {
     /// What a claimant may do to others. `charge` is what all its pods will be charged.
     pub fn rights(&self, claimant: PodId, priority: i32, charge: Vec<(ResourceId, Amount)>) -> Rights {
@@ -148,23 +165,19 @@ impl World {
     }
 
     /// Finds the quotas that the claimant may draw on.
-    pub fn find_drawable(&self, rights: &mut Rights) {
-        if !rights.is_entitled() {
-            return;
-        }
-        for (id, quota) in self.quotas.iter() {
-            let holds_nothing = || self.reservations.is_empty() || quota.ledger.reserved.nonzero().next().is_none();
-            if quota.pods.is_empty() && holds_nothing() || self.quotas.is_plain(id) || rights.is_own(id) {
+    pub fn find_drawable(&mut self, rights: &mut Rights) {
+        let mut pools: Vec<PoolId> = Vec::new();
+        for (own, standing) in &rights.own {
+            let pool = self.quotas.get(*own).pool;
+            if standing.draw.is_none() || pools.contains(&pool) {
                 continue;
             }
-            let entitles = |(own, standing): &&(QuotaId, Standing)| {
-                standing.draw.is_some() && self.quotas.get(*own).pool == quota.pool
-            };
-            if let Some((_, standing)) = rights.own.iter().find(entitles)
-                && standing.compared.iter().any(|r| self.is_beyond(id, *r, DrawDepth::Min, 0))
-            {
-                rights.drawable.push(id);
-            }
+            pools.push(pool);
+            let lenders = self.beyond(pool, &standing.compared);
+            rights.drawable.extend(lenders.iter().filter(|quota| !rights.own.iter().any(|(own, _)| own == *quota)));
+        }
+        if rights.drawable.is_empty() {
+            return;
         }
         rights.drawable.sort_unstable();
         let limit = rights.drawable.last().map_or(0, |last| last.0 as usize + 1);
@@ -172,6 +185,34 @@ impl World {
         for quota in &rights.drawable {
             rights.is_drawable[quota.0 as usize] = true;
         }
+    }
+
+    /// The quotas of a pool that hold more than they keep of one of these resources. Who asks in turn while nothing
+    /// changes gets the same answer.
+    fn beyond(&mut self, pool: PoolId, compared: &[ResourceId]) -> Arc<[QuotaId]> {
+        let revision = self.quotas.revision();
+        if self.beyond.revision != revision {
+            self.beyond = Beyond { revision, found: Vec::new() };
+        }
+        let known = self.beyond.found.iter().find(|found| found.pool == pool && found.compared == compared);
+        if let Some(known) = known {
+            debug_assert_eq!(*known.quotas, *self.find_beyond(pool, compared), "the quotas did not change");
+            return known.quotas.clone();
+        }
+        let quotas: Arc<[QuotaId]> = self.find_beyond(pool, compared).into();
+        self.beyond.found.push(Found { pool, compared: compared.to_vec(), quotas: quotas.clone() });
+        quotas
+    }
+
+    fn find_beyond(&self, pool: PoolId, compared: &[ResourceId]) -> Vec<QuotaId> {
+        let holds = |quota: &Quota| !quota.pods.is_empty() || quota.ledger.reserved.nonzero().next().is_some();
+        let is_lender = |(id, quota): &(QuotaId, &Quota)| {
+            quota.pool == pool
+                && holds(quota)
+                && !self.quotas.is_plain(*id)
+                && compared.iter().any(|resource| self.is_beyond(*id, *resource, DrawDepth::Min, 0))
+        };
+        self.quotas.iter().filter(is_lender).map(|(id, _)| id).collect()
     }
 
     /// Whether a quota, after so much is gone, will hold more of a resource than it keeps.

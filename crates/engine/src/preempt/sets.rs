@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 
 use crate::cards::CardChoices;
 use crate::nodes::NodeId;
-use crate::pods::{Place, PodId};
+use crate::pods::{Place, Pod, PodId};
 use crate::policy::Quotas;
 use crate::preempt::cost::Cost;
 use crate::preempt::loops::Class;
@@ -14,6 +14,7 @@ use crate::preempt::rights::{Going, Rights};
 use crate::preempt::search::{Found, Rules, cheapest};
 use crate::preempt::{Best, Hunt};
 use crate::relations::Effects;
+use crate::shape::Shapes;
 use crate::sign::Sign;
 use crate::world::World;
 
@@ -139,13 +140,37 @@ impl World {
 
     /// What makes pods alike in who may evict whom.
     pub fn class(&self, pod: PodId) -> Class {
-        let known = self.pods.get(pod);
-        let charge = self.shapes.get(known.shape).charge.clone();
-        Class { quotas: known.quotas.clone(), priority: known.priority, charge }
+        class_of(self.pods.get(pod), &self.shapes)
     }
 
     pub fn classes<'a>(&self, pods: impl Iterator<Item = &'a PodId>) -> BTreeSet<Class> {
         pods.map(|pod| self.class(*pod)).collect()
+    }
+
+    /// A pod was evicted, and may come back.
+    pub fn expect_back(&mut self, victim: PodId) {
+        let World { takings, pods, shapes, .. } = self;
+        takings.expect(pods.get(victim), || class_of(pods.get(victim), shapes));
+    }
+
+    /// A pod goes that was not evicted.
+    pub fn note_goes(&mut self, pod: PodId) {
+        let World { takings, pods, shapes, .. } = self;
+        takings.pod_goes(pods.get(pod), || class_of(pods.get(pod), shapes));
+    }
+
+    /// Who took from whom is no longer of interest where all pods of a class are gone for good.
+    pub fn forget_ended_classes(&mut self) {
+        let mut ended = self.takings.doubtful();
+        if ended.is_empty() {
+            return;
+        }
+        for (_, pod) in self.pods.iter() {
+            if ended.iter().any(|class| class.priority == pod.priority && class.quotas == pod.quotas) {
+                ended.remove(&class_of(pod, &self.shapes));
+            }
+        }
+        ended.iter().for_each(|class| self.takings.forget(class));
     }
 
     fn closes_circle(&self, claimants: &[PodId], going: &[Going]) -> bool {
@@ -177,10 +202,10 @@ impl World {
         for (claimant, node) in &places {
             self.enter(*claimant, Place::Placed(*node), &mut effects);
         }
-        let mut harmless: BTreeSet<Class> = BTreeSet::new();
+        let mut harmless: BTreeSet<(Class, bool)> = BTreeSet::new();
         let mut could = false;
         for goes in &reclaimed {
-            let class = self.class(goes.pods[0]);
+            let class = (self.class(goes.pods[0]), self.pods.get(goes.pods[0]).never_preempts);
             if harmless.contains(&class) && !goes.is_whole_gang {
                 continue;
             }
@@ -206,6 +231,9 @@ impl World {
 
     /// Whether what is gone, if it came back, could evict a pod that is in place by now.
     fn could_evict(&self, gone: &Going, placed: PodId) -> bool {
+        if gone.pods.iter().any(|pod| self.pods.get(*pod).never_preempts) {
+            return false;
+        }
         let priority = gone.pods.iter().map(|pod| self.pods.get(*pod).priority).min().unwrap_or(i32::MIN);
         let rights = self.rights(gone.pods[0], priority, gone.charge.clone());
         let gang = self.pods.get(placed).gang.filter(|gang| self.is_running_gang(*gang));
@@ -226,7 +254,7 @@ impl World {
         let pods = self.lift(&pods);
         let is_in_tree = |pod: PodId| self.quotas.is_any_shared_out(&self.pods.get(pod).quotas);
         let grows = is_in_tree(claimant) && pods.iter().any(|(pod, _)| !is_in_tree(*pod));
-        let quotas = grows.then(|| Box::new(self.quotas.clone()));
+        let quotas = grows.then(|| Box::new(Quotas::clone(&self.quotas)));
         if grows {
             self.quotas.refresh();
         }
@@ -235,7 +263,7 @@ impl World {
 
     pub(super) fn put_back_going(&mut self, lifted: Lifted) {
         if let Some(quotas) = lifted.quotas {
-            self.quotas = *quotas;
+            *self.quotas = *quotas;
         }
         self.put_back(lifted.pods);
         for claimant in lifted.reservations {
@@ -259,4 +287,8 @@ impl World {
         }
         placed == places.len()
     }
+}
+
+fn class_of(pod: &Pod, shapes: &Shapes) -> Class {
+    Class { quotas: pod.quotas.clone(), priority: pod.priority, charge: shapes.get(pod.shape).charge.clone() }
 }

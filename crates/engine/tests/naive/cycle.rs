@@ -88,12 +88,17 @@ impl World {
         {
             return Turn::Held(Code::AwaitingVictims);
         }
-        if claim.as_ref().is_some_and(|claim| claim.kind != ClaimKind::Reserve) {
+        // What is held out of patience is held for as long as the node would do.
+        let is_kept = |claim: &Claim| {
+            claim.kind == ClaimKind::Reserve && reserve::still_does(self, pod, &self.nodes[&claim.node])
+        };
+        if claim.as_ref().is_some_and(|claim| !is_kept(claim)) {
             self.drop_claim(key, acts);
             return Turn::Acted;
         }
         let outcome = preemption::preempt(self, pod);
-        if let (Outcome::Wait { node }, None) = (&outcome, &claim) {
+        // What is on its way to it is its own; a claim out of patience was dropped for it.
+        if let Outcome::Wait { node } = &outcome {
             self.claim(pod, node.clone(), ClaimKind::Room, acts);
             return Turn::Acted;
         }
@@ -117,13 +122,7 @@ impl World {
             self.evict(pod, victims, acts);
             return Turn::Acted;
         }
-        match claim {
-            Some(claim) if !reserve::still_does(self, pod, &self.nodes[&claim.node]) => {
-                self.drop_claim(key, acts);
-                Turn::Acted
-            }
-            Some(_) | None => Turn::Held(filters::code(self, pod)),
-        }
+        Turn::Held(filters::code(self, pod))
     }
 
     /// The node that takes the pod: the one it claims if that does, otherwise the best.

@@ -38,10 +38,12 @@ impl Gangs {
         self.asked().retry();
     }
 
-    /// A pod was seen.
-    pub fn seen(&mut self, key: &ObjectKey) {
+    /// A pod was seen. Most pods of queues have no group.
+    pub fn seen(&mut self, key: &ObjectKey, pod: &Value, objects: &Objects) {
         self.asked.seen(key);
-        self.due.insert(key.clone());
+        if objects.is_of_gang(pod) {
+            self.due.insert(key.clone());
+        }
     }
 
     /// A pod is gone.
@@ -145,7 +147,7 @@ mod tests {
             let pod = pod(name, scheduler);
             let key = key_of(&pod).expect("it is an object");
             objects.seen(&key, &pod);
-            gangs.seen(&key);
+            gangs.seen(&key, &pod, &objects);
         }
         let written = look(&mut gangs, &objects);
         let [Write::Make { key, object }] = &written[..] else { panic!("{written:?}") };

@@ -353,8 +353,9 @@ impl Engine {
 
     pub(super) fn pod_gone(&mut self, key: &PodKey) {
         let Some(id) = self.world.pods.find(key) else { return };
-        if !self.world.pods.get(id).departure.is_decided() {
-            self.world.takings.pod_goes(self.world.pods.get(id));
+        match self.world.pods.get(id).departure.is_decided() {
+            true => self.world.takings.victim_gone(self.world.pods.get(id)),
+            false => self.world.note_goes(id),
         }
         self.expect_no_node(id);
         self.world.withdraw_request(id);
