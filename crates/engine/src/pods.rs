@@ -245,7 +245,9 @@ impl Pods {
         let PodKey { namespace, name } = pod.key();
         let id = self.vacant.pop().unwrap_or_else(|| {
             if self.numbers == self.list.len() * FEW {
-                self.list.push(Arc::new(std::array::from_fn(|_| None)));
+                // Written where it stays: it is too large to be copied there.
+                let few: Arc<[Option<Pod>]> = std::iter::repeat_with(|| None).take(FEW).collect();
+                self.list.push(Arc::try_from(few).expect("so many were made"));
             }
             self.numbers += 1;
             PodId(self.numbers as u32 - 1)

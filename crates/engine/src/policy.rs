@@ -30,6 +30,7 @@ pub(crate) use crate::policy::quota_facts::{ElasticFact, QueueFact, TreeFact, Us
 
 pub(crate) use crate::policy::folds::{Refusal, Shortage};
 pub(crate) use crate::policy::membership::{Membership, Ties};
+use crate::policy::quotas::Counted;
 pub(crate) use crate::policy::quotas::{Quota, QuotaId, Quotas, Seniority, seniority};
 pub(crate) use crate::policy::rules::{
     Amounts, Ask, Ceiling, Charge, Draw, DrawDepth, LedgerId, Moved, Reassigned, Standing, Taking,
@@ -389,9 +390,9 @@ impl Quotas {
         }
     }
 
-    /// Something is charged to these quotas, and to no others (or no longer).
-    fn charged(&mut self, quotas: &[QuotaId], charge: &Charge, sign: Sign) {
-        self.count_outside_trees(quotas, charge, sign);
+    /// Something is counted in these quotas, and in no others (or no longer).
+    fn counted(&mut self, quotas: &[QuotaId], what: Counted, charge: &Charge, sign: Sign) {
+        self.count_outside_trees(quotas, what, charge, sign);
     }
 
     /// What nodes hold in all changed.

@@ -167,8 +167,14 @@ impl<'a> Forest<'a> {
         }
         let nodes: i128 = self.server.nodes.values().map(|n| i128::from(n.allocatable.get(resource))).sum();
         let is_outside = |pod: &&PodFact| self.quota_of(pod).is_none_or(|quota| is_beside(self.quotas[quota]));
-        let outside = self.server.placed().filter(is_outside);
-        let outside: i128 = outside.map(|pod| i128::from(pod.spec.requests.get(resource))).sum();
+        let sum = |pods: Vec<&PodFact>| -> i128 {
+            pods.into_iter().filter(is_outside).map(|pod| i128::from(pod.spec.requests.get(resource))).sum()
+        };
+        // What is held outside now, or will be when all have come and gone, whichever is more.
+        let now = sum(self.server.placed().collect());
+        let stay = sum(self.server.placed().filter(|pod| !self.server.is_leaving(pod)).collect());
+        let waiting = self.server.pods.values().filter(|pod| self.server.node_of(pod).is_none());
+        let outside = now.max(stay + sum(waiting.filter(|pod| pod.nominated.is_some()).collect()));
         let roots = self.quotas.values().filter(|fact| !is_beside(fact));
         let roots = roots.filter_map(|fact| fact.root.as_ref()).filter(|root| !root.ignores_default_tree);
         let elsewhere: i128 = roots.map(|root| i128::from(root.total.get(resource).unwrap_or(0))).sum();
@@ -623,7 +629,12 @@ fn run(history: &History, seen: &mut Seen) -> Result<(), TestCaseError> {
     for (step, how) in steps {
         run.take(step);
         let mut probe = run.engine.fork();
-        probe.decide(run.server.tick(), Budget { pods_max: 0 });
+        let given_up = probe.decide(run.server.tick(), Budget { pods_max: 0 });
+        given_up
+            .list
+            .iter()
+            .filter(|act| matches!(act, Decision::Nominate { .. }))
+            .for_each(|act| run.server.take(act));
         run.check_reports(&probe, seen)?;
         if how % 3 == 0 {
             run.settle(seen)?;

@@ -21,6 +21,14 @@ use crate::sign::Sign;
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub(crate) struct QuotaId(pub u32);
 
+/// What is counted of a pod.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Counted {
+    Used,
+    Leaving,
+    Reserved,
+}
+
 /// A pod's place among the pods of its quota: the older first, then the more important, then the smaller, then by name.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Seniority {
@@ -229,7 +237,10 @@ impl Quotas {
                 }
             });
         }
-        self.charged(&pod.quotas, charge, sign);
+        self.counted(&pod.quotas, Counted::Used, charge, sign);
+        if pod.is_leaving() {
+            self.counted(&pod.quotas, Counted::Leaving, charge, sign);
+        }
         self.count_shared(&pod.quotas, sign);
     }
 
@@ -262,6 +273,7 @@ impl Quotas {
             self.change(*quota, |ledger| ledger.leaving.charge(charge, sign));
             self.moved.shares.insert(*quota);
         }
+        self.counted(&pod.quotas, Counted::Leaving, charge, sign);
     }
 
     /// Counts a waiting pod's reservation (or no longer).
@@ -274,6 +286,7 @@ impl Quotas {
                 }
             });
         }
+        self.counted(&pod.quotas, Counted::Reserved, charge, sign);
         self.count_shared(&pod.quotas, sign);
     }
 

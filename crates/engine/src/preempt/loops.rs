@@ -45,7 +45,10 @@ pub(crate) struct Takings {
 impl Takings {
     /// Something changed from outside.
     pub fn begin_anew(&mut self) {
-        *self = Takings::default();
+        // Most often there is nothing to forget.
+        if !self.took_from.is_empty() || !self.expected.is_empty() {
+            *self = Takings::default();
+        }
     }
 
     /// A pod was evicted, or goes because another of its controller was.

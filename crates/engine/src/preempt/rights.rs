@@ -354,7 +354,13 @@ impl World {
                     reclaimed.any(|going| going.quotas.contains(quota))
                 };
                 quotas.retain(|quota| !rights.is_own(*quota) || is_reclaimed(quota));
-                quotas.into_iter().all(|quota| self.is_some_order_right(rights, quota, set))
+                is_some_order_right(set.to_vec(), |going, all| {
+                    going.quotas.iter().filter(|quota| quotas.contains(quota)).all(|quota| {
+                        let of_quota = || all.iter().filter(|other| other.quotas.contains(quota));
+                        let gone = |r| of_quota().map(|other| other.charged(r)).sum::<i128>() - going.charged(r);
+                        self.may_go_after(rights, *quota, going, &gone)
+                    })
+                })
             }
             && self.spares_parents(rights, set)
     }
@@ -371,9 +377,10 @@ impl World {
         }
         let from = |going: &Going| going.right.from.map(|(from, _)| from);
         below.into_iter().filter(|(_, set)| set.iter().any(|going| from(going) != from(set[0]))).all(|(level, set)| {
-            is_some_order_right(set, |going, gone| {
+            is_some_order_right(set, |going, all| {
                 let compared = from(going).and_then(|from| rights.compared_in(from, self)).unwrap_or_default();
-                self.quotas.permits_below(level, compared, gone)
+                let gone = |r| all.iter().map(|other| other.charged(r)).sum::<i128>() - going.charged(r);
+                self.quotas.permits_below(level, compared, &gone)
             })
         })
     }
@@ -413,12 +420,6 @@ impl World {
         })
     }
 
-    /// Whether those of one quota can go in some order in which each may.
-    fn is_some_order_right(&self, rights: &Rights, quota: QuotaId, set: &[&Going]) -> bool {
-        let of_quota: Vec<&Going> = set.iter().copied().filter(|going| going.quotas.contains(&quota)).collect();
-        is_some_order_right(of_quota, |going, gone| self.may_go_after(rights, quota, going, gone))
-    }
-
     /// Whether a quota lets one more go after so much is gone.
     fn may_go_after(&self, rights: &Rights, quota: QuotaId, going: &Going, gone: Amounts<'_>) -> bool {
         if let Some((_, depth)) = going.right.from.filter(|(from, _)| *from == quota) {
@@ -438,7 +439,9 @@ impl World {
         }
         let mut speaks = false;
         let held = |r: ResourceId| self.quotas.get(quota).ledger.to_be_used(r) - gone(r);
-        let finds = rights.charge.iter().filter(|(r, _)| rights.requests(*r)).any(|(r, _)| {
+        // What it does not hold it does not take from anybody.
+        let taken = rights.charge.iter().filter(|(r, _)| rights.requests(*r) && going.charged(*r) > 0);
+        let finds = taken.into_iter().any(|(r, _)| {
             let Some(entitled) = self.quotas.entitlement(quota, *r) else { return false };
             speaks = true;
             self.quotas.keeps(quota, *r, DrawDepth::Min).is_some() && held(*r) > entitled
@@ -447,19 +450,15 @@ impl World {
     }
 }
 
-/// Whether these can go in some order in which each may go after those before it.
+/// Whether these can go in some order in which each may go after those before it. One is asked with all that are there
+/// until it goes, itself among them.
 ///
 /// It is found from the last one back: whoever can go last is no hindrance to the others, which find more there before
 /// it than after, so that it does not matter which of several is put last.
-fn is_some_order_right(mut unordered: Vec<&Going>, may_go_after: impl Fn(&Going, Amounts<'_>) -> bool) -> bool {
+fn is_some_order_right(mut unordered: Vec<&Going>, may_go_last: impl Fn(&Going, &[&Going]) -> bool) -> bool {
     while !unordered.is_empty() {
         let all = unordered.clone();
-        unordered.retain(|going| {
-            let gone = |resource: ResourceId| {
-                all.iter().map(|other| other.charged(resource)).sum::<i128>() - going.charged(resource)
-            };
-            !may_go_after(going, &gone)
-        });
+        unordered.retain(|going| !may_go_last(going, &all));
         if unordered.len() == all.len() {
             return false;
         }

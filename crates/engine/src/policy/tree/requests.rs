@@ -8,7 +8,7 @@ use crate::ledger::pool::PoolId;
 use crate::ledger::sums::Sums;
 use crate::policy::tree::Node;
 use crate::policy::tree::sharing::{Sharer, share_out};
-use crate::policy::{Charge, QuotaId, Quotas};
+use crate::policy::{Charge, Counted, QuotaId, Quotas};
 use crate::resources::ResourceId;
 use crate::sign::Sign;
 
@@ -61,12 +61,24 @@ impl Quotas {
         }
     }
 
-    /// Counts what pods use that answer to no quota of a tree, or to one beside it (or no longer).
-    pub(in crate::policy) fn count_outside_trees(&mut self, quotas: &[QuotaId], charge: &Charge, sign: Sign) {
+    /// Counts what pods use, leave or reserve that answer to no quota of a tree, or to one beside it (or no longer).
+    pub(in crate::policy) fn count_outside_trees(
+        &mut self,
+        quotas: &[QuotaId],
+        what: Counted,
+        charge: &Charge,
+        sign: Sign,
+    ) {
         let quota = quotas.iter().find_map(|quota| self.get(*quota).policy.tree());
         let (is_outside, is_beside) = (quota.is_none(), quota.is_some_and(|tree| tree.is_beside));
         if is_outside {
-            self.shared.trees.outside.charge(charge, sign);
+            let outside = &mut self.shared.trees.outside;
+            let sums = match what {
+                Counted::Used => &mut outside.used,
+                Counted::Leaving => &mut outside.leaving,
+                Counted::Reserved => &mut outside.reserved,
+            };
+            sums.charge(charge, sign);
         }
         if is_outside || is_beside {
             self.tree_total_changed(charge.iter().map(|(resource, _)| *resource));
@@ -103,12 +115,12 @@ impl Quotas {
         if !tree.is_empty() {
             return 0; // A tree has what its root has, and this one has lost its root.
         }
-        let mut total = self.total.get(resource) - self.shared.trees.outside.get(resource);
+        let mut total = self.total.get(resource) - self.shared.trees.outside.taken(resource);
         for id in &self.shared.trees.apart {
             let quota = self.get(*id);
             let tree = self.tree(*id);
             if tree.is_beside {
-                total -= quota.ledger.used.get(resource);
+                total -= quota.ledger.used.get(resource).max(quota.ledger.to_be_used(resource));
             } else if tree.fact.root.as_ref().is_some_and(|root| !root.ignores_default_tree) {
                 total -= amount_of(&tree.total, resource).unwrap_or(0);
             }
