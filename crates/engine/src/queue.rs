@@ -349,9 +349,9 @@ impl Queue {
         }
     }
 
-    /// Whether some group waits for a quota to be able to hold more.
-    pub fn has_gated(&self) -> bool {
-        !self.gated.is_empty()
+    /// Whether some group rests beside others that are to be tried.
+    pub fn has_resting(&self) -> bool {
+        !self.heads.is_empty() && !self.resting.is_empty() || !self.gated.is_empty()
     }
 
     /// Whether the group's pods are to be tried.

@@ -75,9 +75,10 @@ impl Engine {
         self.world.nodes.forget_idle();
         self.world.forget_ended_classes();
         let mut looked_at = 0;
-        if self.queue.has_gated() {
-            // Who rests until a quota may hold more stands in line with the others as soon as it may.
+        if self.queue.has_resting() {
+            // Who rests until a quota may hold more, or until others hold too much, stands in line as soon as that is so.
             self.take_in_all_quotas();
+            self.wake_claimants();
         }
         loop {
             self.take_in_quotas();
