@@ -332,7 +332,14 @@ impl Checker {
             if claims || !other.modelled(&then) || room_then(&then, &other).is_some() {
                 continue;
             }
-            if let Some(found) = better_set(&then, &other, None)
+            // What is kept for another costs as little, and may be taken over instead.
+            let takes_another = (0..then.pods.len()).any(|holder| {
+                then.pods[holder].pending()
+                    && then.pods[holder].claim.is_some()
+                    && other.pods.iter().any(|member| may_take_claim(&then, *member, holder))
+            });
+            if !takes_another
+                && let Some(found) = better_set(&then, &other, None)
                 && found.victims == [pod]
                 && !self.closes_a_cycle(&then, &other, &[pod])
             {
@@ -394,6 +401,8 @@ impl Checker {
             }
         }
         self.check_pledges(&world);
+        // One with a claim waits as long as pods leave, whatever changed since they were evicted.
+        let (before, is_leaving) = (world.clone(), !leaving(&world).is_empty());
         for pod in 0..world.pods.len() {
             // What was freed for a claimant is its own, whatever others make of its ceiling meanwhile.
             let is_pledged = self.is_pledged(&world.pods[pod].uid);
@@ -407,9 +416,8 @@ impl Checker {
                 .pledges
                 .iter()
                 .any(|pledge| claimant.pods.iter().any(|pod| pledge.claimant.contains(&world.pods[*pod].uid)));
-            // One with a claim waits as long as pods leave, whatever changed since they were evicted.
-            let claims = claimant.pods.iter().any(|pod| world.pods[*pod].claim.is_some());
-            if !claimant.modelled(&world) || awaits || claims && !leaving(&world).is_empty() {
+            let claims = claimant.pods.iter().any(|pod| before.pods[*pod].claim.is_some());
+            if !claimant.modelled(&world) || awaits || claims && is_leaving {
                 continue;
             }
             if let Some(placed) = room_now(&world, &claimant) {

@@ -212,7 +212,11 @@ impl World {
         let closed = queues().any(|quota| quota.name == queue && !quota.open);
         let ports = spec["containers"].as_array().is_some_and(|all| all.iter().any(|one| !one["ports"].is_null()));
         let gated = spec["schedulingGates"].as_array().is_some_and(|gates| !gates.is_empty());
-        unknown_parts.iter().any(|part| !spec[*part].is_null())
+        // One that names a card and asks for none is told so, and waits.
+        let names_card = object["metadata"]["annotations"]["volcano.sh/card.name"].is_string();
+        let asks_for_card = requests(object).iter().any(|(name, amount)| name.contains("gpu") && *amount > 0);
+        names_card && !asks_for_card
+            || unknown_parts.iter().any(|part| !spec[*part].is_null())
             || missing_tree
             || missing_queue
             || inner_queue

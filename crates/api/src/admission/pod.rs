@@ -1,6 +1,7 @@
 //! Pods: what an API server adds to them, and what it refuses.
 
 use std::collections::BTreeSet;
+use std::sync::LazyLock;
 
 use serde_json::{Value, json};
 
@@ -9,19 +10,25 @@ use crate::cursor::Cursor;
 use crate::pod_group;
 use crate::volcano::{GROUP_NAMES, annotation};
 
-/// Pods put up with a node that is not heard of for five minutes, unless they say otherwise.
+/// What pods put up with unless they say otherwise: a node that is not heard of, for five minutes.
+static USUAL_TOLERATIONS: LazyLock<[(&str, Value); 2]> = LazyLock::new(|| {
+    ["node.kubernetes.io/not-ready", "node.kubernetes.io/unreachable"]
+        .map(|key| (key, json!({"key": key, "operator": "Exists", "effect": "NoExecute", "tolerationSeconds": 300})))
+});
+
+/// Adds the usual tolerations.
 pub(super) fn add_tolerations(object: &mut Value, _: &Context<'_>) -> Result<(), Rejection> {
     let Some(spec) = object.get_mut("spec").filter(|spec| spec.is_object()) else { return Ok(()) };
-    for key in ["node.kubernetes.io/not-ready", "node.kubernetes.io/unreachable"] {
-        let tolerations = spec.get("tolerations").and_then(Value::as_array);
+    for (key, toleration) in USUAL_TOLERATIONS.iter() {
         let tolerates = |toleration: &Value| {
             let text = |name: &str| toleration.get(name).and_then(Value::as_str).unwrap_or_default();
-            matches!(text("effect"), "" | "NoExecute")
-                && (text("key") == key || (text("key").is_empty() && text("operator") == "Exists"))
+            let named = text("key");
+            (named == *key || named.is_empty() && text("operator") == "Exists")
+                && matches!(text("effect"), "" | "NoExecute")
         };
+        let tolerations = spec.get("tolerations").and_then(Value::as_array);
         if tolerations.is_none_or(|list| !list.iter().any(tolerates)) {
-            let toleration = json!({"key": key, "operator": "Exists", "effect": "NoExecute", "tolerationSeconds": 300});
-            append_tolerations(spec, &[toleration]);
+            append_tolerations(spec, std::slice::from_ref(toleration));
         }
     }
     Ok(())
@@ -33,7 +40,7 @@ pub(super) fn append_tolerations(spec: &mut Value, more: &[Value]) {
         spec["tolerations"] = Value::Array(Vec::new());
     }
     // Something else than a list is for the checks to find.
-    let Some(list) = spec["tolerations"].as_array_mut() else { return };
+    let Some(list) = spec.get_mut("tolerations").and_then(Value::as_array_mut) else { return };
     for toleration in more {
         if !list.contains(toleration) {
             list.push(toleration.clone());

@@ -76,7 +76,7 @@ impl Engine {
         self.world.forget_ended_classes();
         let mut looked_at = 0;
         if self.queue.has_resting() {
-            // Who rests until a quota may hold more, or until others hold too much, stands in line as soon as that is so.
+            // Who rests until a quota may hold more, or others hold too much, stands in line as soon as that is so.
             self.take_in_all_quotas();
             self.wake_claimants();
         }
