@@ -45,11 +45,13 @@ impl Engine {
         self.world.takings.note(&claimants, &victims);
         let holders = plan.going.iter().filter(|goes| goes.is_reservation).flat_map(|goes| &goes.pods);
         // Who takes over room that is on its way, and evicts nobody, holds what the holder did.
-        // Of a reservation that was read after a restart it shows by its victims what it is for.
+        // Of a reservation that was read after a restart it shows by its victims what it is for, or by its gang's.
         let is_room = |holder: &PodId| {
-            let holder = self.world.pods.get(*holder);
-            let is_room = holder.reservation.is_some_and(|held| held.kind == ReservationKind::Room);
-            is_room && self.victims_still_leaving(holder).is_empty()
+            let pod = self.world.pods.get(*holder);
+            let members = pod.gang.map(|gang| &self.world.gangs.get(gang).members);
+            let mut together = members.into_iter().flatten().chain([holder]);
+            pod.reservation.is_some_and(|held| held.kind == ReservationKind::Room)
+                && together.all(|member| self.victims_still_leaving(self.world.pods.get(*member)).is_empty())
         };
         let kind = match evictions.is_empty() && holders.clone().all(is_room) {
             true => ReservationKind::Room,
