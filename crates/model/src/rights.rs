@@ -421,7 +421,8 @@ impl<'a> Rights<'a> {
     }
 
     /// "Running pods sorted by creation time; cumulative used ≤ min is in-quota, the rest over-quota." Whether all
-    /// resources of min count or only those the claimant asks for can be read in two ways.
+    /// resources of min count, all that the pool governs ("a quota that leaves it out has min 0 there"), or only those
+    /// the claimant asks for can be read in three ways.
     fn over_quota(&self, victim: usize, quota: usize, sure: Sure) -> bool {
         let world = self.world;
         let older: Held = self
@@ -435,9 +436,11 @@ impl<'a> Rights<'a> {
         let by_min = min.keys().any(|name| over(name));
         let pool = &world.quotas[quota].pool;
         let by_asked = self.asked().any(|(name, _)| world.governed(pool, name) && over(name));
+        let mins = world.quotas.iter().filter(|other| other.pool == *pool).flat_map(|other| other.min.keys());
+        let by_governed = || mins.into_iter().any(|name| over(name));
         match sure {
             Sure::Surely => by_min && by_asked,
-            Sure::Perhaps => by_min || by_asked,
+            Sure::Perhaps => by_min || by_asked || by_governed(),
         }
     }
 }
