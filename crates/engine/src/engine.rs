@@ -187,9 +187,9 @@ pub struct Engine {
     claimants: BTreeSet<PodId>,
     /// Waiting pods whose statuses name a node that is not there, by node: others expect it.
     expected_nodes: BTreeMap<Name, BTreeSet<PodId>>,
-    /// Pods that came to hold room in this cycle, with how many pods were bound and evicted in it before.
+    /// Pods that came to hold room in this cycle, with how much happened in it before.
     reserved_now: BTreeMap<PodId, u64>,
-    /// Pods bound and evicted in this cycle.
+    /// How many pods were bound and evicted in this cycle, and how many reservations left others less.
     acts: u64,
     /// Pods whose plan came to nothing in this cycle although nothing happened since.
     misled: BTreeSet<PodId>,

@@ -140,9 +140,10 @@ impl Engine {
     /// A pod gives up its reservation, which came to nothing.
     ///
     /// Why reservations come to rest within a cycle: a plan holds as long as no pod is bound or evicted, which happens
-    /// so often only; no reservation takes from another. So what is given up was taken over, each time by a class that
-    /// comes earlier in the order of `preempt::loops`. A plan that does not hold is a fault: such a pod makes no more
-    /// plans in the cycle, and no node is held for it out of patience.
+    /// so often only; no reservation takes from another, but for one of a pod outside all trees, which leaves them less
+    /// to share, and whose own plan does not depend on what they share. So what is given up was taken over, each time
+    /// by a class that comes earlier in the order of `preempt::loops`. A plan that does not hold is a fault: such a pod
+    /// makes no more plans in the cycle, and no node is held for it out of patience.
     pub(super) fn note_given_up(&mut self, pod: PodId) {
         let is_misled = self.reserved_now.get(&pod) == Some(&self.acts);
         debug_assert!(!is_misled, "{}: its plan came to nothing", self.world.pods.get(pod).key());
@@ -175,9 +176,15 @@ impl Engine {
             self.claimants.remove(pod);
             self.take_reservation_before_devices(*pod, Reservation { node: *node, kind });
             self.note_moved_pools(*pod);
+            self.note_reserved(*pod);
             let (pod, node) = (self.world.pods.get(*pod), self.world.nodes.get(*node).name.clone());
             decisions.list.push(Decision::Nominate { pod: pod.key(), uid: pod.uid.clone(), node: Some(node) });
         }
+    }
+
+    /// Something is reserved for a pod: where that leaves less for others, their plans may not hold.
+    pub(super) fn note_reserved(&mut self, pod: PodId) {
+        self.acts += u64::from(self.world.quotas.takes_from_trees(&self.world.pods.get(pod).quotas));
     }
 
     /// Evicts a pod: the only place where that is decided.

@@ -59,6 +59,7 @@ impl Engine {
         for (id, node) in places {
             self.dequeue(*id);
             self.take_reservation(*id, Reservation { node: *node, kind: ReservationKind::Patience });
+            self.note_reserved(*id);
             self.reserved_now.insert(*id, self.acts);
             self.enqueue(*id);
             let (pod, node) = (self.world.pods.get(*id), self.world.nodes.get(*node).name.clone());

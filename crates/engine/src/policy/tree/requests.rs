@@ -61,6 +61,12 @@ impl Quotas {
         }
     }
 
+    /// Whether what a pod of these quotas has is not a tree's to share.
+    pub fn takes_from_trees(&self, quotas: &[QuotaId]) -> bool {
+        let quota = quotas.iter().find_map(|quota| self.get(*quota).policy.tree());
+        !self.shared.trees.is_empty() && quota.is_none_or(|tree| tree.is_beside)
+    }
+
     /// Counts what pods use, leave or reserve that answer to no quota of a tree, or to one beside it (or no longer).
     pub(in crate::policy) fn count_outside_trees(
         &mut self,
