@@ -173,7 +173,8 @@ impl<'a> Forest<'a> {
         // What is held outside now, or will be when all have come and gone, whichever is more.
         let now = sum(self.server.placed().collect());
         let stay = sum(self.server.placed().filter(|pod| !self.server.is_leaving(pod)).collect());
-        let waiting = self.server.pods.values().filter(|pod| self.server.node_of(pod).is_none());
+        let is_waiting = |pod: &&PodFact| self.server.node_of(pod).is_none() && !self.server.is_leaving(pod);
+        let waiting = self.server.pods.values().filter(is_waiting);
         let outside = now.max(stay + sum(waiting.filter(|pod| pod.nominated.is_some()).collect()));
         let roots = self.quotas.values().filter(|fact| !is_beside(fact));
         let roots = roots.filter_map(|fact| fact.root.as_ref()).filter(|root| !root.ignores_default_tree);
