@@ -18,7 +18,7 @@ use crate::ledger::links::Links;
 use crate::ledger::pool::PoolId;
 use crate::ledger::share::Share;
 use crate::ledger::sums::Sums;
-use crate::ledger::{amount_of, compile};
+use crate::ledger::{Ledger, amount_of, compile};
 use crate::lookup::LookupMap;
 use crate::policy::{
     Ask, At, Ceiling, Charge, Draw, DrawDepth, LedgerId, PolicyKind, QuotaId, Quotas, Rules, Standing, Ties, TreeFact,
@@ -110,23 +110,6 @@ enum Node {
     Quota(QuotaId),
 }
 
-/// What pods have that answer to no quota of a tree.
-#[derive(Debug, Clone, Default)]
-struct Outside {
-    used: Sums,
-    leaving: Sums,
-    reserved: Sums,
-}
-
-impl Outside {
-    /// What no tree has to share: what they hold now, or what they will hold when all have come and gone, whichever is
-    /// more.
-    fn taken(&self, resource: ResourceId) -> i128 {
-        let used = self.used.get(resource);
-        used.max(used - self.leaving.get(resource) + self.reserved.get(resource))
-    }
-}
-
 /// All trees.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Trees {
@@ -135,7 +118,7 @@ pub(super) struct Trees {
     /// The quotas that list a namespace, by key.
     by_namespace: BTreeMap<Name, BTreeMap<QuotaKey, QuotaId>>,
     /// What pods have that answer to no quota of a tree.
-    outside: Outside,
+    outside: Ledger,
     /// The roots of trees, and the quotas beside the default tree: what these have is not the default tree's.
     apart: BTreeSet<QuotaId>,
     /// How many pods that hold or reserve something in a quota of a tree answer to quotas of another pool, too.

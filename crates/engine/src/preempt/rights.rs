@@ -440,8 +440,8 @@ impl World {
         let mut speaks = false;
         let held = |r: ResourceId| self.quotas.get(quota).ledger.to_be_used(r) - gone(r);
         // What it does not hold it does not take from anybody.
-        let taken = rights.charge.iter().filter(|(r, _)| rights.requests(*r) && going.charged(*r) > 0);
-        let finds = taken.into_iter().any(|(r, _)| {
+        let mut taken = rights.charge.iter().filter(|(r, _)| rights.requests(*r) && going.charged(*r) > 0);
+        let finds = taken.any(|(r, _)| {
             let Some(entitled) = self.quotas.entitlement(quota, *r) else { return false };
             speaks = true;
             self.quotas.keeps(quota, *r, DrawDepth::Min).is_some() && held(*r) > entitled

@@ -6,8 +6,8 @@ use crate::fact::{Amount, Name};
 use crate::ledger::amount_of;
 use crate::ledger::pool::PoolId;
 use crate::ledger::sums::Sums;
-use crate::policy::tree::Node;
 use crate::policy::tree::sharing::{Sharer, share_out};
+use crate::policy::tree::{Node, Tree};
 use crate::policy::{Charge, Counted, QuotaId, Quotas};
 use crate::resources::ResourceId;
 use crate::sign::Sign;
@@ -63,8 +63,12 @@ impl Quotas {
 
     /// Whether what a pod of these quotas has is not a tree's to share.
     pub fn takes_from_trees(&self, quotas: &[QuotaId]) -> bool {
-        let quota = quotas.iter().find_map(|quota| self.get(*quota).policy.tree());
-        !self.shared.trees.is_empty() && quota.is_none_or(|tree| tree.is_beside)
+        !self.shared.trees.is_empty() && self.tree_among(quotas).is_none_or(|tree| tree.is_beside)
+    }
+
+    /// The quota of a tree among these, if there is one.
+    fn tree_among(&self, quotas: &[QuotaId]) -> Option<&Tree> {
+        quotas.iter().find_map(|quota| self.get(*quota).policy.tree())
     }
 
     /// Counts what pods use, leave or reserve that answer to no quota of a tree, or to one beside it (or no longer).
@@ -75,7 +79,7 @@ impl Quotas {
         charge: &Charge,
         sign: Sign,
     ) {
-        let quota = quotas.iter().find_map(|quota| self.get(*quota).policy.tree());
+        let quota = self.tree_among(quotas);
         let (is_outside, is_beside) = (quota.is_none(), quota.is_some_and(|tree| tree.is_beside));
         if is_outside {
             let outside = &mut self.shared.trees.outside;
@@ -121,12 +125,12 @@ impl Quotas {
         if !tree.is_empty() {
             return 0; // A tree has what its root has, and this one has lost its root.
         }
-        let mut total = self.total.get(resource) - self.shared.trees.outside.taken(resource);
+        let mut total = self.total.get(resource) - self.shared.trees.outside.most_used(resource);
         for id in &self.shared.trees.apart {
             let quota = self.get(*id);
             let tree = self.tree(*id);
             if tree.is_beside {
-                total -= quota.ledger.used.get(resource).max(quota.ledger.to_be_used(resource));
+                total -= quota.ledger.most_used(resource);
             } else if tree.fact.root.as_ref().is_some_and(|root| !root.ignores_default_tree) {
                 total -= amount_of(&tree.total, resource).unwrap_or(0);
             }
