@@ -70,13 +70,12 @@ impl World {
     pub fn card_choices(&mut self, id: PodId) -> Vec<Option<CardChoice>> {
         let pod = self.pods.get(id);
         let shape = self.shapes.get(pod.shape);
-        let spec = shape.spec().clone();
-        if spec.cards.is_empty() {
+        if shape.spec().cards.is_empty() {
             return self.choices_of_any(id);
         }
         let (held, mixed) = self.gangs.card_of(pod.gang, &self.pods);
         let demand = shape.demand.clone();
-        let names: Vec<Name> = spec.cards.clone();
+        let names: Vec<Name> = shape.spec().cards.clone();
         let cards: Vec<ResourceId> = names.iter().map(|name| self.names.intern(name)).collect();
         let amounts = cards.iter().map(|card| (*card, self.card_amount(*card, &demand))).collect::<Vec<_>>();
         if mixed && cards.len() > 1 {

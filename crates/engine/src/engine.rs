@@ -227,6 +227,8 @@ pub struct Engine {
     admission_due: bool,
     /// For gangs what `hopeless` is for pods.
     hopeless_gangs: BTreeMap<GangId, u64>,
+    /// The gangs were looked at that an earlier scheduler left with some of their pods bound.
+    has_begun: bool,
 }
 
 impl Engine {

@@ -7,16 +7,16 @@
 
 mod group;
 mod names;
+mod pod_spec;
 mod storage;
 
 use std::sync::Arc;
 
 use crate::decision::Capacity;
-use crate::device::{
-    ClaimKey, DeviceClaimFact, DeviceClassFact, ExtendedRequest, Need, PodClaim, PoolFact, PoolKey, VerdictsFact,
-};
+use crate::device::{ClaimKey, DeviceClaimFact, DeviceClassFact, PodClaim, PoolFact, PoolKey, VerdictsFact};
 pub use crate::fact::group::{GroupFact, GroupKey, GroupName};
 pub use crate::fact::names::{Amounts, Labels, Limits};
+pub use crate::fact::pod_spec::PodSpec;
 pub use crate::fact::storage::{ClaimFact, StorageClassFact, VolumeFact};
 pub use crate::policy::quota_facts::*;
 
@@ -220,46 +220,6 @@ pub enum PodVolume {
     /// A disk that may be mounted by one pod at a time on a node (the in-tree kinds), by an
     /// identity of its own; `read_only` users share it.
     Disk { id: Name, read_only: bool },
-}
-
-/// Everything in a pod's spec that decides where it can go. Pods of one template have equal ones.
-#[derive(Debug, Clone, PartialEq, Eq, Hash, Default)]
-pub struct PodSpec {
-    /// What the pod needs, as Kubernetes counts it. `pods` is not in here.
-    pub requests: Amounts,
-    /// What the least-allocated score takes the pod to need: (cpu, memory), where each container
-    /// that asks for none counts 100m and 200Mi.
-    pub assumed: (Amount, Amount),
-    pub node_selector: Labels,
-    /// Required terms, one of which must match. `None`: no such rule. Empty: nothing matches.
-    pub required_nodes: Option<Vec<NodeTerm>>,
-    pub preferred_nodes: Vec<(i32, NodeTerm)>,
-    pub tolerations: Vec<Toleration>,
-    pub spread: Vec<SpreadConstraint>,
-    pub affinity: Vec<PodTerm>,
-    pub anti_affinity: Vec<PodTerm>,
-    pub preferred_affinity: Vec<(i32, PodTerm)>,
-    pub preferred_anti_affinity: Vec<(i32, PodTerm)>,
-    pub ports: Vec<HostPort>,
-    pub volumes: Vec<PodVolume>,
-    /// Normalised names of the containers' images, init containers too; one entry a container.
-    pub images: Vec<Name>,
-    /// What quotas charge beyond the requests: GPU memory that follows from the kind of GPU asked for.
-    pub derived: Amounts,
-    /// The pod has no GPU, and is subject to the caps of GPU nodes; how it is placed among them.
-    pub capped: Option<CapStrategy>,
-    /// The kinds of card that will do, the preferred first. Empty: any.
-    pub cards: Vec<Name>,
-    /// None of `cards` is preferred, and a node whose cards have no name will do too.
-    pub any_card: bool,
-    /// The extended resources that its containers ask for, one by one: a class may serve them with devices.
-    pub extended: Vec<ExtendedRequest>,
-    /// The features that a node must declare.
-    pub features: Vec<Name>,
-    /// What its claims need. The engine fills this in from the claims themselves.
-    pub needs: Vec<Need>,
-    /// Of `extended` those that a class serves, with the class. The engine fills this in.
-    pub served: Vec<(ExtendedRequest, Name)>,
 }
 
 /// How a pod without GPUs is placed among GPU nodes.

@@ -72,11 +72,6 @@ impl Ledger {
         self.used.get(resource) - self.leaving.get(resource) + self.reserved.get(resource)
     }
 
-    /// What is held now, or will be when all have come and gone, whichever is more.
-    pub fn most_used(&self, resource: ResourceId) -> i128 {
-        self.used.get(resource).max(self.to_be_used(resource))
-    }
-
     /// What is held and reserved now.
     pub fn taken(&self, resource: ResourceId) -> i128 {
         self.used.get(resource) + self.reserved.get(resource)

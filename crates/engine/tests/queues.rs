@@ -362,6 +362,8 @@ struct Run {
     cards: BTreeMap<GroupKey, Vec<(Name, i128)>>,
     /// The engine started anew since, and has chosen cards again.
     restarted: bool,
+    /// The pods whose claims the plan at hand takes over.
+    given_up: Vec<PodKey>,
 }
 
 impl Run {
@@ -377,6 +379,7 @@ impl Run {
         let mut started: BTreeSet<GroupKey> = BTreeSet::new();
         let acts = acts(&decisions);
         for (at, act) in acts.iter().enumerate() {
+            self.note_given_up(&acts[..=at]);
             match &act[0] {
                 Decision::Bind { pod, node, .. } => {
                     acted = true;
@@ -388,9 +391,9 @@ impl Run {
                     self.check_evictions(act, &awaiting, seen)?;
                 }
                 Decision::Nominate { pod, node: None, .. } if awaiting.contains(pod) => {
-                    self.check_taken_over(&self.server.pods[pod], &acts[at + 1..])?;
-                    // It waits for nobody any more, and may claim again.
-                    awaiting.remove(pod);
+                    // They wait for nobody any more, and may claim again.
+                    let given_up = self.check_taken_over(&self.server.pods[pod], &acts[at..])?;
+                    awaiting.retain(|pod| !given_up.contains(pod));
                 }
                 Decision::Admit(group) => {
                     acted = true;
@@ -405,6 +408,19 @@ impl Run {
         self.check_reports()?;
         self.check_gangs(&started, &mixed, seen)?;
         Ok(acted)
+    }
+
+    /// Notes whose claims are taken over: they give them up just before the claimant is nominated.
+    fn note_given_up(&mut self, acts: &[&[Decision]]) {
+        let gives_up = |act: &&[Decision]| matches!(&act[0], Decision::Nominate { node: None, .. });
+        let goes_on = |act: &&[Decision]| matches!(&act[0], Decision::Nominate { .. } | Decision::Evict { .. });
+        let Some((last, before)) = acts.split_last() else { return };
+        if !goes_on(last) || gives_up(last) && !before.last().is_some_and(gives_up) {
+            self.given_up.clear();
+        }
+        if let Decision::Nominate { pod, node: None, .. } = &last[0] {
+            self.given_up.push(pod.clone());
+        }
     }
 
     fn has_victims_leaving(&self, claimant: &PodFact) -> bool {
@@ -541,8 +557,9 @@ impl Run {
         let over = |resource: &&str| {
             let deserved = view.deserved(other, resource);
             let stays = view.used(other, resource, &|pod| self.server.is_leaving(pod));
-            let claims =
-                self.server.pods.values().filter(|pod| self.server.is_candidate(pod) && pod.nominated.is_some());
+            // What is kept for a pod and taken over with the victims counted as its queue's until now.
+            let is_kept = |pod: &PodFact| pod.nominated.is_some() || self.given_up.contains(&pod.key());
+            let claims = self.server.pods.values().filter(|pod| self.server.is_candidate(pod) && is_kept(pod));
             let claims =
                 claims.filter(|pod| view.is_below(pod, other) && !claimants.iter().any(|c| c.key() == pod.key()));
             let claimed: i128 = claims.map(|pod| view.claimed(pod, resource)).sum();
@@ -569,25 +586,34 @@ impl Run {
     }
 
     /// Who gives up a claim for which pods leave gives it to the next that is nominated: for the same node, or under a
-    /// limit of both, and with a right to evict it once it runs. A member that has no part in its gang's plan gives up
-    /// what was kept for it, too.
-    fn check_taken_over(&self, holder: &PodFact, later: &[&[Decision]]) -> Result<(), TestCaseError> {
+    /// limit of both, and with a right to evict it once it runs. What is kept for a gang that is to start is given up
+    /// whole. A member that has no part in its gang's plan gives up what was kept for it, too.
+    fn check_taken_over(&self, holder: &PodFact, acts: &[&[Decision]]) -> Result<Vec<PodKey>, TestCaseError> {
         let view = self.view();
-        let nominations = later.iter().filter_map(|act| match &act[0] {
+        let to_start = view.group_of(holder).filter(|group| !view.is_started(group) && view.is_gang(group));
+        let members = to_start.map_or(vec![holder], |group| view.members(group).collect());
+        let holders: Vec<&PodFact> =
+            members.into_iter().filter(|pod| pod.nominated.is_some() && self.server.is_candidate(pod)).collect();
+        let nominations = acts.iter().filter_map(|act| match &act[0] {
             Decision::Nominate { pod, node, .. } => Some((pod, node.as_ref())),
             _ => None,
         });
         let taking: Vec<(&PodFact, &Name)> = nominations
+            .clone()
             .skip_while(|(_, node)| node.is_none())
             .map_while(|(pod, node)| Some((&self.server.pods[pod], node?)))
             .collect();
         let Some((first, _)) = taking.first() else {
             prop_assert!(false, "{} gives up a claim for which pods leave", holder.key());
-            return Ok(());
+            return Ok(Vec::new());
         };
         if first.group.is_some() && first.group == holder.group {
-            return Ok(());
+            return Ok(vec![holder.key()]);
         }
+        let given_up: Vec<PodKey> =
+            nominations.take_while(|(_, node)| node.is_none()).map(|(pod, _)| pod.clone()).collect();
+        let stays = holders.iter().find(|pod| !given_up.contains(&pod.key()));
+        prop_assert!(stays.is_none(), "{} gives way, and another of its gang does not", holder.key());
         let gang = view.group_of(first).filter(|group| !view.is_started(group));
         let is_one = |pod: &PodFact| gang.is_some() && pod.group == first.group || pod.key() == first.key();
         let taking: Vec<(&PodFact, &Name)> = taking.iter().copied().take_while(|(pod, _)| is_one(pod)).collect();
@@ -595,11 +621,13 @@ impl Run {
         let path = |queue: Option<_>| -> BTreeSet<QuotaKey> {
             queue.into_iter().flat_map(|queue| view.path(queue)).map(|level| level.key.clone()).collect()
         };
-        let is_near = taking.iter().any(|(_, node)| Some(*node) == holder.nominated.as_ref());
+        let is_near =
+            taking.iter().any(|(_, node)| holders.iter().any(|holder| Some(*node) == holder.nominated.as_ref()));
         let is_limited_alike = !path(own).is_disjoint(&path(other));
         prop_assert!(is_near || is_limited_alike, "{} gives way to {} elsewhere", holder.key(), first.key());
         let binds = |queue: &&QueueFact| !View::is_plain(queue);
-        let lower = taking.iter().all(|(pod, _)| holder.priority < pod.priority);
+        let is_below_all = |holder: &&PodFact| taking.iter().all(|(pod, _)| holder.priority < pod.priority);
+        let lower = holders.iter().all(is_below_all);
         let may = match (own.filter(binds), other.filter(binds)) {
             (None, None) => lower,
             (Some(own), Some(other)) if own.key == other.key => lower,
@@ -614,7 +642,7 @@ impl Run {
                     |r: &str| -> i128 { taking.iter().map(|(pod, node)| view.claimed_on(pod, Some(node), r)).sum() };
                 let compares = |r: &&str| {
                     asked(r) > 0
-                        && view.claimed(holder, r) > 0
+                        && holders.iter().any(|holder| view.claimed(holder, r) > 0)
                         && view.deserved(own, r).is_some_and(|d| stays(own, r) + asked(r) <= d)
                         && view.deserved(other, r).is_some_and(|d| stays(other, r) + claims(r) > d)
                 };
@@ -623,7 +651,7 @@ impl Run {
             _ => false,
         };
         prop_assert!(may, "{} gives way to {}, which may not evict it", holder.key(), first.key());
-        Ok(())
+        Ok(holders.iter().map(|holder| holder.key()).collect())
     }
 
     fn check_admission(&mut self, key: GroupKey) -> Result<(), TestCaseError> {
@@ -816,7 +844,7 @@ fn run(history: &History, seen: &mut Seen) -> Result<(), TestCaseError> {
     let settings = Settings { cards, reserve_after_ms: 20_000, ..Settings::default() };
     let (engine, server) =
         (Engine::new(settings.clone()), Server { returns: *returns, now: 1_000, ..Server::default() });
-    let mut run = Run { server, engine, settings, cards: BTreeMap::new(), restarted: false };
+    let mut run = Run { server, engine, settings, cards: BTreeMap::new(), restarted: false, given_up: Vec::new() };
     for (step, how) in steps {
         run.take(step);
         if how % 3 == 0 {

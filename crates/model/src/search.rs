@@ -183,17 +183,22 @@ pub fn may_come_back(world: &World, claimant: &Claimant, placed: &[(usize, usize
 
 /// Whether a pod, were it pending, would perhaps have a right to take another, with the rest of its gang.
 pub fn may_take(world: &World, claimant: usize, victim: usize) -> bool {
-    let mut world = world.clone();
-    world.pods[claimant].node = None;
-    let Some(claimant) = Claimant::of(&world, claimant) else { return false };
     let whole: Vec<usize> = match world.pods[victim].gang {
         Some(gang) => world.running_members(gang),
         None => vec![victim],
     };
+    may_take_one_of(world, claimant, &[vec![victim], whole])
+}
+
+/// Whether a pod, were it pending, would perhaps have a right to take one of these sets.
+fn may_take_one_of(world: &World, claimant: usize, sets: &[Vec<usize>]) -> bool {
+    let mut world = world.clone();
+    world.pods[claimant].node = None;
+    let Some(claimant) = Claimant::of(&world, claimant) else { return false };
     let ways = ways_by_request(&world, &claimant);
     ways.keys().any(|asks| {
         let rights = Rights::new(&world, &claimant, asks.clone());
-        [vec![victim], whole.clone()].iter().any(|victims| {
+        sets.iter().any(|victims| {
             let bases: BTreeSet<Base> =
                 victims.iter().flat_map(|victim| rights.bases(*victim, Sure::Perhaps)).collect();
             rights.permits(victims, &bases, Sure::Perhaps)
@@ -217,9 +222,20 @@ pub fn real_claim(world: &World, holder: usize) -> bool {
     world.passed_ceiling(&then, &leaving(world), &[(holder, node)], Sure::Perhaps).is_none()
 }
 
-/// "Only one who may evict its holder once it runs takes it over."
+/// "Only one who may evict its holder once it runs takes it over", and "the minimum of a gang counts as one pod": what
+/// is kept for a gang that does not run is taken over whole.
 pub fn may_take_claim(world: &World, pod: usize, holder: usize) -> bool {
     let mut then = world.clone();
     then.pods[holder].node = then.pods[holder].claim.or(Some(0));
-    may_take(&then, pod, holder)
+    let gang = world.pods[holder].gang.filter(|gang| world.running_members(*gang).is_empty());
+    let Some(gang) = gang else { return may_take(&then, pod, holder) };
+    let is_kept = |other: &usize| {
+        let pod = &world.pods[*other];
+        pod.gang == Some(gang) && pod.pending() && (pod.claim.is_some() || *other == holder)
+    };
+    let together: Vec<usize> = (0..world.pods.len()).filter(is_kept).collect();
+    for member in &together {
+        then.pods[*member].node = then.pods[*member].claim.or(Some(0));
+    }
+    may_take_one_of(&then, pod, &[together])
 }

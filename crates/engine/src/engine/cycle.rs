@@ -83,6 +83,9 @@ impl Engine {
         loop {
             self.take_in_quotas();
             self.admit_gangs(&mut decisions);
+            if !std::mem::replace(&mut self.has_begun, true) {
+                self.complete_gangs(&mut decisions);
+            }
             let Some(first) = self.queue.first() else {
                 if looked_at >= budget.pods_max && self.world.quotas.is_stale() {
                     decisions.more = true;

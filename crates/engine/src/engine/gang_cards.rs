@@ -43,11 +43,11 @@ fn mixes(kinds: usize, count: usize, are_alike: bool) -> Vec<Vec<usize>> {
 impl Engine {
     /// The cards that a gang could take: one for all, unless they may differ or one is held already.
     pub(super) fn card_choices(&mut self, id: GangId, members: &[PodId]) -> Vec<Option<ResourceId>> {
-        let (held, mixed) = self.world.gangs.card_of(Some(id), &self.world.pods);
         let shapes = members.iter().map(|member| self.world.shapes.get(self.world.pods.get(*member).shape));
-        let Some(names) = shapes.map(|shape| shape.spec().cards.clone()).find(|cards| cards.len() > 1) else {
+        let Some(names) = shapes.map(|shape| &shape.spec().cards).find(|cards| cards.len() > 1).cloned() else {
             return vec![None];
         };
+        let (held, mixed) = self.world.gangs.card_of(Some(id), &self.world.pods);
         if mixed || held.is_some() {
             return vec![None];
         }

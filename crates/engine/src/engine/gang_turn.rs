@@ -8,7 +8,7 @@ use crate::decision::Decisions;
 use crate::engine::Engine;
 use crate::engine::cycle::Turn;
 use crate::explain;
-use crate::gangs::{GangId, GangTally};
+use crate::gangs::{Gang, GangId, GangTally};
 use crate::nodes::NodeId;
 use crate::place::{Answer, ClosedCounts, Question};
 use crate::pods::{Place, PodId};
@@ -144,22 +144,10 @@ impl Engine {
             return dropped.unwrap_or_else(|| Turn::Rests(explain::membership_error(code, why), Vec::new()));
         }
         let choices = self.card_choices(id, members);
-        let mut failure = None;
-        let passes: &[bool] = if choices.len() > 1 { &[true, false] } else { &[false] };
-        for whole in passes {
-            for choice in &choices {
-                match self.try_gang(id, members, *choice, *whole) {
-                    Ok(places) => return self.bind_gang(members, places, decisions),
-                    Err(reason) => failure = failure.or(reason),
-                }
-            }
-        }
-        if self.hopeless_gangs.get(&id) != Some(&self.changes)
-            && choices.len() == 1
-            && let Some(places) = self.places_for_mixed(id, members)
-        {
-            return self.bind_gang(members, places, decisions);
-        }
+        let failure = match self.room_for_gang(id, members, &choices) {
+            Ok(places) => return self.bind_gang(members, places, decisions),
+            Err(failure) => failure,
+        };
         let placeable = self.world.gangs.get(id).min_member();
         let incomplete = self.incomplete(id, failure, placeable);
         if let Some(turn) = self.await_gang_victims(id, members, decisions) {
@@ -189,6 +177,50 @@ impl Engine {
         }
         self.hopeless_gangs.insert(id, self.changes);
         Turn::Rests(incomplete, Vec::new())
+    }
+
+    /// Nodes for enough pods of a gang, if there are any as things stand. The error is why the first that has none has
+    /// none.
+    fn room_for_gang(
+        &mut self,
+        id: GangId,
+        members: &[PodId],
+        choices: &[Option<ResourceId>],
+    ) -> Result<Vec<(PodId, NodeId)>, Option<Arc<Reason>>> {
+        let mut failure = None;
+        let passes: &[bool] = if choices.len() > 1 { &[true, false] } else { &[false] };
+        for whole in passes {
+            for choice in choices {
+                match self.try_gang(id, members, *choice, *whole) {
+                    Ok(places) => return Ok(places),
+                    Err(reason) => failure = failure.or(reason),
+                }
+            }
+        }
+        let is_hopeless = self.hopeless_gangs.get(&id) == Some(&self.changes);
+        let mixed = if is_hopeless || choices.len() > 1 { None } else { self.places_for_mixed(id, members) };
+        mixed.ok_or(failure)
+    }
+
+    /// The first cycle completes the gangs of which some pods are on nodes and too few to start, before anybody takes
+    /// the room that the others are to have: an earlier scheduler may have been cut off between two of their binds.
+    pub(super) fn complete_gangs(&mut self, decisions: &mut Decisions) {
+        let is_begun = |(_, gang): &(GangId, &Gang)| gang.is_gang() && !gang.is_started() && gang.tally.len() > 0;
+        let begun: Vec<GangId> = self.world.gangs.iter().filter(is_begun).map(|(id, _)| id).collect();
+        for id in begun {
+            let members = self.waiting_members(id);
+            let is_kept_out = members.iter().any(|member| self.world.membership_error(*member).is_some());
+            if !self.world.gangs.get(id).admitted || self.why_unreadable(id).is_some() || is_kept_out {
+                continue;
+            }
+            self.take_in_all_quotas();
+            members.iter().for_each(|member| self.count_reservation(*member, Sign::Take));
+            let choices = self.card_choices(id, &members);
+            match self.room_for_gang(id, &members, &choices) {
+                Ok(places) => _ = self.bind_gang(&members, places, decisions),
+                Err(_) => members.iter().for_each(|member| self.count_reservation(*member, Sign::Add)),
+            }
+        }
     }
 
     /// Binds pods of a gang. Those that do not start with the others keep what is reserved for them.

@@ -29,7 +29,9 @@ impl Engine {
             Reservation { node, kind: reservation.kind }
         });
         // The others of its gang are bound: what it was to hold stays its own, or the gang would be left without it.
-        let of_gang = || self.unstarted_gang(id).map(|_| Reservation { node, kind: ReservationKind::Room });
+        // A group of which any one pod is enough is no gang.
+        let is_of_gang = self.unstarted_gang(id).is_some() && self.world.is_of_gang_to_start(id);
+        let of_gang = || is_of_gang.then_some(Reservation { node, kind: ReservationKind::Room });
         if let Some(reservation) = reservation.or_else(of_gang)
             && !self.world.pods.get(id).is_leaving()
         {

@@ -223,6 +223,13 @@ impl Quotas {
             } else {
                 pods.remove(&seniority)
             };
+        }
+        self.charge_amounts(pod, charge, sign);
+    }
+
+    /// The same of the amounts alone, for a look: who holds them is not listed.
+    pub fn charge_amounts(&mut self, pod: &Pod, charge: &[(ResourceId, Amount)], sign: Sign) {
+        for quota in &pod.quotas {
             self.moved.shares.insert(*quota);
             self.change(*quota, |ledger| {
                 ledger.used.charge(charge, sign);

@@ -26,9 +26,12 @@ impl World {
         }
         let mut quotas = self.quotas.clone();
         let victims = going.iter().filter(|goes| !goes.is_reservation).flat_map(|goes| goes.pods.iter().copied());
-        for id in victims.chain(self.leaving_pods()) {
+        // What a pool leaves unused is without those who leave already.
+        let is_shared_out = moving.iter().any(|quota| self.quotas.is_shared_out(*quota));
+        let leaving = if is_shared_out { self.leaving_pods() } else { Vec::new() };
+        for id in victims.chain(leaving) {
             let (pod, requested) = (self.pods.get(id), self.shapes.get(self.pods.get(id).shape).requested());
-            quotas.charge(id, pod, &self.charge_of(id), Sign::Take, &self.names);
+            quotas.charge_amounts(pod, &self.charge_of(id), Sign::Take);
             if pod.counted {
                 quotas.count_request(pod, &requested, Sign::Take);
             }
@@ -37,7 +40,7 @@ impl World {
             let shape = self.shapes.get(self.pods.get(*id).shape);
             let cards = self.nodes.cards_for(*node, &shape.demand);
             let charge: Vec<_> = shape.charge.iter().chain(&cards).copied().collect();
-            quotas.charge(*id, self.pods.get(*id), &charge, Sign::Add, &self.names);
+            quotas.charge_amounts(self.pods.get(*id), &charge, Sign::Add);
         }
         quotas.refresh();
         let of_quota = |quota: QuotaId| {

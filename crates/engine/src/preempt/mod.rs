@@ -483,7 +483,7 @@ impl World {
     }
 
     /// Of these pods those that may go, each alone or with its gang, and of the reservations those that may be taken
-    /// over.
+    /// over, those of a gang that is to start together.
     fn all_going(&self, hunt: &Hunt<'_>, mut pods: Vec<PodId>, is_near: impl Fn(PodId) -> bool) -> Vec<Going> {
         pods.sort_unstable();
         pods.dedup();
@@ -500,8 +500,14 @@ impl World {
             }
         }
         going.extend(gangs.into_iter().filter_map(|gang| self.going_gang(&hunt.rights, gang)));
-        let reservations = hunt.takeable.iter().copied().filter(|claimant| is_near(*claimant));
-        going.extend(reservations.filter_map(|claimant| self.going(&hunt.rights, claimant)));
+        let mut to_start: BTreeSet<GangId> = BTreeSet::new();
+        for claimant in hunt.takeable.iter().copied().filter(|claimant| is_near(*claimant)) {
+            match self.pods.get(claimant).gang.filter(|_| self.is_of_gang_to_start(claimant)) {
+                Some(gang) => _ = to_start.insert(gang),
+                None => going.extend(self.going(&hunt.rights, claimant)),
+            }
+        }
+        going.extend(to_start.into_iter().filter_map(|gang| self.going_reserved_gang(&hunt.rights, gang)));
         going.retain(|goes| self.permits(&hunt.rights, &[goes]));
         going
     }

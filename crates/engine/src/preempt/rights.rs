@@ -264,7 +264,7 @@ impl World {
         let known = self.pods.get(pod);
         let gang = known.gang.filter(|gang| self.is_running_gang(*gang));
         let is_reservation = known.node().is_none();
-        if gang.is_some_and(|gang| self.breaks(gang, &[pod])) || is_reservation && self.completes_gang(pod) {
+        if gang.is_some_and(|gang| self.breaks(gang, &[pod])) || is_reservation && self.is_of_gang_to_start(pod) {
             return None;
         }
         let charge = self.charge_of(pod).to_vec();
@@ -280,21 +280,42 @@ impl World {
         })
     }
 
-    /// Whether others of a pending pod's gang are on nodes and wait for it: what is reserved for it is part of a gang
-    /// that goes whole, and not taken over by itself.
-    fn completes_gang(&self, pod: PodId) -> bool {
+    /// Whether a pending pod is of a gang whose minimum does not run: what is reserved for it is part of what the gang
+    /// starts with, and not taken over by itself.
+    pub fn is_of_gang_to_start(&self, pod: PodId) -> bool {
         let gang = self.pods.get(pod).gang.map(|gang| self.gangs.get(gang));
-        gang.is_some_and(|gang| gang.is_gang() && !gang.is_started() && gang.settled(&self.pods).next().is_some())
+        gang.is_some_and(|gang| gang.is_gang() && !gang.is_started())
     }
 
     /// A gang that may go whole, if the claimant has a right to it. It counts as one pod of its size.
     pub fn going_gang(&self, rights: &Rights, gang: GangId) -> Option<Going> {
-        let mut pods: Vec<PodId> = self.gangs.get(gang).settled(&self.pods).map(|(id, _)| id).collect();
-        pods.sort_by_key(|pod| self.pods.get(*pod).key());
+        let pods: Vec<PodId> = self.gangs.get(gang).settled(&self.pods).map(|(id, _)| id).collect();
         let is_placed = |pod: &PodId| self.pods.get(*pod).node().is_some_and(|node| self.nodes.is_present(node));
         if !pods.iter().all(is_placed) {
             return None;
         }
+        self.going_together(rights, gang, pods, false)
+    }
+
+    /// What is reserved for a gang that is to start, if the claimant may evict the gang once it runs. Where some of its
+    /// pods are on nodes already and wait for the others, it is not taken over: those would wait for nothing.
+    pub fn going_reserved_gang(&self, rights: &Rights, gang: GangId) -> Option<Going> {
+        if self.gangs.get(gang).settled(&self.pods).next().is_some() {
+            return None;
+        }
+        let is_reserved = |pod: &PodId| self.reservations.contains(pod);
+        let pods: Vec<PodId> = self.gangs.get(gang).members.iter().copied().filter(is_reserved).collect();
+        self.going_together(rights, gang, pods, true)
+    }
+
+    fn going_together(
+        &self,
+        rights: &Rights,
+        gang: GangId,
+        mut pods: Vec<PodId>,
+        is_reservation: bool,
+    ) -> Option<Going> {
+        pods.sort_by_key(|pod| self.pods.get(*pod).key());
         // Its pods may answer to different quotas. Then the claimant needs a right to those of each, and all quotas
         // protect all of it.
         let mut by_quotas: BTreeMap<Vec<QuotaId>, Vec<PodId>> = BTreeMap::new();
@@ -310,7 +331,7 @@ impl World {
         let mut quotas: Vec<QuotaId> = by_quotas.into_keys().flatten().collect();
         quotas.sort_unstable();
         quotas.dedup();
-        Some(Going { pods, charge, quotas, right, gang: Some(gang), is_whole_gang: true, is_reservation: false })
+        Some(Going { pods, charge, quotas, right, gang: Some(gang), is_whole_gang: true, is_reservation })
     }
 
     fn charge_of_all(&self, pods: &[PodId]) -> Vec<(ResourceId, Amount)> {
