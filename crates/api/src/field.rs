@@ -16,6 +16,11 @@ pub fn get<'a>(map: &'a Map<String, Value>, name: &str) -> Option<&'a Value> {
     map.iter().find(|(key, _)| *key == name).map(|(_, value)| value)
 }
 
+/// The field of that name of an object.
+pub fn of<'a>(value: &'a Value, name: &str) -> Option<&'a Value> {
+    get(value.as_object()?, name)
+}
+
 /// What is at `pointer` (`/spec/nodeName`). The same as [`Value::pointer`], which copies every part of the way.
 pub fn at<'a>(object: &'a Value, pointer: &str) -> Option<&'a Value> {
     let Some(mut rest) = pointer.strip_prefix('/') else { return pointer.is_empty().then_some(object) };

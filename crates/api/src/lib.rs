@@ -58,4 +58,4 @@ pub use pod::{preemption_message, ties};
 pub use problem::Problem;
 pub use quota_kinds::is_quota;
 pub use read::{Document, Ignored, Place, Read, read, read_path};
-pub use translate::{Translation, Translator, TranslatorSettings, told_kinds};
+pub use translate::{Translation, Translator, TranslatorSettings, is_told, told_kinds};

@@ -260,25 +260,26 @@ impl Translator {
 
 /// The kinds of which the engine is told: what a live cluster has to be watched for.
 pub fn told_kinds() -> impl Iterator<Item = &'static Kind> {
-    KINDS.iter().filter(|kind| {
-        let elastic =
-            elastic::is_fair(kind.group).is_some() && matches!(kind.kind, elastic::PLAIN | elastic::COMPOSITE);
-        let other = matches!(
-            (kind.group, kind.kind),
-            ("", "Pod" | "Node" | "Namespace" | "PersistentVolume" | "PersistentVolumeClaim")
-                | ("storage.k8s.io", "StorageClass" | "CSINode")
-                | ("policy", "PodDisruptionBudget")
-                | (volcano::SCHEDULING | pod_group::SCHEDULING, volcano::POD_GROUP)
-                | (device::GROUP, _)
-                | (tree::GROUP, tree::QUOTA)
-        );
-        let class = priority::is_class(kind.group, kind.kind);
-        elastic
-            || other
-            || class
-            || quota_kinds::find(kind.group, kind.kind).is_some()
-            || selects_pods((kind.group, kind.kind))
-    })
+    KINDS.iter().filter(|kind| is_told(kind))
+}
+
+/// Whether the engine is told of a kind.
+pub fn is_told(kind: &Kind) -> bool {
+    let elastic = elastic::is_fair(kind.group).is_some() && matches!(kind.kind, elastic::PLAIN | elastic::COMPOSITE);
+    let other = matches!(
+        (kind.group, kind.kind),
+        ("", "Pod" | "Node" | "Namespace" | "PersistentVolume" | "PersistentVolumeClaim")
+            | ("storage.k8s.io", "StorageClass" | "CSINode")
+            | ("policy", "PodDisruptionBudget")
+            | (volcano::SCHEDULING | pod_group::SCHEDULING, volcano::POD_GROUP)
+            | (device::GROUP, _)
+            | (tree::GROUP, tree::QUOTA)
+    );
+    elastic
+        || other
+        || priority::is_class(kind.group, kind.kind)
+        || quota_kinds::find(kind.group, kind.kind).is_some()
+        || selects_pods((kind.group, kind.kind))
 }
 
 /// What was noted, as problems of the object.

@@ -270,7 +270,8 @@ impl Model {
             pod.clone()
         };
         let own = self.quota_of(claimant);
-        victims.iter().any(|v| self.quota_of(v) != own && then.may_take(v, &[&runs], false))
+        let is_other = |victim: &&&Pod| self.quota_of(victim) != own && !victim.fact.never_preempts;
+        victims.iter().filter(is_other).any(|victim| then.may_take(victim, &[&runs], false))
     }
 
     /// The cost of a set of victims; no budgets here, and no two pods are of one age.

@@ -375,6 +375,8 @@ struct Run {
     settings: Settings,
     /// Since when quotas hold more than their runtime, as far as cycles saw.
     overused_since: BTreeMap<Name, u64>,
+    /// The same by resource: over-use may end and begin anew within one cycle, of another.
+    excess_since: BTreeMap<(Name, &'static str), u64>,
 }
 
 impl Run {
@@ -419,9 +421,19 @@ impl Run {
         let over = forest.quotas.keys().filter(|quota| !forest.excess(quota).is_empty());
         let over: BTreeSet<Name> = over.map(|quota| name(quota)).collect();
         let now = self.server.now;
-        self.overused_since.retain(|quota, _| over.contains(quota));
+        let excess: BTreeSet<(Name, &'static str)> =
+            over.iter().flat_map(|quota| forest.excess(quota).into_iter().map(|r| (quota.clone(), r))).collect();
+        // An eviction that was only decided may fail, and then it ended nothing.
+        let unseen = self.server.evicting.keys().map(|pod| &self.server.pods[pod]);
+        let unseen: BTreeSet<Name> =
+            unseen.filter(|pod| pod.leaving_since.is_none()).filter_map(|pod| forest.quota_of(pod).map(name)).collect();
+        self.overused_since.retain(|quota, _| over.contains(quota) || unseen.contains(quota));
         for quota in over {
             self.overused_since.entry(quota).or_insert(now);
+        }
+        self.excess_since.retain(|known, _| excess.contains(known));
+        for resource in excess {
+            self.excess_since.entry(resource).or_insert(now);
         }
     }
 
@@ -531,6 +543,7 @@ impl Run {
                 server.apply(common, engine, settings, PODS_MAX);
                 if let Common::Restart(_) = common {
                     self.overused_since.clear();
+                    self.excess_since.clear();
                 }
                 vec![]
             }
@@ -542,6 +555,7 @@ impl Run {
                 Some(key) => {
                     self.server.trees.remove(&key);
                     self.overused_since.remove(&key.name);
+                    self.excess_since.retain(|(quota, _), _| *quota != key.name);
                     vec![Fact::QuotaGone(key)]
                 }
                 None => vec![],
@@ -585,11 +599,9 @@ impl Run {
             let victims = (!pod.never_preempts && !forest.is_lost(pod)).then(|| forest.victims(pod)).flatten();
             prop_assert!(victims.is_none(), "{} waits though it could evict {:?}", pod.key(), victims);
         }
-        for (quota, since) in &self.overused_since {
-            if since + self.settings.tree.revoke_after_ms > self.server.now {
-                continue;
-            }
-            for resource in forest.excess(quota) {
+        for ((quota, resource), since) in &self.excess_since {
+            let is_due = since + self.settings.tree.revoke_after_ms <= self.server.now;
+            if is_due && forest.excess(quota).contains(resource) {
                 let could_go = |pod: &&PodFact| {
                     forest.quota_of(pod) == Some(quota)
                         && !forest.is_protected(pod, None)
@@ -626,7 +638,7 @@ fn run(history: &History, seen: &mut Seen) -> Result<(), TestCaseError> {
     let settings = Settings { tree, reserve_after_ms: 1_000_000_000, ..Settings::default() };
     let (engine, server) =
         (Engine::new(settings.clone()), Server { returns: *returns, now: 1_000, ..Server::default() });
-    let mut run = Run { server, engine, settings, overused_since: BTreeMap::new() };
+    let mut run = Run { server, engine, settings, overused_since: BTreeMap::new(), excess_since: BTreeMap::new() };
     for (step, how) in steps {
         run.take(step);
         let mut probe = run.engine.fork();

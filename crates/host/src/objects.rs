@@ -16,6 +16,7 @@ mod slim;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, OnceLock, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 
+use quotient_api::field::of;
 use quotient_api::gpu_memory::WHOLE_GPU_GB;
 use quotient_api::volcano::{self, GROUP_MIN_MEMBER, command};
 use quotient_api::{
@@ -424,12 +425,12 @@ fn says_gang(object: &Value) -> bool {
 /// The object that made this one.
 pub fn controller_of(object: &Value) -> Option<ObjectKey> {
     let owners = at(object, "/metadata/ownerReferences")?.as_array()?;
-    let owner = owners.iter().find(|owner| owner["controller"] == true)?;
-    let api_version = owner.get("apiVersion")?.as_str()?;
+    let owner = owners.iter().find(|owner| of(owner, "controller").is_some_and(|known| known == true))?;
+    let api_version = of(owner, "apiVersion")?.as_str()?;
     let (group, _) = api_version.split_once('/').unwrap_or(("", api_version));
-    let kind = kinds::find(group, owner.get("kind")?.as_str()?)?;
+    let kind = kinds::find(group, of(owner, "kind")?.as_str()?)?;
     let namespace = at(object, "/metadata/namespace").and_then(Value::as_str);
-    Some(ObjectKey::new(kind, namespace, owner.get("name")?.as_str()?))
+    Some(ObjectKey::new(kind, namespace, of(owner, "name")?.as_str()?))
 }
 
 /// As much as there is to say of an ordinary pod.

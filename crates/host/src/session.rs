@@ -16,7 +16,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::time::Duration;
 
-use quotient_api::{Configuration, told_kinds};
+use quotient_api::{Configuration, is_told};
 use quotient_engine::fact::PodKey;
 use quotient_engine::{Budget, Tick};
 
@@ -368,7 +368,7 @@ impl Session {
 /// Whether decisions depend on a subject, and not only what controllers make.
 fn is_decisive(subject: Subject) -> bool {
     match subject {
-        Subject::Kind(kind) => told_kinds().any(|told| std::ptr::eq(told, kind)),
+        Subject::Kind(kind) => is_told(kind),
         Subject::JobPods | Subject::EndedPods => false,
     }
 }

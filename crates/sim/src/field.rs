@@ -4,7 +4,7 @@
 //! lost. A field that is absent or of another type reads as `None` here: what is wrong with an
 //! object is said by the translation, not by whoever looks at it in passing.
 
-use quotient_api::field::get;
+use quotient_api::field::{get, of};
 use quotient_api::{ObjectKey, at, kinds};
 use serde_json::{Map, Value};
 
@@ -96,7 +96,7 @@ pub fn set_condition(object: &mut Value, kind: &str, fields: &[(&str, Value)]) {
         *conditions = Value::Array(Vec::new());
     }
     let Value::Array(conditions) = conditions else { return };
-    match conditions.iter_mut().find(|c| c["type"] == kind) {
+    match conditions.iter_mut().find(|c| is_of_type(c, kind)) {
         Some(found) => *found = condition,
         None => conditions.push(condition),
     }
@@ -104,7 +104,12 @@ pub fn set_condition(object: &mut Value, kind: &str, fields: &[(&str, Value)]) {
 
 /// Whether `status.conditions` has that type with status `True`.
 pub fn has_condition(object: &Value, kind: &str) -> bool {
-    list(object, "/status/conditions").iter().any(|c| c["type"] == kind && c["status"] == "True")
+    let is_true = |condition: &Value| of(condition, "status").is_some_and(|status| status == "True");
+    list(object, "/status/conditions").iter().any(|condition| is_of_type(condition, kind) && is_true(condition))
+}
+
+fn is_of_type(condition: &Value, kind: &str) -> bool {
+    of(condition, "type").is_some_and(|known| known == kind)
 }
 
 /// The objects that own this one, those of unknown kinds left out.

@@ -6,6 +6,7 @@
 use serde_json::{Map, Value, json};
 
 use crate::cursor::Cursor;
+use crate::field;
 use crate::tree::keys::{PREEMPTIBLE, QUOTA_NAME};
 use crate::volcano::{CARD_NAME, GROUP_MIN_MEMBER, GROUP_NAMES, PREEMPTABLE, QUEUE_NAME, TASK_SPEC};
 
@@ -33,7 +34,7 @@ pub fn record(pod: &Value) -> String {
 }
 
 fn tie<'a>(pod: &'a Value, part: &str, key: &str) -> Option<&'a Value> {
-    pod.get("metadata")?.get(part)?.get(key)
+    field::of(field::of(field::of(pod, "metadata")?, part)?, key)
 }
 
 /// Of a pod on a node that has a record: an object with the metadata that its ties are read from.

@@ -8,6 +8,7 @@ use serde_json::Value;
 
 use super::{DEFAULT, GROUP, QUOTA, annotation, is_parent, keys, label, name, parent};
 use crate::admission::View;
+use crate::field;
 use crate::object::{ObjectKey, key_of};
 
 /// The quota of that name. Of several the one in the earliest namespace counts.
@@ -84,7 +85,7 @@ pub fn governed_namespaces(view: &dyn View) -> BTreeSet<String> {
 }
 
 fn namespace(object: &Value) -> &str {
-    object.pointer("/metadata/namespace").and_then(Value::as_str).unwrap_or_default()
+    field::text(object, "/metadata/namespace").unwrap_or_default()
 }
 
 /// A pod that is charged to the quota of that name and has not ended.
@@ -92,7 +93,7 @@ pub(crate) fn a_pod_of(view: &dyn View, quota: &str) -> Option<ObjectKey> {
     // Those of a namespace that name no quota have one in common.
     let mut by_namespace: BTreeMap<&str, bool> = BTreeMap::new();
     for pod in view.list("", "Pod", None) {
-        let is_over = matches!(pod.pointer("/status/phase").and_then(Value::as_str), Some("Succeeded" | "Failed"));
+        let is_over = matches!(field::text(pod, "/status/phase"), Some("Succeeded" | "Failed"));
         let is_charged = match label(pod, keys::QUOTA_NAME) {
             Some(named) => named == quota,
             None => *by_namespace.entry(namespace(pod)).or_insert_with(|| quota_of(pod, view).name() == quota),

@@ -1,5 +1,6 @@
 //! Pods from templates.
 
+use quotient_api::field::of;
 use quotient_api::{ObjectKey, time};
 use serde_json::{Value, json};
 
@@ -12,7 +13,9 @@ use crate::store::Store;
 pub fn pod(template: &Value, name: &str) -> Value {
     let mut pod = json!({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": name}});
     for part in ["labels", "annotations", "finalizers"] {
-        if let Some(value) = template.pointer(&format!("/metadata/{part}")).filter(|value| !value.is_null()) {
+        if let Some(value) =
+            of(template, "metadata").and_then(|metadata| of(metadata, part)).filter(|value| !value.is_null())
+        {
             field::put(&mut pod, &["metadata", part], value.clone());
         }
     }
