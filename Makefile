@@ -21,7 +21,7 @@ help:
 	@echo 'make bench    the engine'\''s figures beside their goals'
 	@echo 'make bench-web first paint, frames and idle cost of the dashboard at 5,000 nodes and 50,000 pods'
 	@echo 'make bench-cluster  the same beside kube-scheduler on a real API server; writes docs/performance.md'
-	@echo 'make counts   instructions of eight named cases, beside those recorded; fails when one takes 10 % more'
+	@echo 'make counts   instructions of nine named cases, beside those recorded; fails when one takes 10 % more'
 	@echo 'make docs     writes what pages and chart have from the program; read the difference'
 	@echo 'make book     the documentation as a book in dist/book (builds mdBook, once)'
 	@echo 'make image    static binaries, and an OCI image of them in dist/quotient.oci'

@@ -1,4 +1,4 @@
-//! What eight named cases cost, in instructions: numbers that no other work on the machine can move.
+//! What nine named cases cost, in instructions: numbers that no other work on the machine can move.
 //!
 //! `make counts` runs each case under valgrind, counts only what happens inside [`measured`], and compares with the
 //! numbers in `counts.tsv` beside this file. Without an argument the cases run once each, so that they can be tried.
@@ -28,12 +28,13 @@ const CLASS: &str = "gpu.example.com";
 const DEVICES: &str = "gpu.example.com.deviceclass.resource.k8s.io/devices";
 
 /// The cases, by the name that `counts.tsv` has.
-const CASES: [(&str, fn()); 8] = [
+const CASES: [(&str, fn()); 9] = [
     ("plain-fill", plain_fill),
     ("all-different-fill", all_different_fill),
     ("verdict", verdict),
     ("reclaim", reclaim),
     ("reclaim-all", reclaim_all),
+    ("reclaim-all-fair", reclaim_all_fairly),
     ("reclaim-devices", reclaim_devices),
     ("gang", gang),
     ("fork", fork),
@@ -138,10 +139,19 @@ fn reclaim() {
 
 /// All GPUs are borrowed, and 400 pods reclaim half of them at once; victims go 20 at a time.
 fn reclaim_all() {
+    reclaim_half(false);
+}
+
+/// The same with fair quotas, whose entitlement moves with what others hold.
+fn reclaim_all_fairly() {
+    reclaim_half(true);
+}
+
+fn reclaim_half(fair: bool) {
     let nodes = 100;
     let mut engine = cluster(nodes);
     for team in ["owner", "borrower"] {
-        engine.observe(NOW, Fact::from(quota(team, nodes * NODE_GPUS / 2)));
+        engine.observe(NOW, Fact::from(ElasticFact { fair, ..quota(team, nodes * NODE_GPUS / 2) }));
     }
     for i in 0..nodes * NODE_GPUS {
         let pod = PodFact { namespace: "borrower".into(), ..pod(i, asks(1000, GIBIBYTE, 1)) };

@@ -19,7 +19,7 @@ count() {
 
 status=0
 [ "${1:-}" = record ] && : >"$table.new" || printf '%-20s %15s %15s %8s\n' case recorded now change
-for case in plain-fill all-different-fill verdict reclaim reclaim-all reclaim-devices gang fork; do
+for case in plain-fill all-different-fill verdict reclaim reclaim-all reclaim-all-fair reclaim-devices gang fork; do
   now=$(count "$case")
   [ -n "$now" ] || { echo "counts: $case was not counted" >&2; exit 2; }
   if [ "${1:-}" = record ]; then
