@@ -508,8 +508,28 @@ impl World {
             }
         }
         going.extend(to_start.into_iter().filter_map(|gang| self.going_reserved_gang(&hunt.rights, gang)));
-        going.retain(|goes| self.permits(&hunt.rights, &[goes]));
+        self.keep_permitted(&hunt.rights, &mut going);
         going
+    }
+
+    /// Keeps those who may go, each by itself. It is asked once of those who are alike, of whom there may be hundreds.
+    fn keep_permitted(&self, rights: &Rights, going: &mut Vec<Going>) {
+        const KINDS_MAX: usize = 8;
+        let mut kinds: Vec<(Going, bool)> = Vec::new();
+        going.retain(|goes| {
+            // What a gang or a mark says is said of a pod.
+            if goes.gang.is_some() || goes.quotas.iter().any(|quota| self.quotas.marks_pods(*quota)) {
+                return self.permits(rights, &[goes]);
+            }
+            if let Some((_, is_permitted)) = kinds.iter().find(|(kind, _)| kind.is_alike(goes)) {
+                return *is_permitted;
+            }
+            let is_permitted = self.permits(rights, &[goes]);
+            if kinds.len() < KINDS_MAX {
+                kinds.push((goes.clone(), is_permitted));
+            }
+            is_permitted
+        });
     }
 
     /// Whether fewer than so many victims could do on the node, by the largest pod there alone.

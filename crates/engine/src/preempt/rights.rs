@@ -114,6 +114,12 @@ pub(crate) struct Going {
 }
 
 impl Going {
+    /// Whether quotas see no difference between the two.
+    pub fn is_alike(&self, other: &Going) -> bool {
+        (&self.quotas, &self.charge, self.right, self.is_reservation)
+            == (&other.quotas, &other.charge, other.right, other.is_reservation)
+    }
+
     fn charged(&self, resource: ResourceId) -> i128 {
         amount_of(&self.charge, resource).unwrap_or(0)
     }
