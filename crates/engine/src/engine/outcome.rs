@@ -30,8 +30,8 @@ impl Engine {
         });
         // The others of its gang are bound: what it was to hold stays its own, or the gang would be left without it.
         // A group of which any one pod is enough is no gang.
-        let is_of_gang = self.unstarted_gang(id).is_some() && self.world.is_of_gang_to_start(id);
-        let of_gang = || is_of_gang.then_some(Reservation { node, kind: ReservationKind::Room });
+        let room = Reservation { node, kind: ReservationKind::Room };
+        let of_gang = || self.world.is_of_gang_to_start(id).then_some(room);
         if let Some(reservation) = reservation.or_else(of_gang)
             && !self.world.pods.get(id).is_leaving()
         {
