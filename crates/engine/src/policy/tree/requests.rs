@@ -3,9 +3,9 @@
 use std::collections::BTreeMap;
 
 use crate::fact::{Amount, Name};
+use crate::ledger::amount_of;
 use crate::ledger::pool::PoolId;
 use crate::ledger::sums::Sums;
-use crate::ledger::{Ledger, amount_of};
 use crate::policy::tree::sharing::{Sharer, share_out};
 use crate::policy::tree::{Node, Tree};
 use crate::policy::{Charge, Counted, QuotaId, Quotas};
@@ -125,20 +125,22 @@ impl Quotas {
         if !tree.is_empty() {
             return 0; // A tree has what its root has, and this one has lost its root.
         }
-        let mut outside = vec![&self.shared.trees.outside];
         let mut total = self.total.get(resource);
+        // What is held outside now, and what will be when all have come and gone. Of all together the larger counts:
+        // what leaves one quota may come to another.
+        let outside = &self.shared.trees.outside;
+        let (mut now, mut later) = (outside.used.get(resource), outside.to_be_used(resource));
         for id in &self.shared.trees.apart {
             let tree = self.tree(*id);
             if tree.is_beside {
-                outside.push(&self.get(*id).ledger);
+                let ledger = &self.get(*id).ledger;
+                now += ledger.used.get(resource);
+                later += ledger.to_be_used(resource);
             } else if tree.fact.root.as_ref().is_some_and(|root| !root.ignores_default_tree) {
                 total -= amount_of(&tree.total, resource).unwrap_or(0);
             }
         }
-        // What is held now, or will be when all have come and gone, whichever is more: of all of them together, since
-        // what leaves one quota may come to another.
-        let sum = |of: &dyn Fn(&Ledger) -> i128| -> i128 { outside.iter().map(|ledger| of(ledger)).sum() };
-        total -= sum(&|ledger| ledger.used.get(resource)).max(sum(&|ledger| ledger.to_be_used(resource)));
+        total -= now.max(later);
         total.max(0)
     }
 
