@@ -30,7 +30,7 @@ const RUSH: usize = 4;
 
 /// In a rush, what only tells of things has one request for so many answers to binds and evictions: each takes its time
 /// from the server.
-const ANSWERS_FOR_TELL: u32 = 8;
+const ANSWERS_FOR_TELL: u32 = 32;
 
 /// What they answered is saved up for this many at most.
 const TELLS_SAVED_MAX: u32 = 4;

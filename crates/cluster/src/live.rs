@@ -31,9 +31,9 @@ use crate::rehearsal::{Asked, Figures, HeldTime, Question, Rehearsal, Standing};
 use crate::system::System;
 use crate::watch::Tells;
 
-/// Objects that were seen and not taken in yet. When it is full the watches wait, and the API server holds back: it is
-/// enough for a burst, and little beside what is kept anyway.
-const SEEN_MAX: usize = 4096;
+/// Objects that were seen and not taken in yet. When it is full the watches wait, and the API server holds back. It is
+/// enough for a burst; each takes some kilobytes, and while everything is listed it is full.
+const SEEN_MAX: usize = 1024;
 
 /// How many objects are taken in before the engine decides again.
 const SEEN_PER_CYCLE: usize = 1024;

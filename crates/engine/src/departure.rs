@@ -66,6 +66,12 @@ impl Departure {
         decided.into_iter().chain(self.condition_names.as_ref().filter(|_| self.seen_since.is_some()))
     }
 
+    /// Whether it was under way before, and goes on as it was decided: for the same pods.
+    pub fn is_as_decided(&self, before: &Departure) -> bool {
+        let Some((claimant, _)) = &before.decided_for else { return false };
+        self.decided_for == before.decided_for && self.claimants().all(|named| named == claimant)
+    }
+
     /// Whether it was decided for the pod of this uid, and is not seen under way yet.
     pub fn is_unseen_for(&self, uid: &Name) -> bool {
         self.seen_since.is_none() && self.decided_for.as_ref().is_some_and(|(_, of)| of == uid)

@@ -366,10 +366,11 @@ impl Queue {
         true
     }
 
-    /// Something changed that may matter to the pods of a quota. Returns whether one of them rested.
+    /// Something changed that may let pods of a quota claim room. Returns whether one of them rested; those for whom
+    /// pods leave have claimed theirs.
     pub fn wake_quota(&mut self, quota: QuotaId) -> bool {
         let groups = self.by_quota.get(&quota).cloned().unwrap_or_default();
-        let resting: Vec<GroupId> = groups.into_iter().filter(|id| self.group(*id).state != State::Awake).collect();
+        let resting: Vec<GroupId> = groups.into_iter().filter(|id| self.group(*id).state == State::Rests).collect();
         resting.iter().for_each(|id| self.wake(*id));
         !resting.is_empty()
     }

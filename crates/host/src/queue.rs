@@ -40,8 +40,8 @@ const PAUSE_MAX: Duration = Duration::from_secs(30);
 /// How soon it is looked again whether the lease was renewed.
 const FENCED_PAUSE: Duration = Duration::from_millis(100);
 
-/// The most events that wait to be sent. A server that takes none is not told more; 4,096 of them are a few megabytes.
-const EVENTS_MAX: usize = 4096;
+/// The most events that wait to be sent. A server that takes none is not told more; 8,192 of them are some megabytes.
+const EVENTS_MAX: usize = 8192;
 
 /// How often an event is tried: it tells people, and there is another one soon.
 const EVENT_ATTEMPTS_MAX: u32 = 3;

@@ -456,10 +456,15 @@ impl Engine {
         self.acts += 1;
         self.dequeue(id);
         self.contested.remove(&id);
-        // The end of a claim frees room, a decided volume may attach where the undecided claim could not, and who rests
-        // because leaving pods make room for it may find that room taken: from the top again.
-        if self.claimants.remove(&id) || !claims.is_empty() || std::mem::take(&mut self.counts_on_leaving) {
+        // The end of a claim frees room unless that is where the pod is now, a decided volume may attach where the
+        // undecided claim could not, and who rests because leaving pods make room for it may find that room taken: from
+        // the top again.
+        let was_claimant = self.claimants.remove(&id);
+        let is_elsewhere = self.world.pods.get(id).reservation.is_none_or(|reservation| reservation.node != node);
+        if was_claimant && is_elsewhere || !claims.is_empty() || std::mem::take(&mut self.counts_on_leaving) {
             self.note(Change::BoundWithEffect);
+        } else if was_claimant {
+            self.note(Change::ReservationUsed);
         }
         let name = self.world.nodes.get(node).name.clone();
         let sharing = claims.iter().flat_map(|binding| {

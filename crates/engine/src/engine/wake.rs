@@ -33,6 +33,8 @@ pub(crate) enum Change {
     PodChanged,
     /// A pod began to terminate, or does not after all.
     PodTerminating,
+    /// A pod that was evicted is seen to terminate, as it was decided.
+    EvictionSeen,
     /// A pod is nominated for another node.
     Nomination,
     /// A bind did not happen.
@@ -43,8 +45,10 @@ pub(crate) enum Change {
     ReservationDropped,
     /// A node, or nodes, are reserved for pods that were pending for long.
     Reserved,
-    /// A pod is bound, which ends a reservation, decides a volume, or takes what others count on.
+    /// A pod is bound, which frees what was reserved for it elsewhere, decides a volume, or takes what others count on.
     BoundWithEffect,
+    /// A pod is bound where room was reserved for it.
+    ReservationUsed,
     /// A pod that was bound is seen on its node, where a claimant is to evict it.
     VictimAppeared,
     /// Victims are evicted for a claimant.
@@ -60,14 +64,14 @@ pub(crate) enum Change {
 pub(crate) enum Wakes {
     /// Every pending pod; and groups that are not admitted are looked at again.
     Everyone,
-    /// Every pending pod but those for whom victims are terminating: they have a reservation, and another's only takes
-    /// from them.
+    /// Every pending pod but those for whom victims are terminating: they have a reservation, what others get only takes
+    /// from them, and they evict nobody else.
     AllButAwaiting,
 }
 
 impl Change {
     #[cfg(test)]
-    pub const ALL: [Change; 21] = [
+    pub const ALL: [Change; 23] = [
         Change::Node,
         Change::Quota,
         Change::Group,
@@ -79,12 +83,14 @@ impl Change {
         Change::PodLeft,
         Change::PodChanged,
         Change::PodTerminating,
+        Change::EvictionSeen,
         Change::Nomination,
         Change::BindFailed,
         Change::EvictFailed,
         Change::ReservationDropped,
         Change::Reserved,
         Change::BoundWithEffect,
+        Change::ReservationUsed,
         Change::VictimAppeared,
         Change::Preempted,
         Change::OveruseEvicted,
@@ -94,7 +100,7 @@ impl Change {
     /// The table.
     pub fn wakes(self) -> Wakes {
         match self {
-            Change::Preempted => Wakes::AllButAwaiting,
+            Change::Preempted | Change::EvictionSeen | Change::ReservationUsed => Wakes::AllButAwaiting,
             Change::Node
             | Change::Quota
             | Change::Group

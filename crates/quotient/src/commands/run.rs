@@ -39,8 +39,10 @@ pub fn run(arguments: RunArguments) -> Result<Exit> {
     for idle in &configuration.idle {
         tracing::warn!("{idle}");
     }
-    let runtime =
-        tokio::runtime::Builder::new_multi_thread().enable_all().build().context("the runtime cannot be started")?;
+    // Decisions are made on this thread, and long questions are answered on others. What is left are requests, of which
+    // one thread does more than an API server answers: two would only wake each other.
+    let mut runtime = tokio::runtime::Builder::new_multi_thread();
+    let runtime = runtime.worker_threads(1).enable_all().build().context("the runtime cannot be started")?;
     runtime.block_on(serve_cluster(arguments, configuration, log))
 }
 

@@ -231,6 +231,7 @@ impl Engine {
 
     /// Takes in that a pod leaves, or stays after all, and for whom.
     fn take_in_departure(&mut self, id: PodId, fact: &PodFact, was_waiting: bool) {
+        let before = self.world.pods.get(id).departure.clone();
         self.note_leaving_for(id, Sign::Take);
         if was_waiting {
             self.dequeue(id);
@@ -249,7 +250,19 @@ impl Engine {
             }
             self.enqueue(id);
         }
-        self.note(Change::PodTerminating);
+        let departure = &self.world.pods.get(id).departure;
+        if !departure.is_as_decided(&before) {
+            self.note(Change::PodTerminating);
+        } else if departure.since() != before.since() {
+            self.note(Change::EvictionSeen);
+            // Whom it leaves for is told since when.
+            for claimant in before.claimants() {
+                let claimant = self.world.pods.find(claimant).map(|claimant| self.world.pods.get(claimant));
+                if let Some(group) = claimant.and_then(|claimant| claimant.group) {
+                    self.queue.wake(group);
+                }
+            }
+        }
     }
 
     /// Takes in which node a pod's object names.
