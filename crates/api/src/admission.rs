@@ -39,7 +39,7 @@ use serde_json::Value;
 use crate::cursor::{Cursor, Notes};
 use crate::device::check as device;
 use crate::elastic::{self as elastic_api, Held, Sums};
-use crate::field::at;
+use crate::field::{at, of};
 use crate::gpu_memory::WHOLE_GPU_GB;
 use crate::kinds::{self, Kind};
 use crate::object::{ObjectKey, key_of};
@@ -444,5 +444,5 @@ fn exists_elsewhere(object: &Value) -> bool {
 
 /// Whether a field is there and not `null`.
 fn is_given(value: &Value, name: &str) -> bool {
-    value.get(name).is_some_and(|field| !field.is_null())
+    of(value, name).is_some_and(|field| !field.is_null())
 }
