@@ -170,6 +170,11 @@ impl Server {
         Ok(())
     }
 
+    /// Gives a pod up, when nothing is asked of the cluster any more.
+    pub fn give_up(&mut self, pod: &ObjectKey) -> Option<Arc<Value>> {
+        self.store.give_up(pod)
+    }
+
     /// Does something for a program, whose it is to tell what was refused and what it was warned of.
     pub fn quietly<T>(&mut self, change: impl FnOnce(&mut Server) -> T) -> T {
         let told = (self.rejected.len(), self.warnings.len());

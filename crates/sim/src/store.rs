@@ -259,6 +259,11 @@ impl Store {
         Some(object)
     }
 
+    /// Gives the object up, and tells nobody: nothing is asked of what is kept at hand any more.
+    pub fn give_up(&mut self, key: &ObjectKey) -> Option<Arc<Value>> {
+        self.objects.remove(key)
+    }
+
     fn note_timed(&mut self, key: &ObjectKey, object: &Value) {
         if !is_pod(key) {
             return;
@@ -277,7 +282,8 @@ impl Store {
 
     /// What changed since this was last asked, in order.
     pub fn take_changes(&mut self) -> Vec<Change> {
-        self.told.clear();
+        // Thousands change at once, and then a few: no room is kept for as many again.
+        self.told = FxHashSet::default();
         std::mem::take(&mut self.changes)
     }
 

@@ -41,6 +41,18 @@ impl Cluster {
         pods
     }
 
+    /// The same when nothing else is asked any more: what a pod takes is given back for what is told of the next.
+    pub fn give_up_pods(&mut self) -> Vec<PodReport> {
+        let names = QuotaNames::of_keys(self.engine().quota_keys());
+        self.reasons();
+        let keys: Vec<ObjectKey> = self.pod_keys().cloned().collect();
+        let tell = |key: &ObjectKey| match self.server.give_up(key) {
+            Some(pod) => self.standing(&names, key, &pod),
+            None => pod_report(key, PodPhase::Evicted),
+        };
+        keys.iter().map(tell).collect()
+    }
+
     /// All pods that wait, by namespace and name.
     pub fn pending_pods(&self) -> Vec<PodReport> {
         let names = QuotaNames::of_keys(self.engine().quota_keys());
