@@ -25,7 +25,7 @@ use crate::selector::labels;
 use crate::time::parse_timestamp;
 use crate::tree;
 use crate::volcano::membership::membership;
-use known_specs::{KnownSpecs, Mark};
+use known_specs::KnownSpecs;
 
 /// The scheduler of pods that name none.
 pub(crate) const DEFAULT_SCHEDULER: &str = "default-scheduler";
@@ -49,7 +49,7 @@ pub(crate) struct Reading<'a> {
     /// What a whole GPU counts in gigabytes.
     pub whole_gpu_gb: u32,
     pub interner: &'a mut Interner,
-    pub known: &'a mut KnownSpecs,
+    pub known: &'a mut KnownSpecs<Arc<PodSpec>>,
     pub caps: &'a mut Caps,
 }
 
@@ -71,11 +71,10 @@ pub(crate) fn pod(
     let is_kept = !tree::quota::flag(&tied_labels.field(tree::keys::PREEMPTIBLE), true);
     let labels = labels(&metadata.field("labels"), interner);
     let own = affinity::Own { namespace: &namespace, labels: &labels };
-    let mark = spec.value().and_then(|spec| Mark::of(spec, status.value()));
-    let read_before = mark.and_then(|mark| known.find(mark, spec.value()?));
-    let is_known = read_before.is_some();
+    let read_before = spec.value().map_or(Err(None), |spec| known.find(spec, status.value()));
+    let (is_known, mark) = (read_before.is_ok(), read_before.as_ref().err().copied().flatten());
     let mut pod_spec =
-        read_before.unwrap_or_else(|| Arc::new(pod_spec(&spec, &status, &key.name, &own, whole_gpu_gb, interner)));
+        read_before.unwrap_or_else(|_| Arc::new(pod_spec(&spec, &status, &key.name, &own, whole_gpu_gb, interner)));
     let membership = membership(&tied, &pod_spec.requests, interner);
     let capped = caps.of_pod(&pod_spec.requests, &labels, &metadata.field("annotations"));
     if !membership.cards.is_empty() || capped.is_some() {

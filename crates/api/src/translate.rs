@@ -1,8 +1,10 @@
 //! From objects to facts: what the engine is told when an object is seen or gone.
 
+use std::sync::Arc;
+
 use quotient_engine::Fact;
 use quotient_engine::device::{Allocation, ClaimKey};
-use quotient_engine::fact::{GroupKey, Name, PodKey, SelectorFact};
+use quotient_engine::fact::{GroupKey, Name, PodKey, PodSpec, SelectorFact};
 use serde_json::Value;
 
 use crate::crossquota::CrossQuota;
@@ -67,7 +69,7 @@ pub struct Translation {
 pub struct Translator {
     settings: TranslatorSettings,
     interner: Interner,
-    known_specs: KnownSpecs,
+    known_specs: KnownSpecs<Arc<PodSpec>>,
     pools: pools::Pools,
     forest: forest::Forest,
     devices: device::Book,

@@ -17,7 +17,9 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
-use quotient_api::{Configuration, Held, ObjectKey, Operation, Problem, at, key_of, kinds, pod_group, time};
+use quotient_api::{
+    CheckedSpecs, Configuration, Held, ObjectKey, Operation, Problem, at, key_of, kinds, pod_group, time,
+};
 use quotient_engine::fact::Name;
 use serde_json::{Value, json};
 
@@ -83,6 +85,8 @@ pub struct Server {
     guaranteed: Guaranteed,
     /// Whether a composite quota governs only namespaces that agree.
     needs_consent: bool,
+    /// Specs of pods with which nothing was wrong.
+    checked: CheckedSpecs,
     events: Events,
 }
 

@@ -85,6 +85,16 @@ pub(super) fn check_spec(parent: &Cursor<'_, '_>, name: &str, context: &Context<
     if !spec.exists() {
         return parent.note_missing(name, "a pod needs it");
     }
+    let known = context.view.checked_specs().zip(spec.value());
+    let mark = match known.map(|(known, spec)| known.specs().find(spec, None)) {
+        Some(Ok(())) => {
+            // It may be another one than that of the spec which was checked.
+            spec.field("nodeName").str();
+            return;
+        }
+        Some(Err(mark)) => mark,
+        None => None,
+    };
     check_containers(&spec, context);
     pod_resources::check(&spec, context);
     check_gates(&spec);
@@ -92,6 +102,10 @@ pub(super) fn check_spec(parent: &Cursor<'_, '_>, name: &str, context: &Context<
     check_choices(&spec);
     // Reading it as the scheduler will notes every term, toleration and port that cannot be read.
     crate::pod::read_placement(&spec);
+    let is_faultless = !spec.has_notes() && !context.has_warnings();
+    if let (Some((known, value)), Some(mark)) = (known, mark.filter(|_| is_faultless)) {
+        known.specs().keep(mark, value, &());
+    }
 }
 
 fn check_containers(spec: &Cursor<'_, '_>, context: &Context<'_>) {

@@ -1,12 +1,10 @@
-//! Specs of pods that were read before.
+//! Specs of pods that were looked at before.
 //!
-//! Pods of one template have one spec, and each is seen again when it is bound. To find that a spec was read before
-//! takes a fraction of the time of reading it.
+//! Pods of one template have one spec, and each is seen again when it is bound. To find that a spec was looked at before
+//! takes a fraction of the time of looking at it.
 
 use std::hash::{Hash, Hasher};
-use std::sync::Arc;
 
-use quotient_engine::fact::PodSpec;
 use rustc_hash::{FxHashMap, FxHasher};
 use serde_json::{Map, Value};
 
@@ -27,50 +25,71 @@ pub(crate) struct Mark(u64);
 
 /// How far a spec is known.
 #[derive(Debug)]
-enum Known {
+enum Known<T> {
     /// It was seen once: most that are seen once are never seen again.
     Once,
-    /// It was seen twice, and this was read of it.
-    Read(Map<String, Value>, Arc<PodSpec>),
+    /// It was seen twice, and this was found.
+    Found(Map<String, Value>, T),
 }
 
-/// The specs that were seen of late, by mark.
-#[derive(Debug, Default)]
-pub(crate) struct KnownSpecs(FxHashMap<u64, Known>);
+/// The specs that were seen of late, by mark, with what was found.
+#[derive(Debug)]
+pub(crate) struct KnownSpecs<T> {
+    by_mark: FxHashMap<u64, Known<T>>,
+    /// The one that was asked for last: pods of one template come one after the other.
+    last: u64,
+}
+
+impl<T> Default for KnownSpecs<T> {
+    fn default() -> Self {
+        KnownSpecs { by_mark: FxHashMap::default(), last: 0 }
+    }
+}
 
 // A copy begins empty: the table saves time and decides nothing, and what-if questions copy it for a few objects.
-impl Clone for KnownSpecs {
+impl<T> Clone for KnownSpecs<T> {
     fn clone(&self) -> Self {
         KnownSpecs::default()
     }
 }
 
-impl KnownSpecs {
-    /// What was read of an equal spec.
-    pub fn find(&self, mark: Mark, spec: &Value) -> Option<Arc<PodSpec>> {
-        match self.0.get(&mark.0)? {
-            Known::Read(known, read) if are_equal_specs(known, spec.as_object()?) => Some(Arc::clone(read)),
+impl<T: Clone> KnownSpecs<T> {
+    /// What was found of an equal spec; else the mark to keep it by, if it has one.
+    pub fn find(&mut self, spec: &Value, status: Option<&Value>) -> Result<T, Option<Mark>> {
+        if status.is_some_and(|status| !is_plain_status(status)) {
+            return Err(None);
+        }
+        if let Some(found) = self.found(self.last, spec) {
+            return Ok(found);
+        }
+        let Some(mark) = Mark::of(spec) else { return Err(None) };
+        self.last = mark.0;
+        self.found(mark.0, spec).ok_or(Some(mark))
+    }
+
+    fn found(&self, mark: u64, spec: &Value) -> Option<T> {
+        match self.by_mark.get(&mark)? {
+            Known::Found(known, found) if are_equal_specs(known, spec.as_object()?) => Some(found.clone()),
             _ => None,
         }
     }
 
-    /// Remembers what was read of a spec.
-    pub fn keep(&mut self, mark: Mark, spec: &Value, read: &Arc<PodSpec>) {
-        if self.0.len() >= SPECS_MAX && !self.0.contains_key(&mark.0) {
-            self.0.clear();
+    /// Remembers what was found of a spec.
+    pub fn keep(&mut self, mark: Mark, spec: &Value, found: &T) {
+        if self.by_mark.len() >= SPECS_MAX && !self.by_mark.contains_key(&mark.0) {
+            self.by_mark.clear();
         }
         let Some(fields) = spec.as_object() else { return };
-        match self.0.get_mut(&mark.0) {
-            None => drop(self.0.insert(mark.0, Known::Once)),
-            Some(known) => *known = Known::Read(fields.clone(), Arc::clone(read)),
+        match self.by_mark.get_mut(&mark.0) {
+            None => drop(self.by_mark.insert(mark.0, Known::Once)),
+            Some(known) => *known = Known::Found(fields.clone(), found.clone()),
         }
     }
 }
 
 impl Mark {
-    /// The mark of a pod's spec. `None` where what is read depends on the pod's name, labels or namespace, or on how
-    /// far it is resized.
-    pub fn of(spec: &Value, status: Option<&Value>) -> Option<Mark> {
+    /// The mark of a pod's spec. `None` where what is read depends on the pod's name, labels or namespace.
+    fn of(spec: &Value) -> Option<Mark> {
         let fields = spec.as_object()?;
         let is_own = |name: &&str| get(fields, name).is_some();
         if ["affinity", "topologySpreadConstraints"].iter().any(|name| is_own(name)) {
@@ -78,9 +97,6 @@ impl Mark {
         }
         let volumes = get(fields, "volumes").and_then(Value::as_array);
         if volumes.into_iter().flatten().any(|volume| of(volume, "ephemeral").is_some()) {
-            return None;
-        }
-        if status.is_some_and(|status| !is_plain_status(status)) {
             return None;
         }
         let mut marking = Marking { hasher: FxHasher::default(), room: SIZE_MAX };
@@ -187,28 +203,25 @@ mod tests {
 
     #[test]
     fn a_spec_that_was_seen_twice_is_known_on_any_node_and_no_other_is() {
-        let mut known = KnownSpecs::default();
-        let read = Arc::new(PodSpec { assumed: (1, 2), ..PodSpec::default() });
-        let mark = Mark::of(&spec("1", None), None).expect("it is plain");
-        known.keep(mark, &spec("1", None), &read);
-        assert!(known.find(mark, &spec("1", None)).is_none(), "it was seen once");
-        known.keep(mark, &spec("1", None), &read);
-        assert_eq!(Mark::of(&spec("1", Some("n")), None), Some(mark));
-        assert_eq!(known.find(mark, &spec("1", Some("n"))), Some(read));
-        assert!(known.find(mark, &spec("2", None)).is_none(), "a mark alone says nothing");
-        assert!(known.clone().find(mark, &spec("1", None)).is_none());
+        let mut known: KnownSpecs<u32> = KnownSpecs::default();
         for _ in 0..2 {
-            for count in 0..SPECS_MAX {
-                let other = spec(&count.to_string(), None);
-                let mark = Mark::of(&other, None).expect("it is plain");
-                known.keep(mark, &other, &Arc::default());
-            }
+            let mark = known.find(&spec("1", None), None).expect_err("it was seen once").expect("it is plain");
+            known.keep(mark, &spec("1", None), &7);
         }
-        assert!(known.0.len() <= SPECS_MAX);
+        assert_eq!(known.find(&spec("1", Some("n")), None), Ok(7));
+        assert!(known.find(&spec("2", None), None).is_err());
+        assert_eq!(known.find(&spec("1", Some("m")), None), Ok(7), "another was asked for meanwhile");
+        assert!(known.clone().find(&spec("1", None), None).is_err());
+        for count in 0..2 * SPECS_MAX {
+            let other = spec(&(count + 2).to_string(), None);
+            let mark = known.find(&other, None).expect_err("it is new").expect("it is plain");
+            known.keep(mark, &other, &0);
+        }
+        assert!(known.by_mark.len() <= SPECS_MAX);
     }
 
     #[test]
-    fn what_is_read_with_regard_to_more_than_the_spec_has_no_mark() {
+    fn what_is_read_with_regard_to_more_than_the_spec_is_not_remembered() {
         let with = |field: &str, value: Value| {
             let mut spec = spec("1", None);
             spec[field] = value;
@@ -221,7 +234,8 @@ mod tests {
             with("hostname", json!("x".repeat(SIZE_MAX))),
             json!("odd"),
         ];
-        specs.iter().for_each(|spec| assert_eq!(Mark::of(spec, None), None, "{spec}"));
+        let mut known: KnownSpecs<u32> = KnownSpecs::default();
+        specs.iter().for_each(|spec| assert_eq!(known.find(spec, None), Err(None), "{spec}"));
         let statuses = [
             json!({"containerStatuses": []}),
             json!({"resources": {}}),
@@ -229,8 +243,9 @@ mod tests {
             json!({"conditions": ["odd"]}),
             json!([]),
         ];
-        statuses.iter().for_each(|status| assert_eq!(Mark::of(&spec("1", None), Some(status)), None, "{status}"));
+        let plain = spec("1", None);
+        statuses.iter().for_each(|status| assert_eq!(known.find(&plain, Some(status)), Err(None), "{status}"));
         let usual = json!({"phase": "Running", "conditions": [{"type": "Ready", "status": "True"}]});
-        assert!(Mark::of(&spec("1", None), Some(&usual)).is_some());
+        assert!(matches!(known.find(&plain, Some(&usual)), Err(Some(_))));
     }
 }

@@ -13,6 +13,9 @@ use crate::field;
 use crate::quota_names::{self, QuotaNames};
 use crate::report::{NodeState, PodPhase, PodReport, QuotaReport, ReasonReport};
 
+/// How many objects it takes until the memory that they give back is worth the time of giving it back.
+const MANY: usize = 20_000;
+
 impl Cluster {
     /// Why a pod waits, if it does, in a cluster that has settled.
     pub fn reason(&self, pod: &ObjectKey) -> Option<Arc<Reason>> {
@@ -41,8 +44,12 @@ impl Cluster {
         pods
     }
 
-    /// The same when nothing else is asked any more: what a pod takes is given back for what is told of the next.
+    /// The same when nothing else is asked any more: of many, what a pod takes is given back for what is told of the
+    /// next.
     pub fn give_up_pods(&mut self) -> Vec<PodReport> {
+        if self.store().len() < MANY {
+            return self.pods();
+        }
         let names = QuotaNames::of_keys(self.engine().quota_keys());
         self.reasons();
         let keys: Vec<ObjectKey> = self.pod_keys().cloned().collect();
