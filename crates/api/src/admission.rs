@@ -32,17 +32,18 @@ mod volcano_job;
 mod workload;
 
 use std::cell::RefCell;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use serde_json::Value;
 
 use crate::cursor::{Cursor, Notes};
 use crate::device::check as device;
 use crate::elastic::{self as elastic_api, Held, Sums};
-use crate::field::at;
+use crate::field::{at, of};
 use crate::gpu_memory::WHOLE_GPU_GB;
 use crate::kinds::{self, Kind};
 use crate::object::{ObjectKey, key_of};
+use crate::pod::known_specs::KnownSpecs;
 use crate::pod_group as pod_group_api;
 use crate::problem::Problem;
 use crate::quota_kinds::QUOTA_KINDS;
@@ -84,6 +85,10 @@ pub trait View {
     fn held(&self) -> Arc<Held> {
         Arc::new(Held::by(&self.list("", "Node", None), self.whole_gpu_gb()))
     }
+    /// Specs of pods with which nothing was wrong, where somebody remembers them.
+    fn checked_specs(&self) -> Option<&CheckedSpecs> {
+        None
+    }
     /// What the elastic quotas of a group guarantee together. A view that is asked for many quotas keeps the sum.
     fn guaranteed(&self, group: &str) -> Sums {
         let mut sums = Sums::default();
@@ -91,6 +96,23 @@ pub trait View {
             self.list(group, kind, None).into_iter().for_each(|quota| sums.add_min(quota));
         }
         sums
+    }
+}
+
+/// Specs of pods with which nothing was found to be wrong: those of many pods are alike.
+#[derive(Debug, Default)]
+pub struct CheckedSpecs(Mutex<KnownSpecs<()>>);
+
+// A copy begins empty: it saves time and decides nothing.
+impl Clone for CheckedSpecs {
+    fn clone(&self) -> Self {
+        CheckedSpecs::default()
+    }
+}
+
+impl CheckedSpecs {
+    fn specs(&self) -> MutexGuard<'_, KnownSpecs<()>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -131,6 +153,11 @@ impl Context<'_> {
     /// Says something to the object's owner without refusing it.
     fn warn(&self, message: String) {
         self.warnings.borrow_mut().push(message);
+    }
+
+    /// Whether something was said.
+    fn has_warnings(&self) -> bool {
+        !self.warnings.borrow().is_empty()
     }
 }
 
@@ -444,5 +471,5 @@ fn exists_elsewhere(object: &Value) -> bool {
 
 /// Whether a field is there and not `null`.
 fn is_given(value: &Value, name: &str) -> bool {
-    value.get(name).is_some_and(|field| !field.is_null())
+    of(value, name).is_some_and(|field| !field.is_null())
 }

@@ -112,6 +112,11 @@ impl<'v, 'p> Cursor<'v, 'p> {
         self.value.is_some()
     }
 
+    /// Whether something was noted, here or elsewhere.
+    pub fn has_notes(&self) -> bool {
+        !self.notes.is_empty()
+    }
+
     /// Notes that what stands here cannot be used.
     pub fn note(&self, message: impl Into<String>) {
         // A whole object says less about where the mistake is than its path does.

@@ -76,13 +76,12 @@ impl Interner {
     }
 
     /// The spec that equals `spec`.
-    pub fn spec(&mut self, spec: PodSpec) -> Arc<PodSpec> {
+    pub fn spec(&mut self, spec: Arc<PodSpec>) -> Arc<PodSpec> {
         if let Some(shared) = self.specs.values.get(&spec) {
             return Arc::clone(shared);
         }
-        let shared = Arc::new(spec);
-        self.specs.keep(&shared);
-        shared
+        self.specs.keep(&spec);
+        spec
     }
 }
 
@@ -93,9 +92,9 @@ mod tests {
     #[test]
     fn equal_values_are_one() {
         let mut interner = Interner::default();
-        let spec = PodSpec { assumed: (1, 2), ..PodSpec::default() };
+        let spec = || Arc::new(PodSpec { assumed: (1, 2), ..PodSpec::default() });
         assert!(Arc::ptr_eq(&interner.name("a"), &interner.name("a")));
-        assert!(Arc::ptr_eq(&interner.spec(spec.clone()), &interner.spec(spec)));
+        assert!(Arc::ptr_eq(&interner.spec(spec()), &interner.spec(spec())));
     }
 
     #[test]

@@ -4,6 +4,8 @@
 //! reading them, and several threads read them. A text that is anything else, or that is not JSON, is left to be read
 //! as a whole, which also says what is wrong with it.
 
+use std::sync::{Mutex, PoisonError};
+
 use serde_json::Value;
 
 use crate::json::Exact;
@@ -30,6 +32,12 @@ pub(crate) fn read(text: &str) -> Option<Value> {
 }
 
 fn read_parts(text: &str, bytes_min: usize, part_bytes: usize) -> Option<Value> {
+    let (value, parts) = open(text, bytes_min, part_bytes)?;
+    complete(value, parallel::of_parts(&parts, |part| items(part)))
+}
+
+/// The map around the list, which is empty in it, and the parts of the list.
+fn open(text: &str, bytes_min: usize, part_bytes: usize) -> Option<(Value, Vec<&str>)> {
     if text.len() < bytes_min {
         return None;
     }
@@ -38,14 +46,40 @@ fn read_parts(text: &str, bytes_min: usize, part_bytes: usize) -> Option<Value> 
     if before.contains("\\u") || after.contains("\\u") {
         return None;
     }
-    let mut value = serde_json::from_str::<Exact>(&format!("{before}[]{after}")).ok()?.0;
-    let read: Vec<Option<Vec<Value>>> = parallel::of_parts(&parts, |part| items(part));
+    let value = serde_json::from_str::<Exact>(&format!("{before}[]{after}")).ok()?.0;
+    Some((value, parts))
+}
+
+/// The map with its list, if all parts of it could be read.
+fn complete(mut value: Value, read: Vec<Option<Vec<Value>>>) -> Option<Value> {
     let mut all = Vec::with_capacity(read.iter().flatten().map(Vec::len).sum());
     for items in read {
         all.extend(items?);
     }
     *value.get_mut("items")? = Value::Array(all);
     Some(value)
+}
+
+/// A text in pieces, each of which is dropped when it was read: values take several times as much memory as their text,
+/// and the most of it is needed when the last of them is read.
+pub(crate) struct Pieces {
+    value: Value,
+    parts: Vec<Mutex<String>>,
+}
+
+impl Pieces {
+    /// The pieces of a text that is one map with a long list under `items`.
+    pub fn of(text: &str) -> Option<Self> {
+        let (value, parts) = open(text, BYTES_MIN, PART_BYTES)?;
+        Some(Pieces { value, parts: parts.into_iter().map(|part| Mutex::new(part.to_string())).collect() })
+    }
+
+    /// The value of the text. What is not JSON is for the whole text to say.
+    pub fn read(self) -> Option<Value> {
+        let take = |part: &Mutex<String>| std::mem::take(&mut *part.lock().unwrap_or_else(PoisonError::into_inner));
+        let read = parallel::of_parts(&self.parts, |part| items(&take(part)));
+        complete(self.value, read)
+    }
 }
 
 /// The items of a part; there is at least one.

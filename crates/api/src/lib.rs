@@ -45,7 +45,8 @@ mod volume;
 mod yaml;
 
 pub use admission::{
-    Admitted, Guarded, Operation, Rejection, Request, View, admit, admit_in_place, guarded_kinds, mutate, validate,
+    Admitted, CheckedSpecs, Guarded, Operation, Rejection, Request, View, admit, admit_in_place, guarded_kinds, mutate,
+    validate,
 };
 pub use config::Configuration;
 pub use crossquota::CrossQuota;

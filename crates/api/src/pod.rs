@@ -2,10 +2,13 @@
 
 pub(crate) mod affinity;
 mod features;
+pub(crate) mod known_specs;
 pub(crate) mod requests;
 pub mod ties;
 pub(crate) mod usage;
 mod volumes;
+
+use std::sync::Arc;
 
 use quotient_engine::Capacity;
 use quotient_engine::device::PodClaim;
@@ -22,6 +25,7 @@ use crate::selector::labels;
 use crate::time::parse_timestamp;
 use crate::tree;
 use crate::volcano::membership::membership;
+use known_specs::KnownSpecs;
 
 /// The scheduler of pods that name none.
 pub(crate) const DEFAULT_SCHEDULER: &str = "default-scheduler";
@@ -40,17 +44,24 @@ fn claimant_of(message: &str) -> Option<PodKey> {
     (is_name(namespace) && is_name(name)).then(|| PodKey { namespace: namespace.into(), name: name.into() })
 }
 
-/// What there is to tell about a pod. `ours` says whether a scheduler's name is ours, `whole_gpu_gb` what a whole GPU
-/// counts in gigabytes.
+/// What is shared by all pods that are read.
+pub(crate) struct Reading<'a> {
+    /// What a whole GPU counts in gigabytes.
+    pub whole_gpu_gb: u32,
+    pub interner: &'a mut Interner,
+    pub known: &'a mut KnownSpecs<Arc<PodSpec>>,
+    pub caps: &'a mut Caps,
+}
+
+/// What there is to tell about a pod. `ours` says whether a scheduler's name is ours.
 pub(crate) fn pod(
     root: &Cursor<'_, '_>,
     notes: &Notes,
     key: &ObjectKey,
     ours: impl Fn(&str) -> bool,
-    whole_gpu_gb: u32,
-    interner: &mut Interner,
-    caps: &mut Caps,
+    reading: Reading<'_>,
 ) -> PodFact {
+    let Reading { whole_gpu_gb, interner, known, caps } = reading;
     let (metadata, spec, status) = (root.field("metadata"), root.field("spec"), root.field("status"));
     let namespace = interner.name(key.namespace.as_deref().unwrap_or_default());
     let as_bound = ties::as_bound(root);
@@ -60,10 +71,22 @@ pub(crate) fn pod(
     let is_kept = !tree::quota::flag(&tied_labels.field(tree::keys::PREEMPTIBLE), true);
     let labels = labels(&metadata.field("labels"), interner);
     let own = affinity::Own { namespace: &namespace, labels: &labels };
-    let mut pod_spec = pod_spec(&spec, &status, &key.name, &own, whole_gpu_gb, interner);
+    let read_before = spec.value().map_or(Err(None), |spec| known.find(spec, status.value()));
+    let (is_known, mark) = (read_before.is_ok(), read_before.as_ref().err().copied().flatten());
+    let mut pod_spec =
+        read_before.unwrap_or_else(|_| Arc::new(pod_spec(&spec, &status, &key.name, &own, whole_gpu_gb, interner)));
     let membership = membership(&tied, &pod_spec.requests, interner);
-    pod_spec.cards = membership.cards;
-    pod_spec.capped = caps.of_pod(&pod_spec.requests, &labels, &metadata.field("annotations"));
+    let capped = caps.of_pod(&pod_spec.requests, &labels, &metadata.field("annotations"));
+    if !membership.cards.is_empty() || capped.is_some() {
+        let own = Arc::make_mut(&mut pod_spec);
+        (own.cards, own.capped) = (membership.cards, capped);
+        pod_spec = interner.spec(pod_spec);
+    } else if !is_known {
+        pod_spec = interner.spec(pod_spec);
+        if let (Some(mark), Some(spec)) = (mark.filter(|_| notes.is_empty()), spec.value()) {
+            known.keep(mark, spec, &pod_spec);
+        }
+    }
     let node = spec.field("nodeName").non_empty_str().map(|name| interner.name(name));
     let phase = phase(&status.field("phase"), node.is_some());
     let gates =
@@ -86,7 +109,7 @@ pub(crate) fn pod(
             (false, false) => EvictionClass::Preemptible,
         },
         owner: owner(&metadata).map(|owner| interner.name(&owner)),
-        spec: interner.spec(pod_spec),
+        spec: pod_spec,
         name: key.name.clone(),
         namespace,
         labels,
@@ -193,12 +216,13 @@ fn device_claims(spec: &Cursor<'_, '_>, status: &Cursor<'_, '_>, interner: &mut 
 
 /// The marks that the pod bears, as in-quota or over-quota, by API group.
 fn marks(labels: &Labels) -> Vec<(Name, Capacity)> {
-    let mark = |group: &&str| {
-        let value = labels.get(&format!("{group}/capacity"))?;
+    let mark = |(group, label): (&str, &str)| {
+        let value = labels.get(label)?;
         let capacity = [Capacity::InQuota, Capacity::OverQuota].into_iter().find(|c| c.name() == &**value)?;
-        Some((Name::from(*group), capacity))
+        Some((Name::from(group), capacity))
     };
-    ["n8s.nebuly.ai", "nos.nebuly.com"].iter().filter_map(mark).collect()
+    let groups = [("n8s.nebuly.ai", "n8s.nebuly.ai/capacity"), ("nos.nebuly.com", "nos.nebuly.com/capacity")];
+    groups.into_iter().filter_map(mark).collect()
 }
 
 /// A pod without a phase has just been created; one that says where it is counts as running there.
@@ -236,7 +260,7 @@ fn timestamp(at: &Cursor<'_, '_>) -> Option<Created> {
 fn owner(metadata: &Cursor<'_, '_>) -> Option<String> {
     let owners = metadata.field("ownerReferences");
     let controller = owners.items().find(|owner| owner.field("controller").bool() == Some(true))?;
-    Some(format!("{}/{}", controller.field("kind").str()?, controller.field("name").str()?))
+    Some([controller.field("kind").str()?, controller.field("name").str()?].join("/"))
 }
 
 fn victim_of(status: &Cursor<'_, '_>) -> Option<PodKey> {

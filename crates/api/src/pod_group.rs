@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 use crate::conditions::{self, Condition};
 use crate::cursor::{Cursor, Notes};
 use crate::field;
-use crate::field::at;
+use crate::field::{at, of};
 use crate::intern::Interner;
 use crate::object::ObjectKey;
 use crate::time::parse_timestamp;
@@ -44,8 +44,8 @@ pub fn of_pod(key: &ObjectKey, pod: &Value) -> Option<ObjectKey> {
     if let Some(group) = name_of(pod) {
         return Some(ObjectKey { group: SCHEDULING, ..ObjectKey::pod_group(namespace, group) });
     }
-    let annotations = pod.get("metadata")?.get("annotations")?;
-    let group = GROUP_NAMES.iter().find_map(|name| annotations.get(*name)?.as_str())?;
+    let annotations = at(pod, "/metadata/annotations")?;
+    let group = GROUP_NAMES.iter().find_map(|name| of(annotations, name)?.as_str())?;
     Some(ObjectKey::pod_group(namespace, group))
 }
 

@@ -9,7 +9,7 @@ use rustc_hash::FxHashMap;
 use serde_json::Value;
 
 use crate::json::Exact;
-use crate::json_list;
+use crate::json_list::{self, Pieces};
 use crate::kinds;
 use crate::object::{ObjectKey, key_of};
 use crate::problem::Problem;
@@ -154,11 +154,15 @@ fn parse_text(source_name: &str, text: &str, locate: Locate) -> Text {
     read
 }
 
+/// The line on which a text begins that may have empty lines before.
+fn first_line(text: &str) -> usize {
+    1 + text[..text.len() - text.trim_start().len()].matches('\n').count()
+}
+
 /// Reads a text of JSON values one after another.
 fn parse_json(text: &str) -> Result<Vec<Parsed>, serde_json::Error> {
     if let Some(value) = json_list::read(text) {
-        let line = 1 + text[..text.len() - text.trim_start().len()].matches('\n').count();
-        return Ok(vec![(line, value)]);
+        return Ok(vec![(first_line(text), value)]);
     }
     let mut stream = serde_json::Deserializer::from_str(text).into_iter::<Exact>();
     let mut values = Vec::new();
@@ -191,8 +195,30 @@ pub fn read_with_lines(source_name: &str, text: &str) -> (Read, Vec<Lines>) {
     read_located(source_name, text, Locate::All)
 }
 
+/// The same of a text that nobody needs any more. Of a long one, what was read is dropped while the rest is read; where
+/// that fails, the text is read again from its file, to say what is wrong.
+pub fn read_owned(source_name: &str, text: String, file: Option<&Path>) -> Result<Read, Problem> {
+    let Some(file) = file.filter(|file| file.is_file() && text.trim_start().starts_with('{')) else {
+        return Ok(read(source_name, &text));
+    };
+    let Some(pieces) = Pieces::of(&text) else { return Ok(read(source_name, &text)) };
+    let line = first_line(&text);
+    drop(text);
+    match pieces.read() {
+        Some(value) => {
+            let values = vec![Located { line, value, lines: Lines::new() }];
+            Ok(objects_of(source_name, Text { values, problems: Vec::new(), joined: Vec::new() }).0)
+        }
+        None => Ok(read(source_name, &read_text(file)?)),
+    }
+}
+
 fn read_located(source_name: &str, text: &str, locate: Locate) -> (Read, Vec<Lines>) {
-    let Text { values, problems, joined } = parse_text(source_name, text, locate);
+    objects_of(source_name, parse_text(source_name, text, locate))
+}
+
+fn objects_of(source_name: &str, text: Text) -> (Read, Vec<Lines>) {
+    let Text { values, problems, joined } = text;
     let read = Read { problems, joined, ..Read::default() };
     let mut reader = Reader { read, seen: FxHashMap::default(), named: HashMap::new() };
     let file: Arc<str> = Arc::from(source_name);
@@ -332,8 +358,8 @@ pub fn read_path(path: &Path) -> Read {
         Err(problem) => return Read { problems: vec![problem], ..Read::default() },
     };
     for file in files {
-        match read_text(&file) {
-            Ok(text) => all.extend(read(&file.display().to_string(), &text)),
+        match read_text(&file).and_then(|text| read_owned(&file.display().to_string(), text, Some(&file))) {
+            Ok(read) => all.extend(read),
             Err(problem) => all.problems.push(problem),
         }
     }

@@ -1,8 +1,10 @@
 //! From objects to facts: what the engine is told when an object is seen or gone.
 
+use std::sync::Arc;
+
 use quotient_engine::Fact;
 use quotient_engine::device::{Allocation, ClaimKey};
-use quotient_engine::fact::{GroupKey, Name, PodKey, SelectorFact};
+use quotient_engine::fact::{GroupKey, Name, PodKey, PodSpec, SelectorFact};
 use serde_json::Value;
 
 use crate::crossquota::CrossQuota;
@@ -15,6 +17,7 @@ use crate::gpu_memory::WHOLE_GPU_GB;
 use crate::intern::Interner;
 use crate::kinds::{KINDS, Kind};
 use crate::object::{ObjectKey, key_of};
+use crate::pod::known_specs::KnownSpecs;
 use crate::problem::Problem;
 use crate::selector::{label_selector, labels, map_selector};
 use crate::tree::{self, forest};
@@ -66,6 +69,7 @@ pub struct Translation {
 pub struct Translator {
     settings: TranslatorSettings,
     interner: Interner,
+    known_specs: KnownSpecs<Arc<PodSpec>>,
     pools: pools::Pools,
     forest: forest::Forest,
     devices: device::Book,
@@ -183,7 +187,7 @@ impl Translator {
     }
 
     fn seen(&mut self, key: &ObjectKey, root: &Cursor<'_, '_>, notes: &Notes) -> Option<Fact> {
-        let Translator { settings, interner, caps, priorities, .. } = self;
+        let Translator { settings, interner, known_specs, caps, priorities, .. } = self;
         if let Some(kind) = quota_kinds::find(key.group, key.kind) {
             return Some(Fact::from((kind.read)(root, key, interner)));
         }
@@ -193,7 +197,8 @@ impl Translator {
                 let ours = |scheduler: &str| {
                     settings.scheduler_names.as_ref().is_none_or(|names| names.iter().any(|name| name == scheduler))
                 };
-                Fact::Pod(pod::pod(root, notes, key, ours, settings.whole_gpu_gb, interner, caps))
+                let reading = pod::Reading { whole_gpu_gb: settings.whole_gpu_gb, interner, known: known_specs, caps };
+                Fact::Pod(pod::pod(root, notes, key, ours, reading))
             }
             ("", "Node") => Fact::Node(node::node(root, name, interner, caps)),
             ("", "Namespace") => {

@@ -20,7 +20,7 @@ pub mod traps;
 
 use serde_json::Value;
 
-use crate::field::at;
+use crate::field::{at, get, of};
 use crate::object::ObjectKey;
 
 /// The API group of queues and groups.
@@ -75,8 +75,8 @@ pub fn queue_key(name: &str) -> ObjectKey {
 
 /// An annotation of an object that is there and not empty.
 pub(crate) fn annotation<'a>(object: &'a Value, name: &str) -> Option<&'a str> {
-    let annotations = object.get("metadata")?.get("annotations")?;
-    annotations.get(name)?.as_str().filter(|text| !text.is_empty())
+    let annotations = of(of(object, "metadata")?, "annotations")?;
+    of(annotations, name)?.as_str().filter(|text| !text.is_empty())
 }
 
 /// Whether an object makes use of queues, groups or cards: with the first that does, the queues that always exist are
@@ -87,8 +87,11 @@ pub fn uses_queues(key: &ObjectKey, object: &Value) -> bool {
         (SCHEDULING, QUEUE | POD_GROUP) | (BATCH, JOB) => true,
         ("", "Pod" | "Namespace") => {
             let annotations = at(object, "/metadata/annotations").and_then(Value::as_object);
-            annotations.is_some_and(|all| !all.is_empty())
-                && MARKS.iter().any(|name| annotation(object, name).is_some())
+            let is_given = |name: &&str| {
+                let value = annotations.and_then(|annotations| get(annotations, name)).and_then(Value::as_str);
+                value.is_some_and(|text| !text.is_empty())
+            };
+            MARKS.iter().any(is_given)
         }
         _ => false,
     }

@@ -252,14 +252,12 @@ async fn bind(
 /// Binds the pod itself. The annotations of a Binding become those of its pod, in the same write.
 async fn bind_pod(api: &impl Api, pod: &PodRef, node: &Name, bound_as: Option<&str>) -> Result<(), Stop> {
     let key = pod_key(&pod.key);
-    let mut body = json!({
-        "apiVersion": "v1", "kind": "Binding",
-        "metadata": {"name": *pod.key.name, "namespace": *pod.key.namespace, "uid": *pod.uid},
-        "target": {"apiVersion": "v1", "kind": "Node", "name": **node},
-    });
+    let mut metadata = json!({"name": *pod.key.name, "namespace": *pod.key.namespace, "uid": *pod.uid});
     if let Some(bound_as) = bound_as {
-        body["metadata"]["annotations"] = json!({BOUND_AS: bound_as});
+        metadata["annotations"] = json!({BOUND_AS: bound_as});
     }
+    let target = json!({"apiVersion": "v1", "kind": "Node", "name": **node});
+    let body = json!({"apiVersion": "v1", "kind": "Binding", "metadata": metadata, "target": target});
     match send(api, Call::new(Verb::Create, &key, Content::Json, body).of_part("binding")).await {
         Ok(_) => Ok(()),
         // It may be our own bind that was not answered the first time.

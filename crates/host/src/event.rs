@@ -101,8 +101,7 @@ impl EventNote {
             .fold(0xcbf2_9ce4_8422_2325_u64, |hash, byte| (hash ^ u64::from(byte)).wrapping_mul(0x0000_0100_0000_01b3));
         // Names of objects may be as long as names can be; the fingerprint must fit behind.
         const NAME_MAX: usize = 253 - 17;
-        let name: String = self.about.name.chars().take(NAME_MAX).collect();
-        format!("{name}.{print:016x}")
+        format!("{}.{print:016x}", first_chars(&self.about.name, NAME_MAX))
     }
 
     /// The message as the API server keeps it.
@@ -139,7 +138,14 @@ impl EventNote {
 
 /// The API server keeps no more of a message than 1,024 characters.
 fn shortened(message: &str) -> String {
-    message.chars().take(1024).collect()
+    first_chars(message, 1024).to_string()
+}
+
+/// So many characters of a text at most.
+fn first_chars(text: &str, max: usize) -> &str {
+    // Most are short: a text has no more characters than bytes.
+    let end = if text.len() <= max { None } else { text.char_indices().nth(max) };
+    end.map_or(text, |(end, _)| &text[..end])
 }
 
 /// A time as most objects have it, which is to the second.
@@ -167,6 +173,13 @@ mod tests {
         let other = note(&"2".into(), "no quota", 4_000_000).expect("another pod of that name");
         assert_eq!(other.count, 1);
         assert_ne!(other.name(), first.name());
+    }
+
+    #[test]
+    fn long_messages_are_cut_between_characters() {
+        assert_eq!(shortened("no room"), "no room");
+        assert_eq!(shortened(&"é".repeat(1024)), "é".repeat(1024));
+        assert_eq!(shortened(&"é".repeat(2000)), "é".repeat(1024));
     }
 
     #[test]

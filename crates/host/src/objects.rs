@@ -183,10 +183,15 @@ impl Objects {
         } else if is_owner(key) {
             return News { is_news: true, joined: self.owner_seen(key, object) };
         } else if is_kept(key) {
-            let object = if is_node(key) { Arc::new(slim_node(object)) } else { kept(shared, || object.clone()) };
-            let before = self.kept.insert(key.clone(), object);
-            let is_news = before.as_ref() != self.kept.get(key);
-            if is_news && is_node(key) {
+            let is_node = is_node(key);
+            let object = kept(shared, || if is_node { slim_node(object) } else { object.clone() });
+            let before = self.kept.insert(key.clone(), Arc::clone(&object));
+            // Of a node that is kept whole, what nobody asks for is no news.
+            let is_news = before.is_none_or(|before| match is_node && shared.is_some() {
+                true => slim_node(&before) != slim_node(&object),
+                false => before != object,
+            });
+            if is_news && is_node {
                 self.held.take();
             }
             return News { is_news, joined: Vec::new() };
@@ -214,13 +219,14 @@ impl Objects {
 
     fn pod_seen(&mut self, key: &ObjectKey, pod: &Value, shared: Option<&Arc<Value>>) {
         let labels = at(pod, "/metadata/labels");
-        let is_of_tree = labels.and_then(|labels| labels.get(tree::keys::QUOTA_NAME)).is_some();
+        let is_of_tree = labels.and_then(|labels| of(labels, tree::keys::QUOTA_NAME)).is_some();
         let owner = controller_of(pod);
         let is_made_by_job = owner.as_ref().is_some_and(volcano::is_job);
         let has_node = at(pod, "/spec/nodeName").and_then(Value::as_str).is_some_and(|node| !node.is_empty());
-        let unseen = owner.filter(|owner| is_owner(owner) && !has_node && !self.is_chain_known(owner));
         let says_more = volcano::uses_queues(key, pod) || pod_group::name_of(pod).is_some();
-        if is_of_tree || is_made_by_job || says_more || self.owners_of(pod).next().is_some() {
+        let is_of_gang = owner.as_ref().is_some_and(|owner| !self.chain_of(owner).is_empty());
+        let unseen = owner.filter(|owner| is_owner(owner) && !has_node && !self.is_chain_known(owner));
+        if is_of_tree || is_made_by_job || says_more || is_of_gang {
             self.forget_ordinary(key);
             self.keep_pod(key, kept(shared, || slim_pod(pod)));
         } else if let Some(owner) = unseen {
@@ -305,10 +311,14 @@ impl Objects {
 
     /// The objects that made a pod, and that made those, as far as they speak of a group.
     pub fn owners_of(&self, pod: &Value) -> impl Iterator<Item = &Value> {
-        let owner = controller_of(pod);
-        let above = owner.as_ref().and_then(|owner| self.owners.get(owner)?.clone());
-        let owners = owner.into_iter().chain(above).filter(is_owner);
-        owners.filter_map(|owner| self.kept.get(&owner).map(AsRef::as_ref))
+        controller_of(pod).map(|owner| self.chain_of(&owner)).into_iter().flatten()
+    }
+
+    /// An object that makes pods, and what made it, as far as they speak of a group.
+    fn chain_of(&self, owner: &ObjectKey) -> Vec<&Value> {
+        let above = self.owners.get(owner).and_then(Option::as_ref);
+        let owners = [owner].into_iter().chain(above).filter(|owner| is_owner(owner));
+        owners.filter_map(|owner| self.kept.get(owner).map(AsRef::as_ref)).collect()
     }
 
     /// Whether a pod, or what made it, says how many pods must be able to run.
@@ -419,7 +429,7 @@ pub fn is_made_by(object: &Value, owner: &Value) -> bool {
 /// Whether an object, or a template, says how many pods must be able to run.
 fn says_gang(object: &Value) -> bool {
     let annotations = at(object, "/metadata/annotations");
-    annotations.and_then(|annotations| annotations.get(GROUP_MIN_MEMBER)).is_some()
+    annotations.and_then(|annotations| of(annotations, GROUP_MIN_MEMBER)).is_some()
 }
 
 /// The object that made this one.

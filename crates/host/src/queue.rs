@@ -110,7 +110,8 @@ impl PutOff {
 
 #[derive(Debug, Clone)]
 struct Pending {
-    write: Write,
+    /// Apart, so that what it takes is given back as soon as it is done: thousands may come at once.
+    write: Box<Write>,
     attempts: u32,
     number: u64,
     begun: Option<Tick>,
@@ -211,7 +212,7 @@ impl WriteQueue {
         }
         let slot = write.slot();
         if let Some(pending) = self.pending.get_mut(&slot) {
-            pending.write = pending.write.clone().followed_by(write);
+            *pending.write = (*pending.write).clone().followed_by(write);
             pending.attempts = 0;
             return;
         }
@@ -220,7 +221,8 @@ impl WriteQueue {
             Write::Evict { claimant, .. } => claimant.clone(),
             _ => None,
         };
-        self.pending.insert(slot.clone(), Pending { write, attempts: 0, number: self.number, begun: None });
+        let pending = Pending { write: Box::new(write), attempts: 0, number: self.number, begun: None };
+        self.pending.insert(slot.clone(), pending);
         if let Slot::Event(..) = &slot {
             self.note_event(slot.clone());
         }
@@ -246,7 +248,7 @@ impl WriteQueue {
         self.parked.remove(claimant);
         for slot in self.for_claimants.remove(claimant).unwrap_or_default() {
             let Some(pending) = self.take_out(&slot) else { continue };
-            if let Write::Evict { pod: PodRef { key, uid }, .. } = pending.write {
+            if let Write::Evict { pod: PodRef { key, uid }, .. } = *pending.write {
                 let failed = Failed::Decision(Fact::EvictFailed { pod: key, uid }.into());
                 self.put_off.push(Feedback { at: now, failed, message: format!("the eviction is not needed: {why}") });
             }
@@ -278,7 +280,7 @@ impl WriteQueue {
     /// Takes a write that is sent or taken out from what is kept at hand.
     fn unlist(&mut self, pending: &Pending) {
         self.events.remove(&pending.number);
-        if let Write::Evict { claimant: Some(claimant), .. } = &pending.write
+        if let Write::Evict { claimant: Some(claimant), .. } = &*pending.write
             && let Some(slots) = self.for_claimants.get_mut(claimant)
         {
             slots.remove(&pending.write.slot());
@@ -324,7 +326,7 @@ impl WriteQueue {
         self.unlist(&pending);
         self.lane(lane).later.remove(&slot);
         self.lane(lane).under_way += 1;
-        let write = pending.write.clone();
+        let write = (*pending.write).clone();
         self.sent.insert(slot, Pending { begun: pending.begun.or(Some(now)), ..pending });
         Some(write)
     }
@@ -361,13 +363,13 @@ impl WriteQueue {
                     self.failures.remove(pod);
                 }
             }
-            Outcome::Refused(message) => self.give_up(sent.write, message, now),
+            Outcome::Refused(message) => self.give_up(*sent.write, message, now),
             Outcome::Failed(message) if slot.lane() == Lane::Place && attempts >= PLACE_ATTEMPTS_MAX => {
-                self.give_up(sent.write, message, now);
+                self.give_up(*sent.write, message, now);
             }
             Outcome::Failed(_) if is_event && attempts >= EVENT_ATTEMPTS_MAX => self.events_dropped += 1,
             Outcome::Later(_) if sent.begun.is_some_and(|begun| since(begun, now) > VOLUMES_WAIT_MAX) => {
-                self.give_up(sent.write, "its volumes did not come in time".to_string(), now);
+                self.give_up(*sent.write, "its volumes did not come in time".to_string(), now);
             }
             Outcome::Failed(_) if !is_replaced => {
                 return self.put_off(slot, Pending { attempts, ..sent }, later(now, pause(attempts)));
@@ -392,7 +394,7 @@ impl WriteQueue {
         if let Slot::Event(..) = slot {
             self.events.insert(pending.number, slot.clone());
         }
-        if let Write::Evict { claimant: Some(claimant), .. } = &pending.write {
+        if let Write::Evict { claimant: Some(claimant), .. } = &*pending.write {
             self.for_claimants.entry(claimant.clone()).or_default().insert(slot.clone());
         }
         self.pending.insert(slot.clone(), pending);
@@ -416,7 +418,7 @@ impl WriteQueue {
                 // Without it the room would be anybody's after a restart: nobody is evicted for it.
                 let parked = self.parked.remove(&pod.key).unwrap_or_default();
                 let evictions = parked.iter().filter_map(|slot| self.take_out(slot)).collect::<Vec<_>>();
-                evictions.into_iter().for_each(|eviction| self.give_up(eviction.write, message.clone(), now));
+                evictions.into_iter().for_each(|eviction| self.give_up(*eviction.write, message.clone(), now));
             }
             Write::Amend(_)
             | Write::Make { .. }

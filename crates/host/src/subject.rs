@@ -50,7 +50,10 @@ impl Subject {
     pub fn includes(self, key: &ObjectKey, object: &Value) -> bool {
         let is_pod = (key.group, key.kind) == ("", "Pod");
         let has_ended = || matches!(field::text(object, "/status/phase"), Some("Succeeded" | "Failed"));
-        let is_of_job = || field::at(object, "/metadata/labels").is_some_and(|labels| !labels[JOB_NAME].is_null());
+        let is_of_job = || {
+            let labels = field::at(object, "/metadata/labels");
+            labels.and_then(|labels| field::of(labels, JOB_NAME)).is_some_and(|job| !job.is_null())
+        };
         match self {
             Subject::Kind(kind) => key.kind_entry() == Some(kind) && !(is_pod && has_ended()),
             Subject::JobPods => is_pod && is_of_job(),

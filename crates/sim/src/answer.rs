@@ -5,7 +5,8 @@
 
 use std::sync::{Arc, Mutex, PoisonError};
 
-use quotient_api::{ObjectKey, Operation, time};
+use quotient_api::field::of;
+use quotient_api::{ObjectKey, Operation, at, time};
 use quotient_host::{Api, Call, CallError, Content, Target, Verb};
 use serde_json::{Map, Value, json};
 
@@ -68,7 +69,8 @@ impl Server {
     }
 
     fn answer_binding(&mut self, key: &ObjectKey, binding: &Value) -> Result<Value, CallError> {
-        let pod = self.found(key, &binding["metadata"])?;
+        let metadata = of(binding, "metadata").unwrap_or(&Value::Null);
+        let pod = self.found(key, metadata)?;
         let pod_name = || format!("pod {}/{}", key.namespace.as_deref().unwrap_or_default(), key.name);
         if server::is_leaving(&pod) {
             return Err(CallError::Conflict(format!("{} is being deleted, cannot be assigned to a host", pod_name())));
@@ -77,11 +79,19 @@ impl Server {
             return Err(CallError::Conflict(format!("{} is already assigned to node {node:?}", pod_name())));
         }
         drop(pod);
-        let (node, now) = (binding["target"]["name"].clone(), self.clock.now_us());
+        let node = at(binding, "/target/name").cloned().unwrap_or_default();
+        let now = self.clock.now_us();
         self.change(key, |pod| {
             field::put(pod, &["spec", "nodeName"], node);
-            for (key, value) in binding["metadata"]["annotations"].as_object().into_iter().flatten() {
-                field::put(pod, &["metadata", "annotations", key], value.clone());
+            let annotations = of(metadata, "annotations").and_then(Value::as_object).filter(|all| !all.is_empty());
+            if let Some(annotations) = annotations {
+                if at(pod, "/metadata/annotations").is_none() {
+                    let room = Map::with_capacity(annotations.len());
+                    field::put(pod, &["metadata", "annotations"], Value::Object(room));
+                }
+                for (key, value) in annotations {
+                    field::put(pod, &["metadata", "annotations", key], value.clone());
+                }
             }
             field::remove(pod, &["status", "nominatedNodeName"]);
             // The kubelet of a virtual node lets it run at once.
@@ -171,7 +181,7 @@ impl Server {
     fn found(&self, key: &ObjectKey, presumed: &Value) -> Result<Arc<Value>, CallError> {
         let object = self.store().get(key).ok_or_else(|| not_found(key))?;
         for field in ["uid", "resourceVersion"] {
-            let presumed = presumed.get(field).filter(|value| !value.is_null());
+            let presumed = of(presumed, field).filter(|value| !value.is_null());
             if presumed.is_some_and(|presumed| *presumed != object["metadata"][field]) {
                 let message = format!("Precondition failed: {field} of {key} is {}", object["metadata"][field]);
                 return Err(CallError::Conflict(message));

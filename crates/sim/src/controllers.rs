@@ -20,7 +20,7 @@ mod volume;
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use quotient_api::{ObjectKey, Translator, TranslatorSettings, kinds};
+use quotient_api::{ObjectKey, Translator, TranslatorSettings, at, kinds};
 use quotient_engine::Fact;
 use serde_json::Value;
 
@@ -37,6 +37,8 @@ pub struct Controllers {
     refused: BTreeSet<ObjectKey>,
     /// How many objects each owner has made, so that each has a name of its own.
     made: BTreeMap<ObjectKey, u64>,
+    /// The owner that made something last, and the reference to it.
+    last_reference: Option<(ObjectKey, Value)>,
     /// What is known of owners that came with pods of another cluster.
     adoption: adoption::Adoption,
     /// Reads selectors, requests and affinity as the engine is told them.
@@ -49,6 +51,7 @@ impl Default for Controllers {
             queue: BTreeSet::new(),
             refused: BTreeSet::new(),
             made: BTreeMap::new(),
+            last_reference: None,
             adoption: adoption::Adoption::default(),
             translator: Translator::new(TranslatorSettings::default()),
         }
@@ -140,8 +143,8 @@ impl Controllers {
 
     /// Makes an object for its owner. Where it is refused, the owner has an event and tries again later.
     fn make(&mut self, server: &mut Server, owner: &ObjectKey, mut object: Value) -> Option<ObjectKey> {
-        let owner_object = server.store().get(owner)?.clone();
-        field::put(&mut object, &["metadata", "ownerReferences"], controlled_by(owner, &owner_object));
+        let reference = self.reference_to(owner, server.store().get(owner)?);
+        field::put(&mut object, &["metadata", "ownerReferences"], reference);
         if let Some(namespace) = &owner.namespace {
             field::put(&mut object, &["metadata", "namespace"], Value::from(&**namespace));
         }
@@ -157,6 +160,20 @@ impl Controllers {
                 None
             }
         }
+    }
+
+    /// A reference that makes `owner` the controller of an object. Many are made for one owner after the other.
+    fn reference_to(&mut self, owner: &ObjectKey, object: &Value) -> Value {
+        let uid = at(object, "/metadata/uid");
+        if let Some((known, reference)) = &self.last_reference
+            && known == owner
+            && at(reference, "/0/uid") == uid
+        {
+            return reference.clone();
+        }
+        let reference = controlled_by(owner, object);
+        self.last_reference = Some((owner.clone(), reference.clone()));
+        reference
     }
 
     /// A name for the next object that `owner` makes in its namespace, which no other object has.

@@ -4,7 +4,7 @@
 //! lost. A field that is absent or of another type reads as `None` here: what is wrong with an
 //! object is said by the translation, not by whoever looks at it in passing.
 
-use quotient_api::field::{get, of};
+use quotient_api::field::{get, get_mut, of, of_mut};
 use quotient_api::{ObjectKey, at, kinds};
 use serde_json::{Map, Value};
 
@@ -47,7 +47,7 @@ fn field_mut<'a>(map: &'a mut Map<String, Value>, name: &str, new: impl FnOnce()
     if get(map, name).is_none() {
         map.insert(name.to_string(), new());
     }
-    map.iter_mut().find(|(key, _)| *key == name).map(|(_, value)| value).expect("it is there")
+    get_mut(map, name).expect("it is there")
 }
 
 /// Takes out what is at `path`, and says whether anything was.
@@ -55,13 +55,13 @@ pub fn remove(object: &mut Value, path: &[&str]) -> bool {
     let Some((last, way)) = path.split_last() else { return false };
     let mut place = object;
     for key in way {
-        match place.get_mut(*key) {
+        match of_mut(place, key) {
             Some(next) => place = next,
             None => return false,
         }
     }
     // The order of what is left is part of the bytes that are compared, so it is kept.
-    place.as_object_mut().is_some_and(|map| map.shift_remove(*last).is_some())
+    place.as_object_mut().is_some_and(|map| get(map, last).is_some() && map.shift_remove(*last).is_some())
 }
 
 /// The mapping at `value`, which becomes one where it is none.
@@ -86,12 +86,16 @@ pub fn merge(base: &mut Value, over: &Value) {
 
 /// Sets the condition of that type in `status.conditions`; `fields` are `status`, `reason`, ….
 pub fn set_condition(object: &mut Value, kind: &str, fields: &[(&str, Value)]) {
-    let mut condition = Map::new();
+    let mut condition = Map::with_capacity(1 + fields.len());
     condition.insert("type".to_string(), Value::from(kind));
     condition.extend(fields.iter().map(|(key, value)| ((*key).to_string(), value.clone())));
-    let condition = Value::Object(condition);
-    let status = as_map(object).entry("status").or_insert_with(|| Value::Object(Map::new()));
-    let conditions = as_map(status).entry("conditions").or_insert_with(|| Value::Array(Vec::new()));
+    put_condition(object, kind, Value::Object(condition));
+}
+
+/// Sets that condition of that type.
+pub fn put_condition(object: &mut Value, kind: &str, condition: Value) {
+    let status = field_mut(as_map(object), "status", || Value::Object(Map::new()));
+    let conditions = field_mut(as_map(status), "conditions", || Value::Array(Vec::new()));
     if !conditions.is_array() {
         *conditions = Value::Array(Vec::new());
     }
@@ -115,6 +119,20 @@ fn is_of_type(condition: &Value, kind: &str) -> bool {
 /// The objects that own this one, those of unknown kinds left out.
 pub fn owners(object: &Value, namespace: Option<&str>) -> Vec<ObjectKey> {
     list(object, "/metadata/ownerReferences").iter().filter_map(|owner| owner_key(owner, namespace)).collect()
+}
+
+/// The same, and whether each is the one that looks after this one.
+pub fn ranked_owners(object: &Value, namespace: Option<&str>) -> Vec<(ObjectKey, bool)> {
+    let references = list(object, "/metadata/ownerReferences");
+    let controller = references.iter().position(|owner| is_true(owner, "/controller"));
+    let keys = references.iter().enumerate().filter_map(|(at, owner)| Some((at, owner_key(owner, namespace)?)));
+    let mut owners: Vec<(ObjectKey, bool)> = keys.map(|(at, key)| (key, Some(at) == controller)).collect();
+    // One that is named twice looks after it all the same.
+    let controller = owners.iter().find(|(_, is_controller)| *is_controller).map(|(key, _)| key.clone());
+    if let Some(controller) = controller.filter(|_| owners.len() > 1) {
+        owners.iter_mut().for_each(|(key, is_controller)| *is_controller |= *key == controller);
+    }
+    owners
 }
 
 /// The object that made this one and looks after it.

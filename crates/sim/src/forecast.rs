@@ -8,6 +8,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use quotient_api::at;
+use quotient_api::field::of;
 use quotient_engine::fact::{PodKey, Tick};
 use quotient_engine::{Budget, Decision, Engine, Fact};
 use serde_json::Value;
@@ -38,7 +39,7 @@ pub fn has_succeeded(pod: &Value) -> bool {
 /// Whether a pod says how long it runs, or how long pods like it run: few do.
 pub fn is_timed(pod: &Value) -> bool {
     let annotations = at(pod, "/metadata/annotations");
-    annotations.is_some_and(|all| all.get(DURATION).is_some())
+    annotations.and_then(|all| of(all, DURATION)).is_some()
         || at(pod, "/spec/activeDeadlineSeconds").is_some()
         || has_succeeded(pod)
 }

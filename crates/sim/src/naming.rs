@@ -66,7 +66,7 @@ fn write_sorted(value: &Value, text: &mut String) {
 pub fn generated(stem: &str, owner: &str, index: u64) -> String {
     let suffix = spell(fingerprint(&format!("{owner}#{index}")), SUFFIX_CHARS);
     let room = NAME_CHARS_MAX - SUFFIX_CHARS as usize - 1;
-    let stem: String = stem.chars().take(room).collect();
+    let stem = stem.char_indices().nth(room).map_or(stem, |(end, _)| &stem[..end]);
     format!("{}-{suffix}", stem.trim_end_matches(['-', '.']))
 }
 

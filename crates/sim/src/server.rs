@@ -17,7 +17,9 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
-use quotient_api::{Configuration, Held, ObjectKey, Operation, Problem, key_of, kinds, pod_group, time};
+use quotient_api::{
+    CheckedSpecs, Configuration, Held, ObjectKey, Operation, Problem, at, key_of, kinds, pod_group, time,
+};
 use quotient_engine::fact::Name;
 use serde_json::{Value, json};
 
@@ -83,6 +85,8 @@ pub struct Server {
     guaranteed: Guaranteed,
     /// Whether a composite quota governs only namespaces that agree.
     needs_consent: bool,
+    /// Specs of pods with which nothing was wrong.
+    checked: CheckedSpecs,
     events: Events,
 }
 
@@ -131,13 +135,18 @@ impl Server {
 
     /// Makes the object, or replaces the spec, labels and annotations of the one that exists (and its
     /// status where one is given), as `kubectl replace` does.
-    pub fn apply(&mut self, object: Value) -> Result<ObjectKey, Refusal> {
+    pub fn apply(&mut self, mut object: Value) -> Result<ObjectKey, Refusal> {
         let key = key_of(&object).map_err(Refusal::Unreadable)?;
         if let Some(message) = bounds::beyond(&key, &object) {
             return Err(self.reject(Rejected { object: key, message }));
         }
         match self.store.get(&key).cloned() {
-            None => self.create_as(key, object),
+            None => {
+                if is_pod(&key) && !runs_elsewhere(&key, &object) {
+                    pod::make_room(&mut object);
+                }
+                self.create_as(key, object)
+            }
             // A pod that runs elsewhere takes the place of the one that was made here meanwhile.
             Some(old) if runs_elsewhere(&key, &object) && old["metadata"]["uid"] != object["metadata"]["uid"] => {
                 self.store.remove(&key);
@@ -163,6 +172,11 @@ impl Server {
             self.amend(key, |pod| field::put(pod, &["metadata", "uid"], uid));
         }
         Ok(())
+    }
+
+    /// Gives a pod up, when nothing is asked of the cluster any more.
+    pub fn give_up(&mut self, pod: &ObjectKey) -> Option<Arc<Value>> {
+        self.store.give_up(pod)
     }
 
     /// Does something for a program, whose it is to tell what was refused and what it was warned of.
@@ -280,7 +294,7 @@ impl Server {
     fn write(&mut self, key: ObjectKey, mut object: Value) {
         // An object that did not change keeps its version, so the version is not part of the comparison.
         if let Some(old) = self.store.get(&key)
-            && let Some(version) = old.pointer("/metadata/resourceVersion")
+            && let Some(version) = at(old, "/metadata/resourceVersion")
         {
             field::put(&mut object, &["metadata", "resourceVersion"], version.clone());
             if object == **old {

@@ -115,11 +115,11 @@ impl Simulation {
         self.into_report_and_cluster().0
     }
 
-    /// The same, with the cluster that it is about: to drop a large one takes a while.
+    /// The same, with what is left of the cluster that it is about: to drop a large one takes a while.
     pub fn into_report_and_cluster(self) -> (Report, Cluster) {
-        let Simulation { cluster, steps } = self;
-        let report = Report { steps, pods: cluster.pods(), quotas: cluster.quotas(), nodes: cluster.nodes() };
-        (report, cluster)
+        let Simulation { mut cluster, steps } = self;
+        let (quotas, nodes) = (cluster.quotas(), cluster.nodes());
+        (Report { steps, pods: cluster.give_up_pods(), quotas, nodes }, cluster)
     }
 }
 

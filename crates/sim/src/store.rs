@@ -53,18 +53,16 @@ enum Place {
 
 impl AtHand {
     fn of(key: &ObjectKey, object: &Value) -> Self {
-        let owners = field::owners(object, key.namespace.as_deref());
-        let controller = if owners.is_empty() { None } else { field::controller(object) };
-        let with_rank = |owner: ObjectKey| {
-            let is_controller = controller.as_ref() == Some(&owner);
-            (owner, is_controller)
-        };
-        let place = match field::text(object, "/spec/nodeName") {
-            _ if !is_pod(key) => Place::Nowhere,
-            None => Place::Waiting,
-            Some(node) => Place::On(Name::from(node)),
-        };
-        AtHand { owners: owners.into_iter().map(with_rank).collect(), place }
+        AtHand { owners: field::ranked_owners(object, key.namespace.as_deref()), place: Place::of(key, object) }
+    }
+}
+
+impl Place {
+    fn of(key: &ObjectKey, object: &Value) -> Self {
+        if !is_pod(key) {
+            return Place::Nowhere;
+        }
+        field::text(object, "/spec/nodeName").map_or(Place::Waiting, |node| Place::On(Name::from(node)))
     }
 }
 
@@ -180,14 +178,14 @@ impl Store {
         true
     }
 
-    /// Changes the object in place. Copies of the store keep it as it was.
+    /// Changes the object in place, but not who owns it. Copies of the store keep it as it was.
     pub fn change(&mut self, key: &ObjectKey, change: impl FnOnce(&mut Value)) {
         let Some(kept) = self.objects.get_mut(key) else { return };
-        let before = AtHand::of(key, kept);
+        let before = Place::of(key, kept);
         let object = Arc::make_mut(kept);
         change(object);
-        let after = AtHand::of(key, object);
-        self.keep_at_hand(key, Some(before), Some(after));
+        let after = Place::of(key, object);
+        self.keep_place(key, Some(&before), Some(&after));
         self.tell(key.clone());
     }
 
@@ -201,7 +199,11 @@ impl Store {
                 *dependents.entry(key.clone()).or_default() |= is_controller;
             }
         }
-        let (old, new) = (old.map(|old| &old.place), new.map(|new| &new.place));
+        self.keep_place(key, old.map(|old| &old.place), new.map(|new| &new.place));
+    }
+
+    /// Follows an object that comes, moves or goes with where it is.
+    fn keep_place(&mut self, key: &ObjectKey, old: Option<&Place>, new: Option<&Place>) {
         if old == new {
             return;
         }
@@ -257,6 +259,11 @@ impl Store {
         Some(object)
     }
 
+    /// Gives the object up, and tells nobody: nothing is asked of what is kept at hand any more.
+    pub fn give_up(&mut self, key: &ObjectKey) -> Option<Arc<Value>> {
+        self.objects.remove(key)
+    }
+
     fn note_timed(&mut self, key: &ObjectKey, object: &Value) {
         if !is_pod(key) {
             return;
@@ -275,7 +282,8 @@ impl Store {
 
     /// What changed since this was last asked, in order.
     pub fn take_changes(&mut self) -> Vec<Change> {
-        self.told.clear();
+        // Thousands change at once, and then a few: no room is kept for as many again.
+        self.told = FxHashSet::default();
         std::mem::take(&mut self.changes)
     }
 

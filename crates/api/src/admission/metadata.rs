@@ -4,6 +4,7 @@ use serde_json::Value;
 
 use super::{Context, Rejection, object_in};
 use crate::cursor::Cursor;
+use crate::field::get;
 use crate::object::ObjectKey;
 
 /// The label by which namespaces can be selected by name.
@@ -14,7 +15,9 @@ pub(super) fn set_namespace(object: &mut Value, key: &ObjectKey) {
     let Some(metadata) = object_in(object, "metadata") else { return };
     match &key.namespace {
         Some(namespace) => {
-            metadata.insert("namespace".to_string(), Value::from(&**namespace));
+            if get(metadata, "namespace").is_none_or(|known| *known != **namespace) {
+                metadata.insert("namespace".to_string(), Value::from(&**namespace));
+            }
         }
         None => {
             metadata.remove("namespace");

@@ -3,10 +3,11 @@
 use std::collections::BTreeSet;
 use std::sync::LazyLock;
 
-use serde_json::{Value, json};
+use serde_json::{Map, Value, json};
 
 use super::{Context, Operation, Rejection, pod_resources};
 use crate::cursor::Cursor;
+use crate::field::{of, of_mut};
 use crate::pod_group;
 use crate::volcano::{GROUP_NAMES, annotation};
 
@@ -18,15 +19,15 @@ static USUAL_TOLERATIONS: LazyLock<[(&str, Value); 2]> = LazyLock::new(|| {
 
 /// Adds the usual tolerations.
 pub(super) fn add_tolerations(object: &mut Value, _: &Context<'_>) -> Result<(), Rejection> {
-    let Some(spec) = object.get_mut("spec").filter(|spec| spec.is_object()) else { return Ok(()) };
+    let Some(spec) = of_mut(object, "spec").filter(|spec| spec.is_object()) else { return Ok(()) };
     for (key, toleration) in USUAL_TOLERATIONS.iter() {
         let tolerates = |toleration: &Value| {
-            let text = |name: &str| toleration.get(name).and_then(Value::as_str).unwrap_or_default();
+            let text = |name: &str| of(toleration, name).and_then(Value::as_str).unwrap_or_default();
             let named = text("key");
             (named == *key || named.is_empty() && text("operator") == "Exists")
                 && matches!(text("effect"), "" | "NoExecute")
         };
-        let tolerations = spec.get("tolerations").and_then(Value::as_array);
+        let tolerations = of(spec, "tolerations").and_then(Value::as_array);
         if tolerations.is_none_or(|list| !list.iter().any(tolerates)) {
             append_tolerations(spec, std::slice::from_ref(toleration));
         }
@@ -36,15 +37,28 @@ pub(super) fn add_tolerations(object: &mut Value, _: &Context<'_>) -> Result<(),
 
 /// Adds tolerations that the pod does not have.
 pub(super) fn append_tolerations(spec: &mut Value, more: &[Value]) {
-    if spec.get("tolerations").is_none_or(Value::is_null) {
-        spec["tolerations"] = Value::Array(Vec::new());
+    if of(spec, "tolerations").is_none_or(Value::is_null) {
+        spec["tolerations"] = Value::Array(Vec::with_capacity(more.len()));
     }
     // Something else than a list is for the checks to find.
-    let Some(list) = spec.get_mut("tolerations").and_then(Value::as_array_mut) else { return };
+    let Some(list) = of_mut(spec, "tolerations").and_then(Value::as_array_mut) else { return };
     for toleration in more {
         if !list.contains(toleration) {
-            list.push(toleration.clone());
+            list.reserve_exact(1);
+            list.push(without_room(toleration));
         }
+    }
+}
+
+/// A copy without room to spare: every pod has one.
+fn without_room(toleration: &Value) -> Value {
+    match toleration {
+        Value::Object(fields) => {
+            let mut copy = Map::with_capacity(fields.len());
+            copy.clone_from(fields);
+            Value::Object(copy)
+        }
+        other => other.clone(),
     }
 }
 
@@ -71,6 +85,16 @@ pub(super) fn check_spec(parent: &Cursor<'_, '_>, name: &str, context: &Context<
     if !spec.exists() {
         return parent.note_missing(name, "a pod needs it");
     }
+    let known = context.view.checked_specs().zip(spec.value());
+    let mark = match known.map(|(known, spec)| known.specs().find(spec, None)) {
+        Some(Ok(())) => {
+            // It may be another one than that of the spec which was checked.
+            spec.field("nodeName").str();
+            return;
+        }
+        Some(Err(mark)) => mark,
+        None => None,
+    };
     check_containers(&spec, context);
     pod_resources::check(&spec, context);
     check_gates(&spec);
@@ -78,6 +102,10 @@ pub(super) fn check_spec(parent: &Cursor<'_, '_>, name: &str, context: &Context<
     check_choices(&spec);
     // Reading it as the scheduler will notes every term, toleration and port that cannot be read.
     crate::pod::read_placement(&spec);
+    let is_faultless = !spec.has_notes() && !context.has_warnings();
+    if let (Some((known, value)), Some(mark)) = (known, mark.filter(|_| is_faultless)) {
+        known.specs().keep(mark, value, &());
+    }
 }
 
 fn check_containers(spec: &Cursor<'_, '_>, context: &Context<'_>) {

@@ -6,13 +6,14 @@ use quotient_engine::quantity::Quantity;
 use serde_json::Value;
 
 use super::{Context, Rejection, is_given, object_in};
+use crate::field::{of, of_mut};
 use crate::kinds;
 use crate::object::ObjectKey;
 
 /// Writes the overhead, the node selector and the tolerations of the pod's RuntimeClass into the pod.
 pub(super) fn set_overhead(object: &mut Value, context: &Context<'_>) -> Result<(), Rejection> {
-    let Some(spec) = object.get_mut("spec").filter(|spec| spec.is_object()) else { return Ok(()) };
-    let name = spec.get("runtimeClassName").and_then(Value::as_str).unwrap_or_default().to_string();
+    let Some(spec) = of_mut(object, "spec").filter(|spec| spec.is_object()) else { return Ok(()) };
+    let name = of(spec, "runtimeClassName").and_then(Value::as_str).unwrap_or_default().to_string();
     if name.is_empty() {
         return Ok(());
     }

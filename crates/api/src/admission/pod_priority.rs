@@ -3,6 +3,7 @@
 use serde_json::Value;
 
 use super::{Context, Rejection, is_given};
+use crate::field::{of, of_mut};
 use crate::kinds;
 use crate::object::ObjectKey;
 
@@ -38,8 +39,8 @@ impl Class {
 /// A pod that names no class may state its priority itself, as scenarios do. One that names a class
 /// must not state anything else than the class says.
 pub(super) fn set_priority(object: &mut Value, context: &Context<'_>) -> Result<(), Rejection> {
-    let Some(spec) = object.get_mut("spec").filter(|spec| spec.is_object()) else { return Ok(()) };
-    let named = spec.get("priorityClassName").and_then(Value::as_str).filter(|name| !name.is_empty());
+    let Some(spec) = of_mut(object, "spec").filter(|spec| spec.is_object()) else { return Ok(()) };
+    let named = of(spec, "priorityClassName").and_then(Value::as_str).filter(|name| !name.is_empty());
     let class = match named {
         Some(name) => match find(name, context) {
             Some(class) => class,
@@ -84,7 +85,7 @@ pub(super) fn set_group_priority(spec: &mut Value, context: &Context<'_>) -> Res
 
 /// Writes a field that the class decides, unless the pod says something else.
 fn agree(spec: &mut Value, field: &str, value: Value, class: &Class) -> Result<(), Rejection> {
-    match spec.get(field).filter(|given| !given.is_null()) {
+    match of(spec, field).filter(|given| !given.is_null()) {
         Some(given) if *given != value => Err(Rejection::new(format!(
             "spec.{field}: {given}: must be {value}, as PriorityClass {:?} says, or be left out",
             class.name

@@ -6,22 +6,23 @@ use serde_json::Value;
 use super::metadata::is_label_key;
 use super::{Context, Rejection, is_given, object_in};
 use crate::cursor::Cursor;
+use crate::field::{get, of, of_mut};
 
 /// Writes a container's limit as its request where it has none, for every container.
 pub(super) fn set_requests(object: &mut Value, _: &Context<'_>) -> Result<(), Rejection> {
-    let Some(spec) = object.get_mut("spec") else { return Ok(()) };
+    let Some(spec) = of_mut(object, "spec") else { return Ok(()) };
     for list in ["initContainers", "containers"] {
-        let containers = spec.get_mut(list).and_then(Value::as_array_mut);
+        let containers = of_mut(spec, list).and_then(Value::as_array_mut);
         containers.into_iter().flatten().for_each(set_requests_of_container);
     }
     Ok(())
 }
 
 fn set_requests_of_container(container: &mut Value) {
-    let Some(resources) = container.get_mut("resources") else { return };
-    let Some(limits) = resources.get("limits").and_then(Value::as_object) else { return };
-    let requests = resources.get("requests").and_then(Value::as_object);
-    if requests.is_some_and(|requests| limits.keys().all(|resource| requests.contains_key(resource))) {
+    let Some(resources) = of_mut(container, "resources") else { return };
+    let Some(limits) = of(resources, "limits").and_then(Value::as_object) else { return };
+    let requests = of(resources, "requests").and_then(Value::as_object);
+    if requests.is_some_and(|requests| limits.keys().all(|resource| get(requests, resource).is_some())) {
         return;
     }
     let limits = limits.clone();

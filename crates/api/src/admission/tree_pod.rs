@@ -4,6 +4,7 @@ use serde_json::{Map, Value};
 
 use super::{Context, Operation, Rejection};
 use crate::cursor::Cursor;
+use crate::field::of_mut;
 use crate::pod::ties::{self, BOUND_AS};
 use crate::tree::membership::{Found, by_name, own_of, quota_of};
 use crate::tree::{BUILT_IN, ROOT, is_parent, keys, label, node_affinity};
@@ -11,7 +12,7 @@ use crate::tree::{BUILT_IN, ROOT, is_parent, keys, label, node_affinity};
 /// Holds a new pod to the nodes of its tree.
 pub(super) fn keep_on_tree(object: &mut Value, context: &Context<'_>) -> Result<(), Rejection> {
     let conditions = node_affinity::conditions_for(object, context.view);
-    if let Some(spec) = object.get_mut("spec").filter(|spec| spec.is_object()) {
+    if let Some(spec) = of_mut(object, "spec").filter(|spec| spec.is_object()) {
         node_affinity::require(spec, &conditions);
     }
     Ok(())

@@ -20,17 +20,21 @@ pub const LABELS: [&str; 3] = [QUOTA_NAME, PREEMPTIBLE, PREEMPTABLE];
 pub const ANNOTATIONS: [&str; 7] =
     [QUEUE_NAME, GROUP_NAMES[0], GROUP_NAMES[1], GROUP_MIN_MEMBER, TASK_SPEC, PREEMPTABLE, CARD_NAME];
 
+/// The record of a pod without ties, which is that of most.
+const NO_TIES: &str = "{}";
+
 /// The ties of a pod as it is now, as a Binding records them.
 pub fn record(pod: &Value) -> String {
     let mut record = Map::new();
     for (part, keys) in [("labels", &LABELS[..]), ("annotations", &ANNOTATIONS[..])] {
-        let given = keys.iter().filter_map(|key| Some((key.to_string(), tie(pod, part, key)?.clone())));
+        let Some(all) = field::of(pod, "metadata").and_then(|metadata| field::of(metadata, part)) else { continue };
+        let given = keys.iter().filter_map(|key| Some((key.to_string(), field::of(all, key)?.clone())));
         let given: Map<String, Value> = given.collect();
         if !given.is_empty() {
             record.insert(part.to_string(), Value::Object(given));
         }
     }
-    Value::Object(record).to_string()
+    if record.is_empty() { NO_TIES.to_string() } else { Value::Object(record).to_string() }
 }
 
 fn tie<'a>(pod: &'a Value, part: &str, key: &str) -> Option<&'a Value> {
@@ -44,6 +48,9 @@ pub(super) fn as_bound(root: &Cursor<'_, '_>) -> Option<Value> {
     let annotations = metadata.field("annotations");
     let record = annotations.field(BOUND_AS);
     let text = record.non_empty_str()?;
+    if text == NO_TIES {
+        return Some(Value::Object(Map::new()));
+    }
     let Ok(Value::Object(mut ties)) = serde_json::from_str(text) else {
         record.note("expected a map of labels and annotations, as JSON; what the pod says now counts");
         return None;

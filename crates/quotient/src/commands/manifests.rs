@@ -95,7 +95,7 @@ fn read_inputs(path: &Path) -> Result<Vec<Input>, Problem> {
         let mut bytes = Vec::new();
         let unreadable = |error| Problem::new(format!("cannot be read: {error}")).in_file("standard input");
         std::io::stdin().read_to_end(&mut bytes).map_err(unreadable)?;
-        return Ok(vec![Input { file: STDIN.to_owned(), read: read_bytes("standard input", bytes)? }]);
+        return Ok(vec![Input { file: STDIN.to_owned(), read: read_bytes("standard input", bytes, None)? }]);
     }
     read::files_of(path)?
         .iter()
@@ -103,13 +103,13 @@ fn read_inputs(path: &Path) -> Result<Vec<Input>, Problem> {
             let name = file.display().to_string();
             let unreadable = |error| Problem::new(format!("cannot be read: {error}")).in_file(name.as_str());
             let bytes = std::fs::read(file).map_err(unreadable)?;
-            Ok(Input { read: read_bytes(&name, bytes)?, file: name })
+            Ok(Input { read: read_bytes(&name, bytes, Some(file))?, file: name })
         })
         .collect()
 }
 
 /// The objects of a file: a snapshot, or text.
-fn read_bytes(name: &str, bytes: Vec<u8>) -> Result<Read, Problem> {
+fn read_bytes(name: &str, bytes: Vec<u8>, file: Option<&Path>) -> Result<Read, Problem> {
     if snapshot::is_snapshot(&bytes) {
         let snapshot = snapshot::unpack(&bytes).map_err(|error| snapshot::problem(name, &error))?;
         let unseen = snapshot::unseen(&snapshot);
@@ -120,7 +120,7 @@ fn read_bytes(name: &str, bytes: Vec<u8>) -> Result<Read, Problem> {
     }
     let text = String::from_utf8(bytes)
         .map_err(|error| Problem::new(format!("is not UTF-8 text: {}", error.utf8_error())).in_file(name))?;
-    Ok(read::read(name, &text))
+    read::read_owned(name, text, file)
 }
 
 /// The objects of the live cluster, as if they were read from a file. What may not be seen is told in notes, and comes

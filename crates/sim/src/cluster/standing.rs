@@ -13,6 +13,9 @@ use crate::field;
 use crate::quota_names::{self, QuotaNames};
 use crate::report::{NodeState, PodPhase, PodReport, QuotaReport, ReasonReport};
 
+/// How many objects it takes until the memory that they give back is worth the time of giving it back.
+const MANY: usize = 20_000;
+
 impl Cluster {
     /// Why a pod waits, if it does, in a cluster that has settled.
     pub fn reason(&self, pod: &ObjectKey) -> Option<Arc<Reason>> {
@@ -39,6 +42,22 @@ impl Cluster {
         let mut pods: Vec<PodReport> = here.chain(lost.map(|key| pod_report(key, PodPhase::Evicted))).collect();
         pods.sort_by(|one, another| (&one.namespace, &one.name).cmp(&(&another.namespace, &another.name)));
         pods
+    }
+
+    /// The same when nothing else is asked any more: of many, what a pod takes is given back for what is told of the
+    /// next.
+    pub fn give_up_pods(&mut self) -> Vec<PodReport> {
+        if self.store().len() < MANY {
+            return self.pods();
+        }
+        let names = QuotaNames::of_keys(self.engine().quota_keys());
+        self.reasons();
+        let keys: Vec<ObjectKey> = self.pod_keys().cloned().collect();
+        let tell = |key: &ObjectKey| match self.server.give_up(key) {
+            Some(pod) => self.standing(&names, key, &pod),
+            None => pod_report(key, PodPhase::Evicted),
+        };
+        keys.iter().map(tell).collect()
     }
 
     /// All pods that wait, by namespace and name.

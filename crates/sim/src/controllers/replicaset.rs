@@ -44,8 +44,9 @@ pub(super) fn reconcile(controllers: &mut Controllers, server: &mut Server, key:
 
 /// How many pods there are, and how many of them are ready.
 fn count(server: &Server, key: &ObjectKey) -> (usize, usize) {
+    // None of them has ended: those that are not ready only wait.
     active_unsorted(server.store(), key)
-        .fold((0, 0), |(all, ready), (_, pod)| (all + 1, ready + usize::from(is_ready(pod))))
+        .fold((0, 0), |(all, ready), (_, pod)| (all + 1, ready + usize::from(field::has_condition(pod, "Ready"))))
 }
 
 /// The `count` pods that go first: those made here in place of pods that came since, those without a node, those not

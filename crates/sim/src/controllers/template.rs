@@ -2,25 +2,48 @@
 
 use quotient_api::field::of;
 use quotient_api::{ObjectKey, time};
-use serde_json::{Value, json};
+use serde_json::{Map, Value, json};
 
 use super::adoption::is_made_here;
 use crate::field;
 use crate::server::{is_leaving, is_over};
 use crate::store::Store;
 
+/// How many fields the metadata of a pod get besides those of its template: its name and namespace, its owner, what an
+/// API server assigns, and annotations when it is bound. A map that grows by itself ends with room for as many again.
+const METADATA_ROOM: usize = 8;
+
+/// How many fields the spec of a pod gets besides those of its template: priority, tolerations, node.
+const SPEC_ROOM: usize = 3;
+
 /// A pod of this name as the template says.
 pub fn pod(template: &Value, name: &str) -> Value {
-    let mut pod = json!({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": name}});
-    for part in ["labels", "annotations", "finalizers"] {
-        if let Some(value) =
-            of(template, "metadata").and_then(|metadata| of(metadata, part)).filter(|value| !value.is_null())
-        {
-            field::put(&mut pod, &["metadata", part], value.clone());
+    let given = ["labels", "annotations", "finalizers"].map(|part| {
+        let value = of(template, "metadata").and_then(|metadata| of(metadata, part));
+        value.filter(|value| !value.is_null()).map(|value| (part, value))
+    });
+    let given = given.into_iter().flatten();
+    let mut metadata = Map::with_capacity(given.clone().count() + METADATA_ROOM);
+    metadata.insert("name".to_string(), Value::from(name));
+    metadata.extend(given.map(|(part, value)| (part.to_string(), value.clone())));
+    let spec = match of(template, "spec") {
+        Some(Value::Object(spec)) => {
+            let mut copy = Map::with_capacity(spec.len() + SPEC_ROOM);
+            copy.clone_from(spec);
+            Value::Object(copy)
         }
-    }
-    field::put(&mut pod, &["spec"], template.get("spec").cloned().unwrap_or_else(|| json!({})));
-    pod
+        Some(other) => other.clone(),
+        None => json!({}),
+    };
+    let parts = [
+        ("apiVersion", Value::from("v1")),
+        ("kind", Value::from("Pod")),
+        ("metadata", Value::Object(metadata)),
+        ("spec", spec),
+    ];
+    let mut pod = Map::with_capacity(parts.len() + 1);
+    pod.extend(parts.map(|(part, value)| (part.to_string(), value)));
+    Value::Object(pod)
 }
 
 /// The pods of an owner that have not ended and are not leaving, in the order they were made; those that another

@@ -2,7 +2,7 @@
 
 use std::sync::{Arc, OnceLock};
 
-use quotient_api::{Held, ObjectKey, Operation, Problem, Rejection, Sums, View, admit_in_place};
+use quotient_api::{CheckedSpecs, Held, ObjectKey, Operation, Problem, Rejection, Sums, View, admit_in_place};
 use serde_json::Value;
 
 use crate::field;
@@ -17,6 +17,7 @@ struct Admitting<'a> {
     pub held: &'a OnceLock<Arc<Held>>,
     pub guaranteed: &'a Guaranteed,
     pub needs_consent: bool,
+    pub checked: &'a CheckedSpecs,
 }
 
 impl View for Admitting<'_> {
@@ -39,6 +40,10 @@ impl View for Admitting<'_> {
     fn held(&self) -> Arc<Held> {
         let add_up = || Arc::new(Held::by(&self.list("", "Node", None), self.whole_gpu_gb()));
         self.held.get_or_init(add_up).clone()
+    }
+
+    fn checked_specs(&self) -> Option<&CheckedSpecs> {
+        Some(self.checked)
     }
 
     fn guaranteed(&self, group: &str) -> Sums {
@@ -74,6 +79,7 @@ impl Server {
             held: &self.held,
             guaranteed: &self.guaranteed,
             needs_consent: self.needs_consent,
+            checked: &self.checked,
         };
         let warnings = admit_in_place(operation, object, old, &view)?;
         let warn = |message| Problem::new(message).of_object(key);
