@@ -23,7 +23,7 @@ use crate::metrics::Metrics;
 /// How many writes of each lane are under way at once: at first, and at most. HTTP/1.1 has a connection for each; with
 /// 10 ms for an answer, 64 of them are some six thousand binds a second, which is more than an API server does.
 const PLACE_CONCURRENT: (u32, u32) = (16, 64);
-const TELL_CONCURRENT: (u32, u32) = (8, 32);
+const TELL_CONCURRENT: (u32, u32) = (8, 16);
 
 /// More binds and evictions than this that wait for their turn or are under way are a rush.
 const RUSH: usize = 4;
@@ -39,10 +39,10 @@ const TELLS_SAVED_MAX: u32 = 4;
 const TELL_AT_LEAST_EVERY: Duration = Duration::from_millis(100);
 
 /// The engine is not asked for decisions while more than this wait to be sent: what it would decide on top could not be
-/// done soon, and would be decided better later. It is enough for the longest queue of a second.
-pub const BACKLOG_MAX: usize = 4096;
+/// done soon, and would be decided better later. It is what an API server answers in about a second.
+pub const BACKLOG_MAX: usize = 1024;
 
-/// The most reports that wait to be read. Nothing more is sent while so many do: what is under way adds 160 at most.
+/// The most reports that wait to be read. Nothing more is sent while so many do: what is under way adds 80 at most.
 /// They are read after every cycle, so that they are few unless one takes long.
 pub const REPORTS_MAX: usize = 1024;
 

@@ -1,20 +1,36 @@
 //! Objects without what nobody asks for of those that are kept.
 
 use quotient_api::field;
-use serde_json::{Map, Value, json};
+use serde_json::{Map, Value};
 
 /// A node without what nobody asks for here: the engine is told of it by other ways.
 pub(super) fn slim_node(node: &Value) -> Value {
     let at = |pointer: &str| field::at(node, pointer).cloned().unwrap_or_default();
     let conditions = field::at(node, "/status/conditions").and_then(Value::as_array);
     let ready = conditions.into_iter().flatten().filter(|condition| condition["type"] == "Ready");
-    let ready: Vec<Value> = ready.map(|condition| json!({"type": "Ready", "status": condition["status"]})).collect();
-    json!({
-        "apiVersion": "v1", "kind": "Node",
-        "metadata": {"name": at("/metadata/name"), "labels": at("/metadata/labels")},
-        "spec": {"unschedulable": at("/spec/unschedulable")},
-        "status": {"allocatable": at("/status/allocatable"), "capacity": at("/status/capacity"), "conditions": ready},
-    })
+    let ready = ready.map(|condition| map([("type", "Ready".into()), ("status", condition["status"].clone())]));
+    let ready: Vec<Value> = ready.collect();
+    map([
+        ("apiVersion", "v1".into()),
+        ("kind", "Node".into()),
+        ("metadata", map([("name", at("/metadata/name")), ("labels", at("/metadata/labels"))])),
+        ("spec", map([("unschedulable", at("/spec/unschedulable"))])),
+        (
+            "status",
+            map([
+                ("allocatable", at("/status/allocatable")),
+                ("capacity", at("/status/capacity")),
+                ("conditions", ready.into()),
+            ]),
+        ),
+    ])
+}
+
+/// A map without room to spare: there are thousands of them.
+fn map<const COUNT: usize>(fields: [(&str, Value); COUNT]) -> Value {
+    let mut map = Map::with_capacity(COUNT);
+    map.extend(fields.map(|(field, value)| (field.to_string(), value)));
+    Value::Object(map)
 }
 
 /// A pod without what nobody asks for here. There are many of them: nothing is read twice, nor by way of text.
@@ -36,12 +52,11 @@ pub(super) fn slim_pod(pod: &Value) -> Value {
             spec.insert(list.to_string(), containers.iter().map(slim).collect());
         }
     }
-    let parts = [
-        ("apiVersion", Value::from("v1")),
-        ("kind", Value::from("Pod")),
+    map([
+        ("apiVersion", "v1".into()),
+        ("kind", "Pod".into()),
         ("metadata", pod.get("metadata").cloned().unwrap_or_default()),
         ("spec", Value::Object(spec)),
         ("status", Value::Object(part("status", &["phase"]))),
-    ];
-    Value::Object(parts.map(|(field, value)| (field.to_string(), value)).into_iter().collect())
+    ])
 }
