@@ -53,8 +53,8 @@ pub fn make_room(map: &mut Map<String, Value>, more: usize) {
     map.extend(fields);
 }
 
-/// What is at `pointer` (`/spec/nodeName`). The same as [`Value::pointer`], which copies every part of the way, for names
-/// that have no `~` in them.
+/// What is at `pointer` (`/spec/nodeName`). The same as [`Value::pointer`], which copies every part of the way, but
+/// that names with `~` in them are not found.
 pub fn at<'a>(object: &'a Value, pointer: &str) -> Option<&'a Value> {
     let Some(mut rest) = pointer.strip_prefix('/') else { return pointer.is_empty().then_some(object) };
     let mut value = object;

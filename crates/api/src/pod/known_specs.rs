@@ -1,7 +1,7 @@
 //! Specs of pods that were looked at before.
 //!
-//! Pods of one template have one spec, and each is seen again when it is bound. To find that a spec was looked at before
-//! takes a fraction of the time of looking at it.
+//! Pods of one template have one spec, and each is seen again when it is bound. To find that a spec was looked at
+//! before takes a fraction of the time of looking at it.
 
 use std::hash::{Hash, Hasher};
 
@@ -92,7 +92,7 @@ impl Mark {
     fn of(spec: &Value) -> Option<Mark> {
         let fields = spec.as_object()?;
         let is_own = |name: &&str| get(fields, name).is_some();
-        if ["affinity", "topologySpreadConstraints"].iter().any(|name| is_own(name)) {
+        if ["affinity", "topologySpreadConstraints"].iter().any(is_own) {
             return None;
         }
         let volumes = get(fields, "volumes").and_then(Value::as_array);
