@@ -7,6 +7,7 @@
 //! Scalars are read by the core schema of YAML 1.2: `yes`, `on` and `n` are texts, `true` is not. A
 //! whole number with leading zeroes is a text, because parsers do not agree what it is.
 
+use std::borrow::Cow;
 use std::collections::{BTreeMap, HashMap};
 
 use rustc_hash::FxHashSet;
@@ -245,7 +246,7 @@ impl<'a> Builder<'a> {
                 let tag = tag.as_deref().and_then(|tag| tag.core_suffix().map(str::to_string));
                 let plain = style == ScalarStyle::Plain && tag.is_none();
                 if self.expects_key() {
-                    let key = text.into_owned();
+                    let key = exact(text);
                     if anchor != 0 {
                         self.anchors.insert(anchor, (Value::String(key.clone()), 1));
                     }
@@ -258,7 +259,7 @@ impl<'a> Builder<'a> {
                 }
                 let value = match (plain, tag.as_deref()) {
                     (true, _) | (_, Some("int" | "float" | "bool" | "null")) => scalar(&text),
-                    _ => Value::String(text.into_owned()),
+                    _ => Value::String(exact(text)),
                 };
                 self.value(value, anchor)?;
             }
@@ -362,6 +363,13 @@ impl OpenValues {
             }
         }
     }
+}
+
+/// A text without room to spare: the parser makes some of them character by character.
+fn exact(text: Cow<'_, str>) -> String {
+    let mut text = text.into_owned();
+    text.shrink_to_fit();
+    text
 }
 
 /// How many values a value consists of, itself included.

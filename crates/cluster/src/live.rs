@@ -33,7 +33,7 @@ use crate::watch::Tells;
 
 /// Objects that were seen and not taken in yet. When it is full the watches wait, and the API server holds back. It is
 /// enough for a burst; each takes some kilobytes, and while everything is listed it is full.
-const SEEN_MAX: usize = 1024;
+const SEEN_MAX: usize = 512;
 
 /// How many objects are taken in before the engine decides again.
 const SEEN_PER_CYCLE: usize = 1024;
