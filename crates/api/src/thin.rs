@@ -18,7 +18,7 @@ const CONTAINER: &[Dropped] = &[
     all("imagePullPolicy"),
     all("lifecycle"),
     all("livenessProbe"),
-    Dropped { key: "ports", part: Part::If(are_its_own) },
+    inside("ports", &[all("name"), Dropped { key: "protocol", part: Part::If(is_usual_protocol) }]),
     all("readinessProbe"),
     all("securityContext"),
     all("startupProbe"),
@@ -65,10 +65,9 @@ fn are_plain(mounts: &Value) -> bool {
     mounts.as_array().is_some_and(|mounts| mounts.iter().all(is_plain))
 }
 
-/// Whether no port is one of the node's. With the node's network every port is, and an API server has said so.
-fn are_its_own(ports: &Value) -> bool {
-    let is_own = |port: &Value| port.as_object().is_some_and(|port| !port.contains_key("hostPort"));
-    ports.as_array().is_some_and(|ports| ports.iter().all(is_own))
+/// Whether a port's protocol is that of a port which names none.
+fn is_usual_protocol(protocol: &Value) -> bool {
+    protocol == "TCP"
 }
 
 /// Whether a condition says only that a pod has come as far as it should.
@@ -100,8 +99,10 @@ mod tests {
         json!({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "p", "uid": uid},
             "spec": {"dnsPolicy": "ClusterFirst", "volumes": [{"name": "v", "emptyDir": {}}],
                 "containers": [{"name": "c", "image": "i", "env": [{"name": "A"}], "resources": {"limits": {"cpu": "1"}},
-                    "ports": [{"containerPort": 1}], "volumeMounts": [{"name": "v", "mountPath": "/v"}]},
-                    {"name": "d", "image": "i", "ports": [{"containerPort": 1}, {"hostPort": 2, "containerPort": 2}],
+                    "ports": [{"name": "http", "containerPort": 1, "protocol": "TCP"}],
+                    "volumeMounts": [{"name": "v", "mountPath": "/v"}]},
+                    {"name": "d", "image": "i",
+                    "ports": [{"containerPort": 1, "protocol": "UDP"}, {"hostPort": 2, "containerPort": 2}],
                     "volumeMounts": [{"name": "v", "bindMountOptions": ["noexec"]}]}]},
             "status": {"phase": "Running", "podIP": "10.0.0.1",
                 "conditions": [{"type": "PodScheduled", "status": "True"}, {"type": "Ready", "status": "True"},
@@ -114,8 +115,9 @@ mod tests {
     fn of_a_pod_that_an_api_server_has_made_what_nobody_reads_is_dropped() {
         let kept = json!({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "p", "uid": "1"},
             "spec": {"dnsPolicy": "ClusterFirst", "volumes": [{"name": "v", "emptyDir": {}}],
-                "containers": [{"name": "c", "image": "i", "resources": {"limits": {"cpu": "1"}}},
-                    {"name": "d", "image": "i", "ports": [{"containerPort": 1}, {"hostPort": 2, "containerPort": 2}],
+                "containers": [{"name": "c", "image": "i", "resources": {"limits": {"cpu": "1"}}, "ports": [{"containerPort": 1}]},
+                    {"name": "d", "image": "i",
+                    "ports": [{"containerPort": 1, "protocol": "UDP"}, {"hostPort": 2, "containerPort": 2}],
                     "volumeMounts": [{"name": "v", "bindMountOptions": ["noexec"]}]}]},
             "status": {"phase": "Running",
                 "conditions": [{"type": "Ready", "status": "True"}, {"type": "ContainersReady", "status": "False"}, "odd"],

@@ -64,8 +64,8 @@ pub(crate) enum Change {
 pub(crate) enum Wakes {
     /// Every pending pod; and groups that are not admitted are looked at again.
     Everyone,
-    /// Every pending pod but those for whom victims are terminating: they have a reservation, what others get only takes
-    /// from them, and they evict nobody else.
+    /// Every pending pod but those for whom victims are terminating: they have a reservation, what others get only
+    /// takes from them, and they evict nobody else.
     AllButAwaiting,
 }
 
