@@ -28,6 +28,9 @@ const TELL_CONCURRENT: (u32, u32) = (8, 16);
 /// More binds and evictions than this that wait for their turn or are under way are a rush.
 const RUSH: usize = 4;
 
+/// With more than this that wait for their turn there is enough to send for some milliseconds.
+const AHEAD: usize = 32;
+
 /// In a rush, what only tells of things has one request for so many answers to binds and evictions: each takes its time
 /// from the server.
 const ANSWERS_FOR_TELL: u32 = 32;
@@ -116,6 +119,11 @@ impl Dispatcher {
         self.placing() > BACKLOG_MAX
     }
 
+    /// Whether more binds and evictions wait for their turn than are answered in a moment.
+    pub fn is_ahead(&self) -> bool {
+        self.0.desk().queue.ready(Lane::Place) > AHEAD
+    }
+
     /// Whether no bind, eviction or nomination is under way or waits for its turn.
     pub fn is_placed(&self) -> bool {
         self.placing() == 0
@@ -142,7 +150,9 @@ pub fn dispatcher(
     reports: Sender<Report>,
 ) -> (Dispatcher, impl Future<Output = ()> + Send + use<>) {
     let shared = Arc::new(Shared { begun: Instant::now(), desk: Mutex::default(), news: Notify::new() });
-    let http = |client: &kube::Client| Http { client: client.clone(), fence: fence.clone(), metrics: metrics.clone() };
+    let http = |client: &kube::Client| {
+        Arc::new(Http { client: client.clone(), fence: fence.clone(), metrics: metrics.clone() })
+    };
     let task = Task {
         shared: shared.clone(),
         place: http(&clients.bind),
@@ -159,8 +169,8 @@ pub fn dispatcher(
 
 struct Task {
     shared: Arc<Shared>,
-    place: Http,
-    tell: Http,
+    place: Arc<Http>,
+    tell: Arc<Http>,
     metrics: Metrics,
     place_limit: Limit,
     tell_limit: Limit,
@@ -288,15 +298,14 @@ impl Task {
 
     fn send(&self, lane: Lane, write: Write) -> impl Future<Output = Answer> + Send + use<> {
         let http = match lane {
-            Lane::Place => self.place.clone(),
-            Lane::Tell => self.tell.clone(),
+            Lane::Place => Arc::clone(&self.place),
+            Lane::Tell => Arc::clone(&self.tell),
         };
-        let metrics = self.metrics.clone();
         async move {
             let begun = Instant::now();
-            let (outcome, error) = carry_out(&http, &write, wall_us()).await;
+            let (outcome, error) = carry_out(&*http, &write, wall_us()).await;
             let slot = write.slot();
-            metrics.write_took(&slot, begun.elapsed());
+            http.metrics.write_took(&slot, begun.elapsed());
             Answer { slot, write, outcome, error }
         }
     }

@@ -15,6 +15,7 @@ pub mod call;
 pub mod clock;
 pub mod connect;
 pub mod dispatch;
+mod follow;
 pub mod install;
 pub mod lease;
 pub mod limit;
@@ -33,6 +34,7 @@ pub mod system;
 pub mod thin;
 pub mod watch;
 pub mod webhook;
+pub mod wire;
 
 pub use connect::{Clients, ConnectError, connect};
 pub use lease::{Fence, LeaseSettings};

@@ -35,6 +35,10 @@ use crate::watch::Tells;
 /// enough for a burst; each takes some kilobytes, and while everything is listed it is full.
 const SEEN_MAX: usize = 512;
 
+/// While more was decided than the API server can be sent now, what it tells of meanwhile is taken in together: to
+/// decide sooner would place nobody sooner, and each look for itself takes time from both.
+const GATHER: Duration = Duration::from_millis(4);
+
 /// How many objects are taken in before the engine decides again.
 const SEEN_PER_CYCLE: usize = 1024;
 
@@ -306,6 +310,9 @@ impl<'a> Session<'a> {
                 self.take_report(report);
             }
             (more, wake) = if *drains.borrow() { (false, None) } else { self.take_turn() };
+            if self.asked.is_none() && self.dispatcher.is_ahead() {
+                tokio::time::sleep(GATHER).await;
+            }
         }
     }
 

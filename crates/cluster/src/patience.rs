@@ -3,6 +3,7 @@
 //! Who gives up at once is started again later and later by its kubelet, up to five minutes apart.
 
 use std::fmt::Display;
+use std::hash::{BuildHasher, Hasher, RandomState};
 use std::time::{Duration, Instant};
 
 use quotient_host::CallError;
@@ -11,6 +12,12 @@ use crate::connect::ConnectError;
 
 /// How long until what failed is tried again.
 const AGAIN_AFTER: Duration = Duration::from_millis(500);
+
+/// Between half a pause and the whole of it, so that who began at one moment does not go on at one.
+pub fn jittered(pause: Duration) -> Duration {
+    let chance = RandomState::new().build_hasher().finish() % 1000;
+    pause / 2 + pause.mul_f64(chance as f64 / 2000.0)
+}
 
 /// What may be better another time.
 pub trait Passing: Display {

@@ -1,44 +1,44 @@
 //! Objects as they come from a watch, without what nobody here reads.
 //!
 //! Most of a pod's bytes are its containers' commands, probes and environment, and who managed which field. They are
-//! dropped while the bytes are parsed, before they are kept anywhere. What is left is plain JSON, as
+//! dropped while the bytes are parsed, before they are kept anywhere. What is left is a plain JSON value, as
 //! [`quotient_api::Translator`] reads it; an object of any shape can be taken in, and what is wrong with it is said
 //! there.
 
-use std::borrow::Cow;
 use std::hash::{Hash, Hasher};
 
-use kube::Resource;
-use kube::core::ObjectMeta;
+use quotient_api::Kind;
 use quotient_api::json::{Dropped, Pruned, all, inside};
-use quotient_api::{Kind, at};
 use serde::de::{Deserialize, DeserializeSeed, Deserializer};
 use serde_json::Value;
 
-/// An object without what nobody reads.
-#[derive(Debug, Clone)]
-pub struct Thin {
-    /// Name, namespace and version, which is what a watch needs to go on.
-    metadata: ObjectMeta,
-    pub value: Value,
+use crate::wire::Plan;
+
+/// An object without what nobody reads, as it is taken from JSON.
+#[derive(Debug, Clone, Default)]
+pub struct Thin(pub Value);
+
+impl<'de> Deserialize<'de> for Thin {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        Pruned(DROPPED).deserialize(deserializer).map(Thin)
+    }
 }
 
-impl Thin {
-    /// Its name.
-    pub fn name(&self) -> &str {
-        self.metadata.name.as_deref().unwrap_or_default()
-    }
+/// How objects of a kind are read from the binary format, if they are asked for in it: those that there are many of.
+pub fn plan(kind: &Kind) -> Option<Plan> {
+    let is_frequent = kind.group.is_empty() && matches!(kind.kind, "Pod" | "Node");
+    if is_frequent { Plan::of(kind.kind, DROPPED) } else { None }
+}
 
-    /// A hash of all that it says but for its version, and its kind: what is listed does not name it, what is watched
-    /// does.
-    pub fn fingerprint(&self, mut hasher: impl Hasher) -> u64 {
-        let fields = self.value.as_object().into_iter().flatten();
-        for (key, value) in fields.filter(|(key, _)| !matches!(key.as_str(), "apiVersion" | "kind")) {
-            key.hash(&mut hasher);
-            hash(value, &mut hasher);
-        }
-        hasher.finish()
+/// A hash of all that an object says but for its version, and its kind: what is listed does not name it, what is
+/// watched does.
+pub fn fingerprint(object: &Value, mut hasher: impl Hasher) -> u64 {
+    let fields = object.as_object().into_iter().flatten();
+    for (key, value) in fields.filter(|(key, _)| !matches!(key.as_str(), "apiVersion" | "kind")) {
+        key.hash(&mut hasher);
+        hash(value, &mut hasher);
     }
+    hasher.finish()
 }
 
 fn hash(value: &Value, hasher: &mut impl Hasher) {
@@ -55,50 +55,6 @@ fn hash(value: &Value, hasher: &mut impl Hasher) {
             items.iter().for_each(|item| hash(item, hasher));
         }
         other => other.hash(hasher),
-    }
-}
-
-impl<'de> Deserialize<'de> for Thin {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        let value = Pruned(DROPPED).deserialize(deserializer)?;
-        let text = |field: &str| at(&value, field).and_then(Value::as_str).map(str::to_string);
-        let metadata = ObjectMeta {
-            name: text("/metadata/name"),
-            namespace: text("/metadata/namespace"),
-            resource_version: text("/metadata/resourceVersion"),
-            ..ObjectMeta::default()
-        };
-        Ok(Thin { metadata, value })
-    }
-}
-
-impl Resource for Thin {
-    /// A kind, and the version that it is watched in.
-    type DynamicType = (&'static Kind, &'static str);
-    type Scope = kube::core::DynamicResourceScope;
-
-    fn kind((kind, _): &Self::DynamicType) -> Cow<'_, str> {
-        kind.kind.into()
-    }
-
-    fn group((kind, _): &Self::DynamicType) -> Cow<'_, str> {
-        kind.group.into()
-    }
-
-    fn version((_, version): &Self::DynamicType) -> Cow<'_, str> {
-        (*version).into()
-    }
-
-    fn plural((kind, _): &Self::DynamicType) -> Cow<'_, str> {
-        kind.plural.into()
-    }
-
-    fn meta(&self) -> &ObjectMeta {
-        &self.metadata
-    }
-
-    fn meta_mut(&mut self) -> &mut ObjectMeta {
-        &mut self.metadata
     }
 }
 
@@ -229,8 +185,7 @@ mod tests {
             "status": {"phase": "Running", "containerStatuses": [{"name": "c", "ready": true,
                 "state": {"terminated": {"exitCode": 3}}, "allocatedResources": {"cpu": "2"}, "resources": {"requests": {"cpu": "2"}}}]},
         });
-        assert_eq!(thin.value, kept);
-        assert_eq!(thin.meta().resource_version.as_deref(), Some("7"));
+        assert_eq!(thin.0, kept);
     }
 
     #[test]
@@ -241,7 +196,7 @@ mod tests {
             json!({"spec": {"containers": {"args": 1, "image": null}}, "status": []}),
         ] {
             let thin: Thin = serde_json::from_str(&odd.to_string()).expect("it is JSON");
-            assert!(thin.value.is_object());
+            assert!(thin.0.is_object());
         }
     }
 }

@@ -6,19 +6,21 @@
 //! kind that discovery says is not served has no objects.
 
 use std::collections::HashMap;
-use std::hash::{BuildHasher, Hasher, RandomState};
+use std::hash::{BuildHasher, RandomState};
 use std::time::{Duration, Instant};
 
-use futures::StreamExt;
-use kube::runtime::watcher::{self, watcher};
-use kube::{Api, Client};
+use kube::Client;
+use quotient_api::field;
 use quotient_host::watched::{Event, Watched};
 use quotient_host::{Seen, Subject};
+use serde_json::Value;
 use tokio::sync::mpsc::Sender;
 
+use crate::follow::{Broken, Follow};
 use crate::metrics::Metrics;
+use crate::patience::jittered;
 use crate::served::{self, Served};
-use crate::thin::Thin;
+use crate::thin::fingerprint;
 
 /// How often a kind that is not served, or that we may not read, is tried again.
 const UNAVAILABLE_EVERY: Duration = Duration::from_secs(5);
@@ -77,29 +79,24 @@ impl Watch {
     async fn until_listing(&mut self, begun: Instant) -> Option<Duration> {
         let (kind, name) = (self.subject.kind(), self.subject.name());
         let version = served::version(&self.client, kind).await;
-        let api: Api<Thin> = Api::all_with(self.client.clone(), &(kind, version));
         // A list in pages of what is there now. A list by way of a watch may be older than what was written before it.
-        let mut config = watcher::Config::default();
-        if let Some(fields) = self.subject.field_selector() {
-            config = config.fields(fields);
-        }
-        if let Some(labels) = self.subject.label_selector() {
-            config = config.labels(labels);
-        }
-        let mut events = std::pin::pin!(watcher(api, config));
+        let mut follow = Follow::new(self.client.clone(), self.subject, version);
         let mut errors = 0;
-        while let Some(event) = events.next().await {
-            let error = match event {
+        loop {
+            let broken = match follow.next().await {
                 Ok(event) => {
-                    errors = 0;
-                    self.metrics.watch_lives(self.subject);
+                    // That it is about to list says nothing about whether it can.
+                    if !matches!(event, Event::Listing) {
+                        errors = 0;
+                        self.metrics.watch_lives(self.subject);
+                    }
                     self.take(event).await?;
                     continue;
                 }
-                Err(error) => error,
+                Err(broken) => broken,
             };
             self.metrics.watch_fails(self.subject);
-            match trouble(&error) {
+            match trouble(broken) {
                 Trouble::NotFound if served::look(&self.client, kind).await == Served::Not => {
                     self.say_availability(
                         false,
@@ -134,20 +131,19 @@ impl Watch {
                 }
             }
         }
-        Some(jittered(PAUSE_MIN))
     }
 
-    async fn take(&mut self, event: watcher::Event<Thin>) -> Option<()> {
-        if matches!(event, watcher::Event::Init) {
+    async fn take(&mut self, event: Event) -> Option<()> {
+        if matches!(event, Event::Listing) {
             self.metrics.count_listing(self.subject);
         }
-        if matches!(event, watcher::Event::InitDone) {
+        if matches!(event, Event::Complete) {
             self.say_availability(true, "is served now");
         }
         if self.heartbeats.as_mut().is_some_and(|heartbeats| heartbeats.is_one(&event)) {
             return Some(());
         }
-        self.tell(meaning(event)).await
+        self.tell(event).await
     }
 
     async fn tell(&mut self, event: Event) -> Option<()> {
@@ -182,45 +178,33 @@ struct Heartbeats {
 
 impl Heartbeats {
     /// Whether an event says nothing that was not told before.
-    fn is_one(&mut self, event: &watcher::Event<Thin>) -> bool {
+    fn is_one(&mut self, event: &Event) -> bool {
         match event {
             // What is not in the list is gone, and must be told when it comes again.
-            watcher::Event::Init => self.told.clear(),
-            watcher::Event::InitApply(thin) => drop(self.note(thin)),
-            watcher::Event::Apply(thin) => return self.note(thin),
-            watcher::Event::Delete(thin) => drop(self.told.remove(thin.name())),
-            watcher::Event::InitDone => {}
+            Event::Listing | Event::Absent => self.told.clear(),
+            Event::Item(object) => drop(self.note(object)),
+            Event::Changed(object) => return self.note(object),
+            Event::Deleted(object) => drop(self.told.remove(name(object))),
+            Event::Complete | Event::Lost(_) => {}
         }
         false
     }
 
     /// Notes what an object says; whether it is what it said before.
-    fn note(&mut self, thin: &Thin) -> bool {
-        let print = thin.fingerprint(self.state.build_hasher());
-        match self.told.get_mut(thin.name()) {
+    fn note(&mut self, object: &Value) -> bool {
+        let print = fingerprint(object, self.state.build_hasher());
+        match self.told.get_mut(name(object)) {
             Some(known) => std::mem::replace(known, print) == print,
             None => {
-                self.told.insert(thin.name().to_string(), print);
+                self.told.insert(name(object).to_string(), print);
                 false
             }
         }
     }
 }
 
-fn meaning(event: watcher::Event<Thin>) -> Event {
-    match event {
-        watcher::Event::Init => Event::Listing,
-        watcher::Event::InitApply(thin) => Event::Item(thin.value),
-        watcher::Event::InitDone => Event::Complete,
-        watcher::Event::Apply(thin) => Event::Changed(thin.value),
-        watcher::Event::Delete(thin) => Event::Deleted(thin.value),
-    }
-}
-
-/// Between half a pause and the whole of it.
-fn jittered(pause: Duration) -> Duration {
-    let chance = RandomState::new().build_hasher().finish() % 1000;
-    pause / 2 + pause.mul_f64(chance as f64 / 2000.0)
+fn name(object: &Value) -> &str {
+    field::text(object, "/metadata/name").unwrap_or_default()
 }
 
 /// What is wrong with a watch.
@@ -237,16 +221,12 @@ enum Trouble {
     Other(String),
 }
 
-fn trouble(error: &watcher::Error) -> Trouble {
-    let status = match error {
-        watcher::Error::InitialListFailed(kube::Error::Api(status))
-        | watcher::Error::WatchStartFailed(kube::Error::Api(status))
-        | watcher::Error::WatchFailed(kube::Error::Api(status))
-        | watcher::Error::WatchError(status) => status,
-        other => return Trouble::Other(other.to_string()),
+fn trouble(broken: Broken) -> Trouble {
+    let (code, message) = match broken {
+        Broken::Answered { code, message } => (code, message),
+        Broken::Other(message) => return Trouble::Other(message),
     };
-    let message = status.message.clone();
-    match status.code {
+    match code {
         404 => Trouble::NotFound,
         code @ (401 | 403) => Trouble::Refused { message, is_forbidden: code == 403 },
         410 => Trouble::Expired,
@@ -259,6 +239,7 @@ fn trouble(error: &watcher::Error) -> Trouble {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::thin::Thin;
     use serde_json::json;
 
     #[test]
@@ -269,30 +250,30 @@ mod tests {
         }
     }
 
-    fn node(version: &str, time: &str, cpu: &str) -> Thin {
+    fn node(version: &str, time: &str, cpu: &str) -> Value {
         let node = json!({"metadata": {"name": "n", "resourceVersion": version}, "status": {"allocatable": {"cpu": cpu},
             "conditions": [{"type": "Ready", "status": "True", "lastHeartbeatTime": time}]}});
-        serde_json::from_str(&node.to_string()).expect("it is JSON")
+        serde_json::from_str::<Thin>(&node.to_string()).expect("it is JSON").0
     }
 
     #[test]
     fn a_heartbeat_is_what_says_nothing_new_of_a_node_that_was_told() {
-        use watcher::Event::{Apply, Delete, Init, InitApply, InitDone};
+        use Event::{Changed, Complete, Deleted, Item, Listing};
         let mut heartbeats = Heartbeats::default();
         let mut is_one = |event| heartbeats.is_one(&event);
-        assert!(!is_one(Init));
-        assert!(!is_one(InitApply(node("1", "10:00", "8"))));
-        assert!(!is_one(InitDone));
+        assert!(!is_one(Listing));
+        assert!(!is_one(Item(node("1", "10:00", "8"))));
+        assert!(!is_one(Complete));
         let mut watched = node("2", "10:10", "8");
-        watched.value["kind"] = json!("Node");
-        watched.value["apiVersion"] = json!("v1");
-        assert!(is_one(Apply(watched)), "lists do not name the kind, watches do");
-        assert!(!is_one(Apply(node("3", "10:20", "9"))), "it has more cores");
-        assert!(is_one(Apply(node("4", "10:30", "9"))));
-        assert!(!is_one(Delete(node("5", "10:30", "9"))));
-        assert!(!is_one(Apply(node("6", "10:40", "9"))), "it is a new node");
-        assert!(!is_one(Init));
-        assert!(!is_one(InitDone));
-        assert!(!is_one(Apply(node("7", "10:50", "9"))), "it was gone from the list");
+        watched["kind"] = json!("Node");
+        watched["apiVersion"] = json!("v1");
+        assert!(is_one(Changed(watched)), "lists do not name the kind, watches do");
+        assert!(!is_one(Changed(node("3", "10:20", "9"))), "it has more cores");
+        assert!(is_one(Changed(node("4", "10:30", "9"))));
+        assert!(!is_one(Deleted(node("5", "10:30", "9"))));
+        assert!(!is_one(Changed(node("6", "10:40", "9"))), "it is a new node");
+        assert!(!is_one(Listing));
+        assert!(!is_one(Complete));
+        assert!(!is_one(Changed(node("7", "10:50", "9"))), "it was gone from the list");
     }
 }

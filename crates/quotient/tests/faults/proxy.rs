@@ -239,8 +239,8 @@ type Part = Result<Frame<Bytes>, kube::Error>;
 /// A watch whose parts come late, or twice.
 fn disturbed(parts: impl Stream<Item = Part> + Send + 'static, moods: Arc<Moods>) -> impl Stream<Item = Part> + Send {
     parts.flat_map(move |part| {
-        // A part that is whole lines is whole events: the server sends each for itself.
-        let whole = part.as_ref().ok().and_then(Frame::data_ref).filter(|data| data.ends_with(b"\n")).cloned();
+        // The server sends each event for itself.
+        let whole = part.as_ref().ok().and_then(Frame::data_ref).filter(|data| is_whole(data)).cloned();
         let again = whole.filter(|_| moods.is_doubled.load(Ordering::Relaxed));
         if again.is_some() {
             moods.count("event twice");
@@ -255,6 +255,18 @@ fn disturbed(parts: impl Stream<Item = Part> + Send + 'static, moods: Arc<Moods>
         });
         late.chain(futures::stream::iter(again.map(|data| Ok(Frame::data(data)))))
     })
+}
+
+/// Whether a part of a watch is whole events: lines, or frames that begin with their length.
+fn is_whole(mut data: &[u8]) -> bool {
+    let is_text = data.starts_with(b"{");
+    while let Some((length, rest)) = data.split_first_chunk().filter(|_| !is_text) {
+        match rest.get(u32::from_be_bytes(*length) as usize..) {
+            Some(rest) => data = rest,
+            None => return false,
+        }
+    }
+    if is_text { data.ends_with(b"\n") } else { data.is_empty() }
 }
 
 fn failure(code: StatusCode, reason: &str) -> Answer {
