@@ -33,7 +33,7 @@ use crate::watch::Tells;
 
 /// Objects that were seen and not taken in yet. When it is full the watches wait, and the API server holds back. It is
 /// enough for a burst; each takes some kilobytes, and while everything is listed it is full.
-const SEEN_MAX: usize = 512;
+const SEEN_MAX: usize = 128;
 
 /// While more was decided than the API server can be sent now, what it tells of meanwhile is taken in together: to
 /// decide sooner would place nobody sooner, and each look for itself takes time from both.

@@ -127,7 +127,10 @@ async fn compare(clients: &Clients, kind: &str) -> usize {
     assert_eq!(of_text.len(), of_bytes.len());
     for (text, bytes) in of_text.into_iter().zip(of_bytes) {
         let (text, bytes) = (without_nothing(text), without_nothing(bytes));
-        assert_eq!(serde_json::to_string_pretty(&sorted(&bytes)).ok(), serde_json::to_string_pretty(&sorted(&text)).ok());
+        assert_eq!(
+            serde_json::to_string_pretty(&sorted(&bytes)).ok(),
+            serde_json::to_string_pretty(&sorted(&text)).ok()
+        );
     }
     items.len()
 }

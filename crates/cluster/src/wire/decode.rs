@@ -169,7 +169,13 @@ impl Unfinished {
         let first = self.0.len();
         self.fields(plan, bytes, first)?;
         let mut map = Map::with_capacity(self.0.len() - first);
-        map.extend(self.0.drain(first..).map(|(name, value)| (name.to_owned(), value)));
+        for (name, mut value) in self.0.drain(first..) {
+            // Lists grew item by item, and have up to three times the room that they need.
+            if let Value::Array(items) = &mut value {
+                items.shrink_to_fit();
+            }
+            map.insert(name.to_owned(), value);
+        }
         Ok(Value::Object(map))
     }
 
