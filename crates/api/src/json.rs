@@ -11,7 +11,7 @@ use serde::de::{Deserialize, DeserializeSeed, Deserializer, Error, IgnoredAny, M
 use serde_json::{Map, Number, Value};
 
 use crate::json_list;
-use crate::thin;
+use crate::thin::{self, Kept};
 
 /// What is dropped of a map. Lists are looked through.
 #[derive(Debug, Clone, Copy)]
@@ -66,8 +66,24 @@ impl<'de> DeserializeSeed<'de> for Pruned {
     type Value = Value;
 
     fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<Value, D::Error> {
+        Pruning { dropped: self.0, kept: Kept::Comparable }.deserialize(deserializer)
+    }
+}
+
+/// Reads a value without room to spare, and without what is dropped: of all, or of pods that an API server has made.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Pruning {
+    pub dropped: &'static [Dropped],
+    pub kept: Kept,
+}
+
+impl<'de> DeserializeSeed<'de> for Pruning {
+    type Value = Value;
+
+    fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<Value, D::Error> {
         let mut unfinished = UNFINISHED.take();
-        let value = Builder { unfinished: &mut unfinished, dropped: self.0, items: None }.deserialize(deserializer);
+        let Pruning { dropped, kept } = self;
+        let value = Builder { unfinished: &mut unfinished, dropped, kept, items: None }.deserialize(deserializer);
         // A text that ends too soon leaves some behind.
         unfinished.fields.clear();
         unfinished.items.clear();
@@ -96,6 +112,8 @@ struct Unfinished {
 struct Builder<'a> {
     unfinished: &'a mut Unfinished,
     dropped: &'static [Dropped],
+    /// How much is kept of pods that an API server has made.
+    kept: Kept,
     /// Items of the list that are dropped.
     items: Option<fn(&Value) -> bool>,
 }
@@ -104,14 +122,16 @@ impl Builder<'_> {
     /// What is dropped of the value under a key of the map that starts with these fields.
     fn part(&self, first: usize, key: &str) -> Option<Part> {
         let dropped = match key {
-            "spec" | "status" if self.dropped.is_empty() && is_made_pod(&self.unfinished.fields[first..]) => thin::POD,
+            "spec" | "status" if self.dropped.is_empty() && is_made_pod(&self.unfinished.fields[first..]) => {
+                self.kept.dropped()
+            }
             _ => self.dropped,
         };
         dropped.iter().find(|dropped| dropped.key == key).map(|dropped| dropped.part)
     }
 
     fn below(&mut self, dropped: &'static [Dropped], items: Option<fn(&Value) -> bool>) -> Builder<'_> {
-        Builder { unfinished: self.unfinished, dropped, items }
+        Builder { unfinished: self.unfinished, dropped, kept: self.kept, items }
     }
 }
 
@@ -203,7 +223,7 @@ impl<'de> Visitor<'de> for Builder<'_> {
     }
 }
 
-/// The same of a value that is there already.
+/// The same of a value that is there already, and has no room to spare.
 pub(crate) fn prune(value: Value, dropped: &'static [Dropped]) -> Value {
     match value {
         Value::Object(map) => {
@@ -214,10 +234,14 @@ pub(crate) fn prune(value: Value, dropped: &'static [Dropped]) -> Value {
                     Some(Part::Inside(dropped)) => prune(value, dropped),
                     Some(Part::If(is_dropped)) if is_dropped(&value) => continue,
                     Some(Part::Items(is_dropped)) => match value {
-                        Value::Array(items) => items.into_iter().filter(|item| !is_dropped(item)).collect(),
+                        Value::Array(mut items) => {
+                            items.retain(|item| !is_dropped(item));
+                            items.shrink_to_fit();
+                            Value::Array(items)
+                        }
                         other => other,
                     },
-                    Some(Part::If(_)) | None => prune(value, &[]),
+                    Some(Part::If(_)) | None => value,
                 };
                 fields.push((key, value));
             }

@@ -6,10 +6,12 @@
 
 use std::sync::{Mutex, PoisonError};
 
+use serde::de::DeserializeSeed;
 use serde_json::Value;
 
-use crate::json::Exact;
+use crate::json::{Exact, Pruning};
 use crate::parallel;
+use crate::thin::Kept;
 
 /// The shortest text that is worth more than one thread.
 const BYTES_MIN: usize = 1 << 20;
@@ -33,7 +35,7 @@ pub(crate) fn read(text: &str) -> Option<Value> {
 
 fn read_parts(text: &str, bytes_min: usize, part_bytes: usize) -> Option<Value> {
     let (value, parts) = open(text, bytes_min, part_bytes)?;
-    complete(value, parallel::of_parts(&parts, |part| items(part)))
+    complete(value, parallel::of_parts(&parts, |part| items(part, Kept::Comparable)))
 }
 
 /// The map around the list, which is empty in it, and the parts of the list.
@@ -75,17 +77,20 @@ impl Pieces {
     }
 
     /// The value of the text. What is not JSON is for the whole text to say.
-    pub fn read(self) -> Option<Value> {
+    pub fn read(self, kept: Kept) -> Option<Value> {
         let take = |part: &Mutex<String>| std::mem::take(&mut *part.lock().unwrap_or_else(PoisonError::into_inner));
-        let read = parallel::of_parts(&self.parts, |part| items(&take(part)));
+        let read = parallel::of_parts(&self.parts, |part| items(&take(part), kept));
         complete(self.value, read)
     }
 }
 
 /// The items of a part; there is at least one.
-fn items(part: &str) -> Option<Vec<Value>> {
+fn items(part: &str, kept: Kept) -> Option<Vec<Value>> {
     // Two lists, since the list is in a map: how deep values may be is counted from outside.
-    let Exact(value) = serde_json::from_str(&format!("[[{part}]]")).ok()?;
+    let text = format!("[[{part}]]");
+    let mut deserializer = serde_json::Deserializer::from_str(&text);
+    let value = Pruning { dropped: &[], kept }.deserialize(&mut deserializer).ok()?;
+    deserializer.end().ok()?;
     match value {
         Value::Array(mut lists) => match (lists.pop(), lists.len()) {
             (Some(Value::Array(items)), 0) if !items.is_empty() => Some(items),

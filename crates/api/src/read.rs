@@ -13,6 +13,7 @@ use crate::json_list::{self, Pieces};
 use crate::kinds;
 use crate::object::{ObjectKey, key_of};
 use crate::problem::Problem;
+pub use crate::thin::Kept;
 pub use crate::yaml::Lines;
 use crate::yaml::{self, Locate};
 
@@ -103,6 +104,13 @@ pub struct Located {
     pub lines: Lines,
 }
 
+impl From<yaml::Located> for Located {
+    fn from(located: yaml::Located) -> Self {
+        let yaml::Located { line, value, lines } = located;
+        Located { line, value, lines }
+    }
+}
+
 /// What is wrong with a text, and what it holds.
 struct Text {
     values: Vec<Located>,
@@ -140,7 +148,7 @@ fn parse_text(source_name: &str, text: &str, locate: Locate) -> Text {
     let mut read = Text { values: Vec::new(), problems: Vec::new(), joined: Vec::new() };
     for document in yaml::parse(text, locate) {
         match document {
-            Ok(yaml::Located { line, value, lines }) => read.values.push(Located { line, value, lines }),
+            Ok(located) => read.values.push(located.into()),
             Err(yaml::Fault { position, message, joined }) => {
                 let file = format!("{source_name}:{}:{}", position.line, position.column);
                 let problem = Problem::new(message).in_file(file);
@@ -196,19 +204,26 @@ pub fn read_with_lines(source_name: &str, text: &str) -> (Read, Vec<Lines>) {
 }
 
 /// The same of a text that nobody needs any more. Of a long one, what was read is dropped while the rest is read; where
-/// that fails, the text is read again from its file, to say what is wrong.
-pub fn read_owned(source_name: &str, text: String, file: Option<&Path>) -> Result<Read, Problem> {
-    let Some(file) = file.filter(|file| file.is_file() && text.trim_start().starts_with('{')) else {
-        return Ok(read(source_name, &text));
+/// that fails, the text is read again from its file, to say what is wrong. `kept` is the least that is kept of pods that
+/// an API server has made: of a short text more is.
+pub fn read_owned(source_name: &str, text: String, file: Option<&Path>, kept: Kept) -> Result<Read, Problem> {
+    let Some(file) = file.filter(|file| file.is_file()) else { return Ok(read(source_name, &text)) };
+    let begun = text.trim_start();
+    let values = if begun.starts_with('{') {
+        let Some(pieces) = Pieces::of(&text) else { return Ok(read(source_name, &text)) };
+        let line = first_line(&text);
+        drop(text);
+        pieces.read(kept).map(|value| vec![Located { line, value, lines: Lines::new() }])
+    } else {
+        // What starts like JSON may be that.
+        let pieces = if begun.starts_with(['[', '\u{feff}']) { None } else { yaml::Pieces::of(&text) };
+        let Some(pieces) = pieces else { return Ok(read(source_name, &text)) };
+        drop(text);
+        let documents = pieces.read(kept);
+        documents.map(|documents| documents.into_iter().flatten().map(Located::from).collect())
     };
-    let Some(pieces) = Pieces::of(&text) else { return Ok(read(source_name, &text)) };
-    let line = first_line(&text);
-    drop(text);
-    match pieces.read() {
-        Some(value) => {
-            let values = vec![Located { line, value, lines: Lines::new() }];
-            Ok(objects_of(source_name, Text { values, problems: Vec::new(), joined: Vec::new() }).0)
-        }
+    match values {
+        Some(values) => Ok(objects_of(source_name, Text { values, problems: Vec::new(), joined: Vec::new() }).0),
         None => Ok(read(source_name, &read_text(file)?)),
     }
 }
@@ -358,7 +373,9 @@ pub fn read_path(path: &Path) -> Read {
         Err(problem) => return Read { problems: vec![problem], ..Read::default() },
     };
     for file in files {
-        match read_text(&file).and_then(|text| read_owned(&file.display().to_string(), text, Some(&file))) {
+        match read_text(&file)
+            .and_then(|text| read_owned(&file.display().to_string(), text, Some(&file), Kept::Comparable))
+        {
             Ok(read) => all.extend(read),
             Err(problem) => all.problems.push(problem),
         }

@@ -4,7 +4,8 @@
 //! What is dropped is dropped while it is read. Manifests that people write are kept as they are: they have no uid.
 //!
 //! A manifest may be applied over such a pod, and admission compares the two. Of containers it compares names and
-//! resources, so that the rest may go; all else of the spec stays.
+//! resources, so that the rest may go; all else of the spec stays. Where it is known that nothing is applied over it,
+//! more of the spec goes.
 
 use serde_json::Value;
 
@@ -28,24 +29,66 @@ const CONTAINER: &[Dropped] = &[
     Dropped { key: "volumeMounts", part: Part::If(are_plain) },
 ];
 
-/// What is dropped of a pod that an API server has made.
-pub(crate) const POD: &[Dropped] = &[
-    inside("spec", &[inside("containers", CONTAINER), inside("initContainers", CONTAINER)]),
+/// Volumes that every node can mount.
+const VOLUME: &[Dropped] =
+    &[all("configMap"), all("downwardAPI"), all("emptyDir"), all("hostPath"), all("projected"), all("secret")];
+
+const STATUS: Dropped = inside(
+    "status",
+    &[
+        Dropped { key: "conditions", part: Part::Items(says_nothing) },
+        Dropped { key: "containerStatuses", part: Part::If(run_as_asked) },
+        all("ephemeralContainerStatuses"),
+        all("hostIP"),
+        all("hostIPs"),
+        Dropped { key: "initContainerStatuses", part: Part::If(run_as_asked) },
+        all("podIP"),
+        all("podIPs"),
+        all("qosClass"),
+    ],
+);
+
+/// What is dropped of pods over which something may be applied.
+const COMPARABLE: &[Dropped] =
+    &[inside("spec", &[inside("containers", CONTAINER), inside("initContainers", CONTAINER)]), STATUS];
+
+/// What is dropped of pods over which nothing is applied.
+const ALONE: &[Dropped] = &[
     inside(
-        "status",
+        "spec",
         &[
-            Dropped { key: "conditions", part: Part::Items(says_nothing) },
-            Dropped { key: "containerStatuses", part: Part::If(run_as_asked) },
-            all("ephemeralContainerStatuses"),
-            all("hostIP"),
-            all("hostIPs"),
-            Dropped { key: "initContainerStatuses", part: Part::If(run_as_asked) },
-            all("podIP"),
-            all("podIPs"),
-            all("qosClass"),
+            inside("containers", CONTAINER),
+            inside("initContainers", CONTAINER),
+            all("dnsPolicy"),
+            all("enableServiceLinks"),
+            all("ephemeralContainers"),
+            all("securityContext"),
+            all("serviceAccount"),
+            all("terminationGracePeriodSeconds"),
+            inside("volumes", VOLUME),
         ],
     ),
+    STATUS,
 ];
+
+/// How much is kept of pods that an API server has made.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Kept {
+    /// What manifests that are applied over them are compared with, too.
+    Comparable,
+    /// What is read of them where nothing is applied over them.
+    Alone,
+}
+
+impl Kept {
+    /// What is dropped.
+    pub(crate) const fn dropped(self) -> &'static [Dropped] {
+        match self {
+            Kept::Comparable => COMPARABLE,
+            Kept::Alone => ALONE,
+        }
+    }
+}
 
 /// Whether an object of this kind and metadata is a pod that an API server has made.
 pub(crate) fn is_made_pod(kind: Option<&Value>, metadata: Option<&Value>) -> bool {
@@ -54,9 +97,9 @@ pub(crate) fn is_made_pod(kind: Option<&Value>, metadata: Option<&Value>) -> boo
 }
 
 /// The value without what is dropped, where it is such a pod.
-pub(crate) fn thin(value: Value) -> Value {
+pub(crate) fn thin(value: Value, kept: Kept) -> Value {
     let is_pod = is_made_pod(value.get("kind"), value.get("metadata"));
-    if is_pod { prune(value, POD) } else { value }
+    if is_pod { prune(value, kept.dropped()) } else { value }
 }
 
 /// Whether mounts have no options: not every node has those.
@@ -122,10 +165,19 @@ mod tests {
             "status": {"phase": "Running",
                 "conditions": [{"type": "Ready", "status": "True"}, {"type": "ContainersReady", "status": "False"}, "odd"],
                 "initContainerStatuses": [{"name": "i", "ready": true, "restartCount": 1}]}});
-        assert_eq!(thin(pod("1")).to_string(), kept.to_string());
+        assert_eq!(thin(pod("1"), Kept::Comparable).to_string(), kept.to_string());
         let list = json!({"kind": "List", "items": [pod("1"), pod("")]});
         let read: Exact = serde_json::from_str(&list.to_string()).expect("it is JSON");
         assert_eq!(read.0.to_string(), json!({"kind": "List", "items": [kept, pod("")]}).to_string());
+    }
+
+    #[test]
+    fn more_is_dropped_of_a_pod_over_which_nothing_is_applied() {
+        let mut alone = thin(pod("1"), Kept::Comparable);
+        alone["spec"]["volumes"] = json!([{"name": "v"}]);
+        let dropped = alone["spec"].as_object_mut().and_then(|spec| spec.shift_remove("dnsPolicy"));
+        assert_eq!(dropped, Some(json!("ClusterFirst")));
+        assert_eq!(thin(pod("1"), Kept::Alone).to_string(), alone.to_string());
     }
 
     #[test]
@@ -134,7 +186,9 @@ mod tests {
         deployment["kind"] = json!("Deployment");
         let odd = json!({"kind": "Pod", "metadata": {"uid": "1"}, "spec": {"containers": 1}, "status": [2]});
         for value in [pod(""), deployment, odd] {
-            assert_eq!(thin(value.clone()), value);
+            for kept in [Kept::Comparable, Kept::Alone] {
+                assert_eq!(thin(value.clone(), kept), value);
+            }
             let read: Exact = serde_json::from_str(&value.to_string()).expect("it is JSON");
             assert_eq!(read.0, value);
         }

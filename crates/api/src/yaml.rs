@@ -14,7 +14,7 @@ use rustc_hash::FxHashSet;
 use serde_json::{Map, Number, Value};
 use serde_saphyr::granit_parser::{Event, Parser, ScalarStyle, Span};
 
-use crate::thin;
+use crate::thin::{self, Kept};
 
 /// A place in a text, both counted from 1.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -68,13 +68,13 @@ const ALIASED_VALUES_MAX: usize = 100_000;
 
 /// Reads all documents of a text. Empty ones are left out.
 pub(crate) fn parse(text: &str, locate: Locate) -> Vec<Parsed> {
-    parts::parse(text, locate).unwrap_or_else(|| parse_whole(text, locate, &mut 0))
+    parts::parse(text, locate).unwrap_or_else(|| parse_whole(text, locate, Kept::Comparable, &mut 0))
 }
 
-fn parse_whole(text: &str, locate: Locate, aliased_values: &mut usize) -> Vec<Parsed> {
+fn parse_whole(text: &str, locate: Locate, kept: Kept, aliased_values: &mut usize) -> Vec<Parsed> {
     let mut parser = Parser::new_from_str(text);
     let mut documents = Vec::new();
-    let mut builder = Builder::new(aliased_values, locate);
+    let mut builder = Builder::new(aliased_values, locate, kept);
     loop {
         let fault = match parser.next_event() {
             None => break,
@@ -166,6 +166,8 @@ struct Builder<'a> {
     anchors: HashMap<usize, (Value, usize)>,
     aliased_values: &'a mut usize,
     locate: Locate,
+    /// How much is kept of pods that an API server has made.
+    kept: Kept,
     lines: Lines,
     /// The key that was given twice is one that every object has once.
     joined: bool,
@@ -175,9 +177,9 @@ struct Builder<'a> {
 const TOP_FIELDS: [&str; 4] = ["apiVersion", "kind", "metadata", "spec"];
 
 impl<'a> Builder<'a> {
-    fn new(aliased_values: &'a mut usize, locate: Locate) -> Self {
+    fn new(aliased_values: &'a mut usize, locate: Locate, kept: Kept) -> Self {
         let (anchors, lines) = (HashMap::new(), Lines::new());
-        Builder { open: Vec::new(), root: None, line: 1, anchors, aliased_values, locate, lines, joined: false }
+        Builder { open: Vec::new(), root: None, line: 1, anchors, aliased_values, locate, kept, lines, joined: false }
     }
 
     /// Forgets the document.
@@ -325,7 +327,7 @@ impl<'a> Builder<'a> {
             let count = count(&value);
             self.anchors.insert(anchor, (value.clone(), count));
         }
-        let value = if self.open.is_empty() || self.is_item_next() { thin::thin(value) } else { value };
+        let value = if self.open.is_empty() || self.is_item_next() { thin::thin(value, self.kept) } else { value };
         match self.open.last_mut().map(|open| &mut open.values) {
             None => self.root = Some(value),
             Some(OpenValues::List(items)) => items.push(value),
@@ -427,5 +429,6 @@ fn number(text: &str) -> Option<Number> {
 }
 
 mod parts;
+pub(crate) use parts::Pieces;
 #[cfg(test)]
 mod tests;

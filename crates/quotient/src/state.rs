@@ -8,6 +8,7 @@ use std::path::PathBuf;
 use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
+use quotient_api::read::Kept;
 use quotient_api::{ObjectKey, elastic, pod_group};
 use quotient_engine::fact::{Name, PodKey, QuotaKey};
 use quotient_engine::quantity::canonical;
@@ -44,6 +45,15 @@ pub struct State {
     past: Vec<PastEviction>,
     /// Too little of the cluster is seen to know what is decided there.
     partial: Option<Partial>,
+}
+
+/// What becomes of a cluster that was read.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Then {
+    /// It is reported, and nothing else happens to it.
+    Report,
+    /// It is asked, and changes are tried out on it.
+    Ask,
 }
 
 /// A cluster as it was read.
@@ -122,7 +132,7 @@ impl State {
         setup: SetupArguments,
     ) -> Result<State, Exit> {
         let cluster = (files.is_empty() && setup.from.is_none()).then_some(cluster);
-        let Opened { simulation, past, partial } = Self::simulate(printer, files, cluster, setup)?;
+        let Opened { simulation, past, partial } = Self::simulate(printer, files, cluster, setup, Then::Ask)?;
         let state = State { past, partial, ..State::of(simulation) };
         // Objects seem wrong where others that they refer to are not seen.
         if state.partial.is_none() {
@@ -143,6 +153,7 @@ impl State {
         files: &[PathBuf],
         cluster: Option<Which>,
         setup: SetupArguments,
+        then: Then,
     ) -> Result<Opened, Exit> {
         let begun = Instant::now();
         let SetupArguments { from, config, scheduler_name } = setup;
@@ -156,7 +167,10 @@ impl State {
         }
         let files: Vec<PathBuf> = from.into_iter().chain(files.iter().cloned()).collect();
         if !files.is_empty() {
-            inputs.extend(manifests::objects(printer, &files)?);
+            // An object is given once in a file: of one file alone, none is applied over another.
+            let is_alone = then == Then::Report && inputs.is_empty() && matches!(&files[..], [file] if file.is_file());
+            let kept = if is_alone { Kept::Alone } else { Kept::Comparable };
+            inputs.extend(manifests::objects(printer, &files, kept)?);
         }
         let setup = Setup { configuration, scheduler_names: scheduler_name.map(|name| vec![name]) };
         printer.detail(format_args!("read in {} ms", begun.elapsed().as_millis()));

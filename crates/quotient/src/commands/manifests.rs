@@ -3,6 +3,7 @@
 use std::io::Read as _;
 use std::path::{Path, PathBuf};
 
+use quotient_api::read::Kept;
 use quotient_api::{Configuration, Ignored, Problem, Read, read};
 use quotient_sim::Input;
 
@@ -49,8 +50,8 @@ pub fn refuse_joined(printer: &mut Printer, inputs: &[Input]) -> Result<(), Exit
 }
 
 /// Reads everything that is to be applied, and is content with nothing less than an object.
-pub fn objects(printer: &mut Printer, paths: &[PathBuf]) -> Result<Vec<Input>, Exit> {
-    let inputs = inputs(paths).map_err(|problems| printer.refuse(&problems))?;
+pub fn objects(printer: &mut Printer, paths: &[PathBuf], kept: Kept) -> Result<Vec<Input>, Exit> {
+    let inputs = read_all(paths, kept).map_err(|problems| printer.refuse(&problems))?;
     refuse_joined(printer, &inputs)?;
     note_ignored(printer, &inputs);
     if inputs.iter().any(|input| !input.read.documents.is_empty()) {
@@ -65,7 +66,7 @@ pub fn objects(printer: &mut Printer, paths: &[PathBuf]) -> Result<Vec<Input>, E
 
 /// Reads a change that is to be tried out. Half of a change proves nothing: all of it must be readable.
 pub fn change(printer: &mut Printer, paths: &[PathBuf]) -> Result<Vec<Input>, Exit> {
-    let inputs = objects(printer, paths)?;
+    let inputs = objects(printer, paths, Kept::Comparable)?;
     let problems: Vec<&Problem> = inputs.iter().flat_map(|input| &input.read.problems).collect();
     if problems.is_empty() { Ok(inputs) } else { Err(printer.refuse(&problems)) }
 }
@@ -78,11 +79,15 @@ pub fn no_object() -> Problem {
 /// Reads everything that is to be applied, one input for each file. A file that cannot be opened is a mistake of
 /// whoever typed its name.
 pub fn inputs(paths: &[PathBuf]) -> Result<Vec<Input>, Vec<Problem>> {
+    read_all(paths, Kept::Comparable)
+}
+
+fn read_all(paths: &[PathBuf], kept: Kept) -> Result<Vec<Input>, Vec<Problem>> {
     standard_input_once(paths).map_err(|problem| vec![problem])?;
     let mut inputs = Vec::new();
     let mut problems = Vec::new();
     for path in paths {
-        match read_inputs(path) {
+        match read_inputs(path, kept) {
             Ok(read) => inputs.extend(read),
             Err(problem) => problems.push(problem),
         }
@@ -90,12 +95,12 @@ pub fn inputs(paths: &[PathBuf]) -> Result<Vec<Input>, Vec<Problem>> {
     if problems.is_empty() { Ok(inputs) } else { Err(problems) }
 }
 
-fn read_inputs(path: &Path) -> Result<Vec<Input>, Problem> {
+fn read_inputs(path: &Path, kept: Kept) -> Result<Vec<Input>, Problem> {
     if path == Path::new(STDIN) {
         let mut bytes = Vec::new();
         let unreadable = |error| Problem::new(format!("cannot be read: {error}")).in_file("standard input");
         std::io::stdin().read_to_end(&mut bytes).map_err(unreadable)?;
-        return Ok(vec![Input { file: STDIN.to_owned(), read: read_bytes("standard input", bytes, None)? }]);
+        return Ok(vec![Input { file: STDIN.to_owned(), read: read_bytes("standard input", bytes, None, kept)? }]);
     }
     read::files_of(path)?
         .iter()
@@ -103,13 +108,13 @@ fn read_inputs(path: &Path) -> Result<Vec<Input>, Problem> {
             let name = file.display().to_string();
             let unreadable = |error| Problem::new(format!("cannot be read: {error}")).in_file(name.as_str());
             let bytes = std::fs::read(file).map_err(unreadable)?;
-            Ok(Input { read: read_bytes(&name, bytes, Some(file))?, file: name })
+            Ok(Input { read: read_bytes(&name, bytes, Some(file), kept)?, file: name })
         })
         .collect()
 }
 
 /// The objects of a file: a snapshot, or text.
-fn read_bytes(name: &str, bytes: Vec<u8>, file: Option<&Path>) -> Result<Read, Problem> {
+fn read_bytes(name: &str, bytes: Vec<u8>, file: Option<&Path>, kept: Kept) -> Result<Read, Problem> {
     if snapshot::is_snapshot(&bytes) {
         let snapshot = snapshot::unpack(&bytes).map_err(|error| snapshot::problem(name, &error))?;
         let unseen = snapshot::unseen(&snapshot);
@@ -120,7 +125,7 @@ fn read_bytes(name: &str, bytes: Vec<u8>, file: Option<&Path>) -> Result<Read, P
     }
     let text = String::from_utf8(bytes)
         .map_err(|error| Problem::new(format!("is not UTF-8 text: {}", error.utf8_error())).in_file(name))?;
-    read::read_owned(name, text, file)
+    read::read_owned(name, text, file, kept)
 }
 
 /// The objects of the live cluster, as if they were read from a file. What may not be seen is told in notes, and comes

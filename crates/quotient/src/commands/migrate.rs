@@ -3,6 +3,7 @@
 use std::path::PathBuf;
 
 use anyhow::{Context, Result};
+use quotient_api::read::Kept;
 use quotient_api::{Problem, Read, read};
 use quotient_sim::Input;
 
@@ -80,7 +81,7 @@ fn configurations(evidence: &mut Evidence, paths: &[PathBuf]) -> Vec<Problem> {
 }
 
 fn of_files(printer: &mut Printer, evidence: &mut Evidence, files: &[PathBuf]) -> Result<Input, Exit> {
-    let inputs = manifests::objects(printer, files)?;
+    let inputs = manifests::objects(printer, files, Kept::Comparable)?;
     let mut all = Read::default();
     for input in inputs {
         all.extend(input.read);

@@ -6,7 +6,7 @@ use crate::arguments::{OutputArguments, SimulateArguments};
 use crate::exit::Exit;
 use crate::printer::Printer;
 use crate::report_page;
-use crate::state::{Opened, State};
+use crate::state::{Opened, State, Then};
 use crate::story;
 
 /// Applies the files and reports. Problems are part of the report, unless there is nothing else to report.
@@ -15,7 +15,7 @@ pub fn run(arguments: SimulateArguments) -> Result<Exit> {
     let OutputArguments { output } = output;
     let mut printer = Printer::paged(output);
     let cluster = from_cluster.then(|| cluster.which(None));
-    let report = match State::simulate(&mut printer, &files, cluster, setup) {
+    let report = match State::simulate(&mut printer, &files, cluster, setup, Then::Report) {
         Ok(Opened { partial: Some(partial), .. }) => return Ok(printer.refuse(&[partial.refusal()])),
         Ok(Opened { simulation, .. }) => {
             let (report, cluster) = simulation.into_report_and_cluster();
