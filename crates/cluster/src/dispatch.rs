@@ -33,7 +33,7 @@ const AHEAD: usize = 32;
 
 /// In a rush, what only tells of things has one request for so many answers to binds and evictions: each takes its time
 /// from the server.
-const ANSWERS_FOR_TELL: u32 = 32;
+const ANSWERS_FOR_TELL: u32 = 64;
 
 /// What they answered is saved up for this many at most.
 const TELLS_SAVED_MAX: u32 = 4;

@@ -58,6 +58,9 @@ const DRAIN_LOOK_EVERY: Duration = Duration::from_millis(20);
 /// How often statuses of quotas are written and gauges set.
 const STATUS_EVERY: Duration = Duration::from_secs(1);
 
+/// How often while more binds wait than can be sent. The status of a quota takes an API server as long as two binds.
+const STATUS_IN_A_RUSH_EVERY: Duration = Duration::from_secs(5);
+
 /// How a live scheduler is set up.
 #[derive(Debug, Clone)]
 pub struct LiveSettings {
@@ -176,6 +179,8 @@ struct Session<'a> {
     held: Option<Hold>,
     /// What is kept for whoever asks.
     asked: Option<Asked>,
+    /// When what is to be told of how things stand was last told.
+    told_at: Instant,
     /// Something was taken in since the last turn.
     is_undecided: bool,
     /// Nothing happened since figures of quotas were last made for whoever reads them.
@@ -228,6 +233,7 @@ impl<'a> Session<'a> {
             subjects,
             probing: None,
             onlooker: None,
+            told_at: Instant::now(),
             is_undecided: false,
             are_figures_current: false,
             held: None,
@@ -518,7 +524,9 @@ impl<'a> Session<'a> {
             self.metrics.set_quotas(quotas);
             self.are_figures_current = true;
         }
-        if self.fence.holds() {
+        let is_due = !self.dispatcher.is_ahead() || self.told_at.elapsed() >= STATUS_IN_A_RUSH_EVERY;
+        if self.fence.holds() && is_due {
+            self.told_at = Instant::now();
             for write in self.host.tell(self.clock.now()) {
                 self.dispatcher.push(write);
             }

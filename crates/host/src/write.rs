@@ -41,7 +41,7 @@ pub enum Write {
     /// Tell people.
     Event(EventNote),
     /// Change parts of an object, by merge patches.
-    Amend(Amendment),
+    Amend(Box<Amendment>),
     /// Make an object, if it is not there.
     Make { key: ObjectKey, object: Value },
     /// Make a Secret with an SSH key pair, if it is not there. The keys are drawn when it is sent.
@@ -68,7 +68,7 @@ pub struct Waited {
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct DeviceWrites {
     pub claims: Vec<ClaimWrite>,
-    pub extended: Option<ExtendedWrite>,
+    pub extended: Option<Box<ExtendedWrite>>,
 }
 
 /// A claim that is reserved for a pod, with the devices that it gets if it has none.
@@ -102,12 +102,12 @@ pub struct Amendment {
 
 impl Amendment {
     /// What makes `old` to `new`, if they differ.
-    pub fn between(key: &ObjectKey, old: &Value, new: &Value) -> Option<Self> {
+    pub fn between(key: &ObjectKey, old: &Value, new: &Value) -> Option<Box<Self>> {
         let part = |part: &str| difference(old.get(part), new.get(part));
         let uid = old.pointer("/metadata/uid").and_then(Value::as_str).map(Name::from);
         let (metadata, spec, status) = (part("metadata"), part("spec"), part("status"));
         let is_something = metadata.is_some() || spec.is_some() || status.is_some();
-        is_something.then(|| Amendment { object: key.clone(), uid, metadata, spec, status })
+        is_something.then(|| Box::new(Amendment { object: key.clone(), uid, metadata, spec, status }))
     }
 }
 
@@ -173,9 +173,8 @@ impl Write {
             Write::Label { pod, .. } => Slot::Label(pod.key.clone()),
             Write::Condition { pod, .. } => Slot::Condition(pod.key.clone()),
             Write::Event(note) => Slot::Event(note.about.clone(), note.reason),
-            Write::Amend(Amendment { object, .. }) | Write::Deallocate { claim: object, .. } => {
-                Slot::Amend(object.clone())
-            }
+            Write::Amend(amendment) => Slot::Amend(amendment.object.clone()),
+            Write::Deallocate { claim, .. } => Slot::Amend(claim.clone()),
             Write::Make { key, .. } | Write::MakeWithKeys { key, .. } | Write::Renew { key, .. } => {
                 Slot::Make(key.clone())
             }
@@ -207,12 +206,15 @@ impl Write {
                 Write::Label { pod, labels }
             }
             // Two controllers may have something to say about one object.
-            (Write::Amend(first), Write::Amend(later)) if first.uid == later.uid => Write::Amend(Amendment {
-                metadata: followed_by(first.metadata, later.metadata),
-                spec: followed_by(first.spec, later.spec),
-                status: followed_by(first.status, later.status),
-                ..later
-            }),
+            (Write::Amend(first), Write::Amend(later)) if first.uid == later.uid => {
+                let (first, later) = (*first, *later);
+                Write::Amend(Box::new(Amendment {
+                    metadata: followed_by(first.metadata, later.metadata),
+                    spec: followed_by(first.spec, later.spec),
+                    status: followed_by(first.status, later.status),
+                    ..later
+                }))
+            }
             // A pod waits since the first time that was to be said.
             (
                 Write::Condition { pod, since: Some(since), .. },

@@ -36,7 +36,7 @@ pub(super) async fn grant(api: &impl Api, pod: &PodRef, devices: &DeviceWrites, 
         let granted = reserve(api, pod, &key, Some(uid), allocation.as_ref()).await?;
         waits |= !is_ready(&key, &granted, wall_us)?;
     }
-    if let Some(ExtendedWrite { name, claim, allocation, served }) = &devices.extended {
+    if let Some(ExtendedWrite { name, claim, allocation, served }) = devices.extended.as_deref() {
         let key = claim_key(pod, name);
         make(api, &key, claim).await?;
         let granted = reserve(api, pod, &key, None, Some(allocation)).await?;

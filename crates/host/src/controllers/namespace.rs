@@ -80,9 +80,12 @@ mod tests {
         let written: Vec<(String, Value)> = tell()
             .into_iter()
             .map(|write| match write {
-                Write::Amend(Amendment { object, metadata: Some(metadata), spec: None, status: None, .. }) => {
-                    (object.name.to_string(), metadata["labels"][MARK].clone())
-                }
+                Write::Amend(amendment) => match *amendment {
+                    Amendment { object, metadata: Some(metadata), spec: None, status: None, .. } => {
+                        (object.name.to_string(), metadata["labels"][MARK].clone())
+                    }
+                    other => panic!("{other:?}"),
+                },
                 other => panic!("{other:?}"),
             })
             .collect();

@@ -197,7 +197,7 @@ mod tests {
 
     fn amended(key: &ObjectKey, status: Value) -> [Write; 1] {
         let status = Some(status);
-        [Write::Amend(Amendment { object: key.clone(), uid: None, metadata: None, spec: None, status })]
+        [Write::Amend(Box::new(Amendment { object: key.clone(), uid: None, metadata: None, spec: None, status }))]
     }
 
     #[test]
@@ -257,7 +257,8 @@ mod tests {
             let (mut quotas, mut objects) = (Quotas::default(), Objects::default());
             objects.seen(&key, &object);
             let written = wanted(&mut quotas, &objects, 0);
-            let [Write::Amend(Amendment { metadata, status, .. })] = &written[..] else { panic!("{key}: {written:?}") };
+            let [Write::Amend(amendment)] = &written[..] else { panic!("{key}: {written:?}") };
+            let Amendment { metadata, status, .. } = &**amendment;
             for (part, patch) in [("metadata", metadata), ("status", status)] {
                 let Some(Value::Object(patch)) = patch else { continue };
                 for (field, value) in patch {

@@ -68,6 +68,6 @@ impl Scheduler {
             let name = extended_name(&pod.name, uid).into();
             ExtendedWrite { name, claim, allocation, served: grant.served }
         });
-        DeviceWrites { claims, extended }
+        DeviceWrites { claims, extended: extended.map(Box::new) }
     }
 }

@@ -66,9 +66,11 @@ impl World {
                     }
                     self.objects.gone(&object);
                 }
-                Write::Amend(Amendment { object, status: Some(status), .. }) => {
+                Write::Amend(amendment) => {
+                    let Amendment { object, status, .. } = *amendment;
+                    assert!(status.is_some(), "only the status of a job is changed: {object}");
                     let mut job = self.objects.get(&object).expect("it is there").clone();
-                    job["status"] = followed_by(job.get("status").cloned(), Some(status)).unwrap_or_default();
+                    job["status"] = followed_by(job.get("status").cloned(), status).unwrap_or_default();
                     self.objects.seen(&object, &job);
                 }
                 other => panic!("{other:?}"),
