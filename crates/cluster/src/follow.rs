@@ -127,8 +127,8 @@ impl Follow {
                     return Ok(Event::Listing);
                 }
                 State::First => {
-                    self.state = State::Begin;
-                    self.state = self.source.page("", self.form.accepted()).await?;
+                    let page = self.source.page("", self.form.accepted()).await;
+                    self.go_on(page, State::Begin)?;
                 }
                 State::Page { items, then } => match items.next(&self.form) {
                     Ok(Some(object)) => return Ok(Event::Item(object)),
@@ -138,18 +138,18 @@ impl Follow {
                             return Ok(Event::Complete);
                         }
                         Then::Page(token) => {
-                            let token = std::mem::take(token);
                             // Where a page fails the list begins anew.
-                            self.state = State::Begin;
-                            self.state = self.source.page(&token, self.form.accepted()).await?;
+                            let page = self.source.page(&std::mem::take(token), self.form.accepted()).await;
+                            self.go_on(page, State::Begin)?;
                         }
                     },
-                    Err(error) => return Err(self.unreadable(error, State::Begin)),
+                    Err(error) => self.go_on(Err(Failure::Unreadable(error)), State::Begin)?,
                 },
                 State::Listed(version) => {
-                    let version = version.clone();
-                    let stream = self.source.watch(&version, self.form.accepted()).await?;
-                    self.state = State::Watching { version, stream };
+                    let version = std::mem::take(version);
+                    let watch = self.source.watch(&version, self.form.accepted()).await;
+                    let watching = watch.map(|stream| State::Watching { version: version.clone(), stream });
+                    self.go_on(watching.map_err(Failure::Broken), State::Listed(version))?;
                 }
                 State::Watching { version, stream } => match stream.next(&self.form).await {
                     Ok(Some(told)) => {
@@ -164,23 +164,30 @@ impl Follow {
                             return Err(Broken::Other("the watch ended at once".to_string()));
                         }
                     }
-                    Err(Failure::Broken(broken)) => {
-                        self.state = State::Listed(std::mem::take(version));
-                        return Err(broken);
-                    }
-                    Err(Failure::Unreadable(error)) => {
-                        let listed = State::Listed(std::mem::take(version));
-                        return Err(self.unreadable(error, listed));
+                    Err(failure) => {
+                        let version = std::mem::take(version);
+                        self.go_on(Err(failure), State::Listed(version))?;
                     }
                 },
             }
         }
     }
 
-    /// What came in the binary format cannot be read: it is asked for as text from now on.
-    fn unreadable(&mut self, error: WireError, state: State) -> Broken {
-        (self.form, self.state) = (Form::Text, state);
-        Broken::other(&error)
+    /// Goes on in the next state; where there is none, from an earlier one. What came in the binary format and cannot be
+    /// read is asked for as text from then on.
+    fn go_on(&mut self, next: Result<State, Failure>, otherwise: State) -> Result<(), Broken> {
+        self.state = otherwise;
+        match next {
+            Ok(state) => {
+                self.state = state;
+                Ok(())
+            }
+            Err(Failure::Broken(broken)) => Err(broken),
+            Err(Failure::Unreadable(error)) => {
+                self.form = Form::Text;
+                Err(Broken::other(&error))
+            }
+        }
     }
 }
 
@@ -195,19 +202,19 @@ impl Form {
 }
 
 impl Source {
-    async fn page(&self, token: &str, accepted: &str) -> Result<State, Broken> {
+    async fn page(&self, token: &str, accepted: &str) -> Result<State, Failure> {
         let token = if token.is_empty() { String::new() } else { format!("&continue={}", percent_encoded(token)) };
         let answer = self.get(&format!("{}?limit={PAGE}{}{token}", self.path, self.selectors), accepted).await?;
         let is_binary = is_binary(answer.headers());
         let bytes = answer.into_body().collect().await.map_err(|error| Broken::other(&error))?.to_bytes();
         let (items, version, token) = match is_binary {
-            true => binary_page(&bytes).map_err(|error| Broken::other(&error))?,
+            true => binary_page(&bytes)?,
             false => text_page(&bytes)?,
         };
         let then = match (token.is_empty(), version.is_empty()) {
             (false, _) => Then::Page(token),
             (true, false) => Then::Listed(version),
-            (true, true) => return Err(Broken::Other("the list has no version".to_string())),
+            (true, true) => return Err(Broken::Other("the list has no version".to_string()).into()),
         };
         Ok(State::Page { items, then })
     }
@@ -309,10 +316,22 @@ struct Stream {
     has_said: bool,
 }
 
-/// Why a watch does not go on.
+/// Why a list or a watch does not go on.
 enum Failure {
     Broken(Broken),
     Unreadable(WireError),
+}
+
+impl From<Broken> for Failure {
+    fn from(broken: Broken) -> Self {
+        Failure::Broken(broken)
+    }
+}
+
+impl From<WireError> for Failure {
+    fn from(error: WireError) -> Self {
+        Failure::Unreadable(error)
+    }
 }
 
 /// An event of a watch.
@@ -348,9 +367,9 @@ impl Stream {
         let buffer = &self.buffer[self.read..];
         match (self.is_binary, form) {
             (true, Form::Binary(plan)) => {
-                let Some((frame, length)) = wire::frame(buffer).map_err(Failure::Unreadable)? else { return Ok(None) };
+                let Some((frame, length)) = wire::frame(buffer)? else { return Ok(None) };
                 self.read += length;
-                binary_told(frame, plan).map(Some).map_err(Failure::Unreadable)
+                Ok(Some(binary_told(frame, plan)?))
             }
             _ => {
                 let Some(end) = buffer.iter().position(|byte| *byte == b'\n') else { return Ok(None) };
