@@ -204,8 +204,8 @@ pub fn read_with_lines(source_name: &str, text: &str) -> (Read, Vec<Lines>) {
 }
 
 /// The same of a text that nobody needs any more. Of a long one, what was read is dropped while the rest is read; where
-/// that fails, the text is read again from its file, to say what is wrong. `kept` is the least that is kept of pods that
-/// an API server has made: of a short text more is.
+/// that fails, the text is read again from its file, to say what is wrong. `kept` is the least that is kept of pods
+/// that an API server has made: of a short text more is.
 pub fn read_owned(source_name: &str, text: String, file: Option<&Path>, kept: Kept) -> Result<Read, Problem> {
     let Some(file) = file.filter(|file| file.is_file()) else { return Ok(read(source_name, &text)) };
     let begun = text.trim_start();

@@ -173,8 +173,8 @@ impl Follow {
         }
     }
 
-    /// Goes on in the next state; where there is none, from an earlier one. What came in the binary format and cannot be
-    /// read is asked for as text from then on.
+    /// Goes on in the next state; where there is none, from an earlier one. What came in the binary format and cannot
+    /// be read is asked for as text from then on.
     fn go_on(&mut self, next: Result<State, Failure>, otherwise: State) -> Result<(), Broken> {
         self.state = otherwise;
         match next {

@@ -1,3 +1,5 @@
+//! What goes out comes back, and what is spoilt is an error.
+
 use serde_json::{Value, json};
 
 use super::*;
