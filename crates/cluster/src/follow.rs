@@ -16,12 +16,13 @@ use http_body_util::BodyExt;
 use hyper::body::Bytes;
 use kube::Client;
 use kube::client::Body;
-use quotient_api::{Kind, field};
+use quotient_api::field;
 use quotient_host::Subject;
 use quotient_host::watched::Event;
 use serde::Deserialize;
 use serde_json::Value;
 
+use crate::call::kind_path;
 use crate::patience::jittered;
 use crate::thin::{self, Thin};
 use crate::wire::{self, BINARY, Plan, Reading, Wire, WireError};
@@ -105,8 +106,8 @@ enum Items {
 }
 
 impl Follow {
-    /// Follows a subject in a version of its kind.
-    pub fn new(client: Client, subject: Subject, version: &str) -> Self {
+    /// Follows a subject, in the version of its kind that was last found to be served.
+    pub fn new(client: Client, subject: Subject) -> Self {
         let kind = subject.kind();
         let selector = |name: &str, value: Option<&str>| {
             value.map(|value| format!("&{name}={}", percent_encoded(value))).unwrap_or_default()
@@ -114,7 +115,7 @@ impl Follow {
         let selectors =
             selector("fieldSelector", subject.field_selector()) + &selector("labelSelector", subject.label_selector());
         let form = thin::plan(kind).map_or(Form::Text, Form::Binary);
-        let source = Source { client, path: all_of(kind, version), selectors };
+        let source = Source { client, path: kind_path(kind, None), selectors };
         Follow { source, form, state: State::Begin }
     }
 
@@ -426,14 +427,6 @@ impl Told {
             "DELETED" => Some(Event::Deleted(object)),
             _ => None,
         })
-    }
-}
-
-/// Where all objects of a kind are, in one of its versions.
-fn all_of(kind: &Kind, version: &str) -> String {
-    match kind.group {
-        "" => format!("/api/{version}/{}", kind.plural),
-        group => format!("/apis/{group}/{version}/{}", kind.plural),
     }
 }
 

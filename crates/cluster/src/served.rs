@@ -22,14 +22,10 @@ pub fn version_of(kind: &Kind) -> &'static str {
     found.get(&(kind.group, kind.plural)).copied().unwrap_or(kind.versions[0])
 }
 
-/// The version to watch a kind in: that which is served now, where we read several.
-pub async fn version(client: &Client, kind: &'static Kind) -> &'static str {
-    match kind.versions {
-        [only] => only,
-        _ => match look(client, kind).await {
-            Served::As(version) => version,
-            Served::Not | Served::Unknown => version_of(kind),
-        },
+/// Looks up in which version a kind is served now, where we read several: [`version_of`] gives it from then on.
+pub async fn find_version(client: &Client, kind: &'static Kind) {
+    if kind.versions.len() > 1 {
+        look(client, kind).await;
     }
 }
 

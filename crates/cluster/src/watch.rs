@@ -78,9 +78,9 @@ impl Watch {
     /// Lists and watches until it has to be listed again, and says after which pause; `None`: nobody listens.
     async fn until_listing(&mut self, begun: Instant) -> Option<Duration> {
         let (kind, name) = (self.subject.kind(), self.subject.name());
-        let version = served::version(&self.client, kind).await;
+        served::find_version(&self.client, kind).await;
         // A list in pages of what is there now. A list by way of a watch may be older than what was written before it.
-        let mut follow = Follow::new(self.client.clone(), self.subject, version);
+        let mut follow = Follow::new(self.client.clone(), self.subject);
         let mut errors = 0;
         loop {
             let broken = match follow.next().await {
