@@ -2,15 +2,16 @@
 
 use std::time::{Duration, Instant};
 
-use http::{Method, Request};
-use kube::Client;
+use http::Method;
 use kube::core::Status;
 use quotient_api::{Kind, ObjectKey};
 use quotient_host::{Api, FIELD_MANAGER, Target, Verb};
 pub use quotient_host::{CallError, Content};
 use serde_json::Value;
 
+use crate::connect::with_sources;
 use crate::lease::Fence;
+use crate::lines::{Lines, Outgoing};
 use crate::metrics::Metrics;
 use crate::served::version_of;
 use crate::wire::{self, BINARY};
@@ -55,47 +56,55 @@ impl Call {
         Call { method, path, content, body, reads_answer: true, metadata_only: false }
     }
 
-    fn request(&self) -> Result<Request<Vec<u8>>, CallError> {
+    fn outgoing(&self) -> Result<Outgoing, CallError> {
         let Call { method, path, content, body, reads_answer: _, metadata_only } = self;
         let writes = *method != Method::GET;
         let query = if writes { format!("?fieldManager={FIELD_MANAGER}") } else { String::new() };
-        let accepted = if *metadata_only { METADATA_ONLY } else { "application/json" };
+        let accepts = if *metadata_only { METADATA_ONLY } else { "application/json" };
         // Binds and events, of which there are as many as pods, take the server less time in its own format.
         let binary = if *method == Method::POST { wire::encode(body) } else { None };
-        let kind = match content {
+        let content = match content {
             _ if binary.is_some() => BINARY,
             Content::Json => "application/json",
             Content::MergePatch => "application/merge-patch+json",
             Content::StrategicPatch => "application/strategic-merge-patch+json",
         };
+        // What stands in a path may be an object's name as its owner wrote it.
+        if !path.bytes().all(|byte| byte.is_ascii_graphic()) {
+            let message = format!("{path:?}: expected a path of plain characters");
+            return Err(CallError::Refused { code: 0, message });
+        }
         let as_text = || if body.is_null() { Vec::new() } else { body.to_string().into_bytes() };
-        let bytes = binary.unwrap_or_else(as_text);
-        Request::builder()
-            .method(method.clone())
-            .uri(format!("{path}{query}"))
-            .header(http::header::CONTENT_TYPE, kind)
-            .header(http::header::ACCEPT, accepted)
-            .body(bytes)
-            .map_err(|error| CallError::Refused { code: 0, message: format!("{path}: {error}") })
+        let body = binary.unwrap_or_else(as_text);
+        Ok(Outgoing { method: method.clone(), path: format!("{path}{query}"), content, accepts, body })
     }
 
     /// Sends it, if we may, and waits for the answer. What reads may always be sent.
-    pub async fn send(&self, client: &Client, fence: &Fence) -> Result<Value, CallError> {
-        let request = self.request()?;
+    pub async fn send(&self, lines: &Lines, fence: &Fence) -> Result<Value, CallError> {
+        let request = self.outgoing()?;
         if self.method != Method::GET && !fence.holds() {
             return Err(CallError::Fenced);
         }
-        // What is written is sent back whole, and nobody reads it: it is not taken apart.
-        let answered = async {
-            match self.reads_answer {
-                true => client.request::<Value>(request).await,
-                false => client.request_text(request).await.map(|_| Value::Null),
+        let answer = match tokio::time::timeout(fence.call_timeout(), lines.send(&request)).await {
+            Ok(Ok(answer)) => answer,
+            Ok(Err(error)) => return Err(CallError::Unavailable(one_line(&with_sources(&*error)))),
+            Err(_) => {
+                return Err(CallError::Unavailable(format!("{} {}: no answer in time", self.method, self.path)));
             }
         };
-        match tokio::time::timeout(fence.call_timeout(), answered).await {
-            Ok(Ok(answer)) => Ok(answer),
-            Ok(Err(error)) => Err(call_error(error)),
-            Err(_) => Err(CallError::Unavailable(format!("{} {}: no answer in time", self.method, self.path))),
+        match answer.code {
+            // What is written is sent back whole, and nobody reads it: it is not taken apart.
+            200..=299 if !self.reads_answer => Ok(Value::Null),
+            200..=299 => serde_json::from_slice(&answer.body).map_err(|error| {
+                CallError::Unavailable(format!("{} {}: the answer cannot be read: {error}", self.method, self.path))
+            }),
+            code => {
+                let plain = || {
+                    let message = String::from_utf8_lossy(&answer.body).into_owned();
+                    Status { code, message, ..Status::default() }
+                };
+                Err(refusal(&serde_json::from_slice(&answer.body).unwrap_or_else(|_| plain())))
+            }
         }
     }
 }
@@ -129,7 +138,7 @@ fn one_line(text: &str) -> String {
 /// The API server, for whoever holds the lease.
 #[derive(Clone)]
 pub struct Http {
-    pub client: Client,
+    pub lines: Lines,
     pub fence: Fence,
     pub metrics: Metrics,
 }
@@ -137,7 +146,7 @@ pub struct Http {
 impl Api for Http {
     async fn call(&self, call: quotient_host::Call) -> Result<Value, CallError> {
         let (verb, begun) = (call.verb, Instant::now());
-        let answer = Call::from(call).send(&self.client, &self.fence).await;
+        let answer = Call::from(call).send(&self.lines, &self.fence).await;
         if answer != Err(CallError::Fenced) {
             self.metrics.request_took(verb, begun.elapsed(), answer.as_ref().err());
         }
@@ -217,7 +226,11 @@ mod tests {
         assert_eq!(object_path(&ObjectKey::node("n")), "/api/v1/nodes/n");
         assert_eq!(object_path(&quota), "/apis/nos.nebuly.com/v1alpha1/namespaces/a/elasticquotas/q");
         let call = Call::new(Method::POST, &ObjectKey::pod("a", "p"), Some("binding"), Content::Json, Value::Null);
-        let request = call.request().expect("it is a request");
-        assert_eq!(request.uri(), "/api/v1/namespaces/a/pods/p/binding?fieldManager=quotient");
+        let sent = call.outgoing().expect("it is a request");
+        assert_eq!(sent.path, "/api/v1/namespaces/a/pods/p/binding?fieldManager=quotient");
+        for name in ["p HTTP/1.1\r\nx: y", "p\n", "p p", "é"] {
+            let call = Call::get(&ObjectKey::pod("a", name));
+            assert!(matches!(call.outgoing(), Err(CallError::Refused { .. })), "{name:?}");
+        }
     }
 }

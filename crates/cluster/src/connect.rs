@@ -6,6 +6,8 @@ use std::time::Duration;
 use kube::config::{AuthInfo, KubeConfigOptions, Kubeconfig, KubeconfigError};
 use kube::{Client, Config};
 
+use crate::lines::Lines;
+
 /// The oldest API server that is supported: the first in which rules of CustomResourceDefinitions are stable.
 const OLDEST: (u32, u32) = (1, 29);
 
@@ -17,12 +19,16 @@ const WATCH_SILENCE_MAX: Duration = Duration::from_secs(180);
 pub struct Clients {
     pub watch: Client,
     /// Binds, evictions and nominations.
-    pub bind: Client,
+    pub place: Lines,
     /// Conditions, labels, events, quota status.
+    pub tell: Lines,
+    pub lease: Lines,
+    /// What is asked for once.
     pub status: Client,
-    pub lease: Client,
     /// What the webhooks serve with.
     pub webhook: Client,
+    /// What they keep: certificates, and who trusts them.
+    pub keep: Lines,
     /// The API server's address.
     pub url: String,
     /// The API server's version, as it says itself.
@@ -149,6 +155,7 @@ pub async fn connect(kubeconfig: Option<&Path>) -> Result<Clients, ConnectError>
         config.read_timeout = watches.then_some(WATCH_SILENCE_MAX);
         Client::try_from(config).map_err(|error| unreachable(&error))
     };
+    let lines = async || Lines::new(&config).await.map_err(|error| unreachable(&*error));
     let status = client(false)?;
     let version = match status.apiserver_version().await {
         Ok(version) => version,
@@ -164,17 +171,19 @@ pub async fn connect(kubeconfig: Option<&Path>) -> Result<Clients, ConnectError>
     let version = version.git_version;
     Ok(Clients {
         watch: client(true)?,
-        bind: client(false)?,
+        place: lines().await?,
+        tell: lines().await?,
+        lease: lines().await?,
         status,
-        lease: client(false)?,
         webhook: client(false)?,
+        keep: lines().await?,
         url,
         version,
     })
 }
 
 /// An error with what caused it, on one line.
-fn with_sources(error: &dyn std::error::Error) -> String {
+pub(crate) fn with_sources(error: &dyn std::error::Error) -> String {
     let mut text = error.to_string();
     let mut source = error.source();
     while let Some(cause) = source {

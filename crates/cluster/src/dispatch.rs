@@ -18,6 +18,7 @@ use crate::clock::wall_us;
 use crate::connect::Clients;
 use crate::lease::Fence;
 use crate::limit::Limit;
+use crate::lines::Lines;
 use crate::metrics::Metrics;
 
 /// How many writes of each lane are under way at once: at first, and at most. HTTP/1.1 has a connection for each; with
@@ -33,7 +34,7 @@ const AHEAD: usize = 32;
 
 /// In a rush, what only tells of things has one request for so many answers to binds and evictions: each takes its time
 /// from the server.
-const ANSWERS_FOR_TELL: u32 = 64;
+const ANSWERS_FOR_TELL: u32 = 256;
 
 /// What they answered is saved up for this many at most.
 const TELLS_SAVED_MAX: u32 = 4;
@@ -121,7 +122,7 @@ impl Dispatcher {
 
     /// Whether more binds and evictions wait for their turn than are answered in a moment.
     pub fn is_ahead(&self) -> bool {
-        self.0.desk().queue.ready(Lane::Place) > AHEAD
+        is_ahead(&self.0.desk().queue)
     }
 
     /// Whether no bind, eviction or nomination is under way or waits for its turn.
@@ -150,13 +151,11 @@ pub fn dispatcher(
     reports: Sender<Report>,
 ) -> (Dispatcher, impl Future<Output = ()> + Send + use<>) {
     let shared = Arc::new(Shared { begun: Instant::now(), desk: Mutex::default(), news: Notify::new() });
-    let http = |client: &kube::Client| {
-        Arc::new(Http { client: client.clone(), fence: fence.clone(), metrics: metrics.clone() })
-    };
+    let http = |lines: &Lines| Arc::new(Http { lines: lines.clone(), fence: fence.clone(), metrics: metrics.clone() });
     let task = Task {
         shared: shared.clone(),
-        place: http(&clients.bind),
-        tell: http(&clients.status),
+        place: http(&clients.place),
+        tell: http(&clients.tell),
         place_limit: Limit::new(PLACE_CONCURRENT.0, PLACE_CONCURRENT.1),
         tell_limit: Limit::new(TELL_CONCURRENT.0, TELL_CONCURRENT.1),
         rush: Rush::default(),
@@ -290,6 +289,7 @@ impl Task {
                 self.rush.told(writes.len() - before, now);
             }
         }
+        self.metrics.set_ahead(is_ahead(queue));
         self.metrics.set_backlog(queue.backlog(Lane::Place), queue.backlog(Lane::Tell));
         let dropped = queue.events_dropped();
         self.metrics.count_events_dropped(dropped - std::mem::replace(&mut self.events_dropped, dropped));
@@ -359,6 +359,17 @@ impl Task {
     }
 }
 
+impl Drop for Task {
+    fn drop(&mut self) {
+        self.metrics.set_ahead(false);
+    }
+}
+
+/// Whether more binds and evictions wait for their turn than are answered in a moment.
+fn is_ahead(queue: &WriteQueue) -> bool {
+    queue.ready(Lane::Place) > AHEAD
+}
+
 /// Whether many binds and evictions are on their way.
 fn is_rush(queue: &WriteQueue) -> bool {
     queue.ready(Lane::Place) + queue.under_way(Lane::Place) > RUSH
@@ -386,7 +397,7 @@ mod tests {
         rush.told(2, begun);
         assert_eq!(rush.allowed(begun), 0);
         assert_eq!(rush.allowed(begun + TELL_AT_LEAST_EVERY), 1, "nothing is answered");
-        (0..1000).for_each(|_| rush.answered());
+        (0..ANSWERS_FOR_TELL * 10).for_each(|_| rush.answered());
         assert_eq!(rush.allowed(begun), TELLS_SAVED_MAX as usize, "what was not used is not saved up without end");
     }
 }

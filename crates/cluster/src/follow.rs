@@ -387,25 +387,7 @@ impl Stream {
 }
 
 fn binary_told(frame: &[u8], plan: &Plan) -> Result<Told, WireError> {
-    const TYPE: u64 = 1;
-    const OBJECT: u64 = 2;
-    const RAW: u64 = 1;
-    let (mut kind, mut object) = (String::new(), &[][..]);
-    let mut reading = Reading::of_message(frame);
-    while let Some((number, part)) = reading.next()? {
-        match (number, part) {
-            (TYPE, Wire::Bytes(bytes)) => kind = String::from_utf8_lossy(bytes).into_owned(),
-            (OBJECT, Wire::Bytes(bytes)) => {
-                let mut inner = Reading::of_message(bytes);
-                while let Some((number, part)) = inner.next()? {
-                    if let (RAW, Wire::Bytes(bytes)) = (number, part) {
-                        object = bytes;
-                    }
-                }
-            }
-            _ => {}
-        }
-    }
+    let (kind, object) = wire::event(frame)?;
     let object = if kind == "ERROR" { plan_of("Status").read(object) } else { plan.read(object) };
     Ok(Told { kind, object: Thin(object?) })
 }

@@ -16,7 +16,6 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use http::Method;
-use kube::Client;
 use quotient_api::{ObjectKey, kinds, time};
 use serde_json::{Value, json};
 use tokio::sync::{oneshot, watch};
@@ -24,6 +23,7 @@ use tokio::task::JoinHandle;
 
 use crate::call::{CALL_TIMEOUT, Call, CallError, Content, kind_path};
 use crate::clock::wall_us;
+use crate::lines::Lines;
 use crate::metrics::Metrics;
 
 /// Which lease, and how long it lasts.
@@ -138,7 +138,7 @@ impl Record {
 
 /// Takes and keeps the lease. What it has is told through `leads` and the fence.
 pub struct Elector {
-    client: Client,
+    lines: Lines,
     settings: LeaseSettings,
     fence: Fence,
     leads: watch::Sender<bool>,
@@ -149,9 +149,9 @@ pub struct Elector {
 
 impl Elector {
     /// One that does not have the lease yet; whether it has is seen through what is returned.
-    pub fn new(client: Client, settings: LeaseSettings, metrics: Metrics) -> (Self, Fence, watch::Receiver<bool>) {
+    pub fn new(lines: Lines, settings: LeaseSettings, metrics: Metrics) -> (Self, Fence, watch::Receiver<bool>) {
         let (fence, (leads, receiver)) = (Fence::closed(settings.call_timeout()), watch::channel(false));
-        (Elector { client, settings, fence: fence.clone(), leads, observed: None, metrics }, fence, receiver)
+        (Elector { lines, settings, fence: fence.clone(), leads, observed: None, metrics }, fence, receiver)
     }
 
     /// Goes on for ever; stop it by dropping, or gently with [`Elector::release`].
@@ -200,7 +200,7 @@ impl Elector {
     async fn try_once(&mut self) -> Result<bool, CallError> {
         let begun = Instant::now();
         let led = *self.leads.borrow();
-        let found = match Call::get(&self.key()).send(&self.client, &self.fence).await {
+        let found = match Call::get(&self.key()).send(&self.lines, &self.fence).await {
             Ok(object) => Record::read(&object),
             Err(CallError::NotFound(_)) if led => return Ok(false),
             Err(CallError::NotFound(_)) => return self.create(begun).await,
@@ -241,7 +241,7 @@ impl Elector {
         let kind = kinds::find("coordination.k8s.io", "Lease").expect("the kind is in the table");
         let path = kind_path(kind, Some(&self.settings.namespace));
         let call = Call::at(Method::POST, path, Content::Json, self.object(&nobody, 0));
-        match call.send(&self.client, &Fence::open()).await {
+        match call.send(&self.lines, &Fence::open()).await {
             Ok(written) => {
                 self.won(begun, &written);
                 Ok(true)
@@ -259,7 +259,7 @@ impl Elector {
 
     /// The lease itself is not fenced: it is what the fence hangs on.
     async fn put(&self, object: Value) -> Result<Value, CallError> {
-        Call::new(Method::PUT, &self.key(), None, Content::Json, object).send(&self.client, &Fence::open()).await
+        Call::new(Method::PUT, &self.key(), None, Content::Json, object).send(&self.lines, &Fence::open()).await
     }
 
     fn key(&self) -> ObjectKey {

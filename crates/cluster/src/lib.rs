@@ -19,6 +19,7 @@ mod follow;
 pub mod install;
 pub mod lease;
 pub mod limit;
+pub mod lines;
 pub mod live;
 pub mod metrics;
 pub mod onlook;

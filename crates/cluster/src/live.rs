@@ -332,7 +332,7 @@ impl<'a> Session<'a> {
         {
             let (answer, probing) = oneshot::channel();
             let http =
-                Http { client: self.clients.bind.clone(), fence: self.fence.clone(), metrics: self.metrics.clone() };
+                Http { lines: self.clients.place.clone(), fence: self.fence.clone(), metrics: self.metrics.clone() };
             self.tasks.spawn(async move {
                 let touched = probe(&http, &pod, wall_us()).await;
                 if touched.is_err() {

@@ -96,6 +96,7 @@ pub struct Metrics {
     ready: Arc<AtomicBool>,
     is_stale: Arc<AtomicBool>,
     answers: Arc<AtomicBool>,
+    ahead: Arc<AtomicBool>,
 }
 
 impl Default for Metrics {
@@ -135,6 +136,7 @@ impl Default for Metrics {
             ready: Arc::default(),
             is_stale: Arc::default(),
             answers: Arc::new(AtomicBool::new(true)),
+            ahead: Arc::default(),
         };
         registry.register("decisions", "What was decided, by kind of decision", metrics.decisions.clone());
         registry.register(
@@ -398,6 +400,15 @@ impl Metrics {
         self.ready.store(ready, Ordering::Relaxed);
     }
 
+    /// Whether more was decided than the API server can be sent now.
+    pub fn set_ahead(&self, ahead: bool) {
+        self.ahead.store(ahead, Ordering::Relaxed);
+    }
+
+    pub fn is_ahead(&self) -> bool {
+        self.ahead.load(Ordering::Relaxed)
+    }
+
     /// A webhook answered.
     pub fn count_review(&self, path: &'static str, is_allowed: bool) {
         let outcome = if is_allowed { "allowed" } else { "refused" };
@@ -425,6 +436,7 @@ fn name_of(slot: &Slot) -> &'static str {
         Slot::Bind(_) => "bind",
         Slot::Evict(_) => "evict",
         Slot::Nominate(_) => "nominate",
+        Slot::Record(_) => "record",
         Slot::Label(_) => "label",
         Slot::Condition(_) => "condition",
         Slot::Event(..) => "event",

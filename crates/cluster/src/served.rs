@@ -6,13 +6,12 @@
 use std::collections::BTreeMap;
 use std::sync::{PoisonError, RwLock};
 
-use http::Method;
+use http::Request;
 use kube::Client;
 use quotient_api::Kind;
 use serde_json::Value;
 
-use crate::call::{Call, CallError, Content};
-use crate::lease::Fence;
+use crate::call::{CALL_TIMEOUT, CallError, call_error};
 
 static FOUND: RwLock<BTreeMap<(&str, &str), &str>> = RwLock::new(BTreeMap::new());
 
@@ -49,8 +48,7 @@ pub async fn look(client: &Client, kind: &'static Kind) -> Served {
     let mut is_unknown = false;
     for version in kind.versions.iter().copied() {
         let path = format!("/apis/{}/{version}", kind.group);
-        let call = Call::at(Method::GET, path, Content::Json, Value::Null);
-        match lists(kind, &call.send(client, &Fence::open()).await) {
+        match lists(kind, &get(client, &path).await) {
             Some(true) => {
                 let mut found = FOUND.write().unwrap_or_else(PoisonError::into_inner);
                 found.insert((kind.group, kind.plural), version);
@@ -61,6 +59,13 @@ pub async fn look(client: &Client, kind: &'static Kind) -> Served {
         }
     }
     if is_unknown { Served::Unknown } else { Served::Not }
+}
+
+async fn get(client: &Client, path: &str) -> Result<Value, CallError> {
+    let request = Request::get(path).header(http::header::ACCEPT, "application/json").body(Vec::new());
+    let request = request.expect("a path of the table of kinds");
+    let answer = tokio::time::timeout(CALL_TIMEOUT, client.request(request)).await;
+    answer.map_err(|_| CallError::Unavailable(format!("{path}: no answer in time")))?.map_err(call_error)
 }
 
 /// Whether what discovery says of a version of a group has a kind; `None`: it does not say.

@@ -68,7 +68,7 @@ pub async fn webhooks(
     metrics: Metrics,
 ) -> Result<(SocketAddr, impl Future<Output = ()> + Send + use<>), ServeError> {
     let WebhookSettings { address, target, certificate, client_authority, lifetimes, clock } = settings;
-    let keeper = Keeper::new(clients.webhook.clone(), target, certificate, lifetimes, clock);
+    let keeper = Keeper::new(clients.keep.clone(), target, certificate, lifetimes, clock);
     let holder = keeper.holder();
     metrics.set_answers(false);
     let (client, shared) = (clients.webhook.clone(), objects.clone());

@@ -34,5 +34,29 @@ pub fn frame(bytes: &[u8]) -> Result<Option<(&[u8], usize)>, WireError> {
     Ok(rest.get(..length).map(|content| (content, 4 + length)))
 }
 
+/// What the frame of a watch tells: the type of the event, and the object.
+pub fn event(frame: &[u8]) -> Result<(String, &[u8]), WireError> {
+    const TYPE: u64 = 1;
+    const OBJECT: u64 = 2;
+    const RAW: u64 = 1;
+    let (mut kind, mut object) = (String::new(), &[][..]);
+    let mut reading = Reading::of_message(frame);
+    while let Some((number, part)) = reading.next()? {
+        match (number, part) {
+            (TYPE, Wire::Bytes(bytes)) => kind = String::from_utf8_lossy(bytes).into_owned(),
+            (OBJECT, Wire::Bytes(bytes)) => {
+                let mut inner = Reading::of_message(bytes);
+                while let Some((number, part)) = inner.next()? {
+                    if let (RAW, Wire::Bytes(bytes)) = (number, part) {
+                        object = bytes;
+                    }
+                }
+            }
+            _ => {}
+        }
+    }
+    Ok((kind, object))
+}
+
 #[cfg(test)]
 mod tests;

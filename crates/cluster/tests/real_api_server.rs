@@ -53,6 +53,14 @@ fn pods_are_bound_run_and_say_why_they_wait() {
     stage.eventually("the large pod runs when there is room", || {
         stage.running("first").iter().any(|(name, _)| name == "large").then_some(())
     });
+    let record = || {
+        stage.get("pod", "first", "large")?["metadata"]["annotations"]["quotient.dev/bound-as"]
+            .as_str()
+            .map(str::to_owned)
+    };
+    assert_eq!(record(), None, "it answers to nothing");
+    stage.kubectl(&["annotate", "pod", "large", "-n", "first", "scheduling.volcano.sh/queue-name=q"]);
+    stage.eventually("what it was bound as is recorded", || (record()? == "{}").then_some(()));
     let metrics = live.metrics.text();
     for (held, count) in [("no", 6), ("yes", 1)] {
         let line = format!("quotient_bind_latency_seconds_count{{held=\"{held}\"}} {count}");

@@ -154,7 +154,7 @@ fn certificates_are_made_agreed_on_renewed_and_reloaded() {
 async fn an_authority_is_followed_in_time(plane: &ControlPlane, clients: &Clients) {
     let clock = || CLOCK_S.load(Ordering::Relaxed);
     let (address, lifetimes) = (free_address(), Lifetimes::default());
-    let keeper = || Keeper::new(clients.webhook.clone(), target(address), secret("years"), lifetimes, clock);
+    let keeper = || Keeper::new(clients.keep.clone(), target(address), secret("years"), lifetimes, clock);
     let current = || get(plane, &["secret", "years"])["data"]["ca.crt"].clone();
     let (mut one, mut other) = (keeper(), keeper());
     one.look().await.expect("there is no configuration yet, and that is no error");

@@ -239,7 +239,8 @@ impl WriteQueue {
 
     /// A pod is gone: what was to be written for it is not, and nobody goes for it any more.
     pub fn forget(&mut self, pod: &PodKey, now: Tick) {
-        let slots = [Slot::Bind, Slot::Nominate, Slot::Label, Slot::Condition].map(|slot| slot(pod.clone()));
+        let slots =
+            [Slot::Bind, Slot::Nominate, Slot::Record, Slot::Label, Slot::Condition].map(|slot| slot(pod.clone()));
         slots.iter().for_each(|slot| self.withdraw(slot));
         self.cancel_evictions(pod, "its claimant is gone", now);
     }
@@ -427,7 +428,8 @@ impl WriteQueue {
             | Write::Delete { .. } => {
                 self.put_off.push(Feedback { at: now, failed: Failed::Asked(write.slot()), message });
             }
-            Write::Label { .. }
+            Write::Record { .. }
+            | Write::Label { .. }
             | Write::Condition { .. }
             | Write::Event(_)
             | Write::Admit { .. }

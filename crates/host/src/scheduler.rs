@@ -2,6 +2,7 @@
 
 mod decided;
 mod reasons;
+mod record;
 mod seen;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -68,8 +69,10 @@ struct Waiting {
     unsaid: Option<Arc<Reason>>,
     /// Why, as the pod itself says: the reason and the message of its condition.
     shown: Option<(String, String)>,
-    /// What it answers to, as a bind records it.
+    /// What it answers to, as a bind records it, if to anything.
     ties: Option<Box<str>>,
+    /// It is being bound, without ties.
+    is_bound_untied: bool,
 }
 
 impl Waiting {
@@ -99,6 +102,8 @@ pub struct Scheduler {
     waiting: BTreeMap<PodKey, Waiting>,
     /// When something is to be said of pods whose numbers changed.
     unsaid: BTreeSet<(Tick, PodKey)>,
+    /// Pods that ran without ties and have some now, with their uid: they are to have the record of their bind.
+    unrecorded: BTreeMap<PodKey, Name>,
     /// Pods that are gone since this was last asked.
     gone: BTreeSet<PodKey>,
     happened: Vec<Happened>,
@@ -119,6 +124,7 @@ impl Clone for Scheduler {
             found: self.found.clone(),
             waiting: self.waiting.clone(),
             unsaid: self.unsaid.clone(),
+            unrecorded: self.unrecorded.clone(),
             gone: self.gone.clone(),
             happened: self.happened.clone(),
         }
@@ -141,6 +147,7 @@ impl Scheduler {
             found: BTreeMap::new(),
             waiting: BTreeMap::new(),
             unsaid: BTreeSet::new(),
+            unrecorded: BTreeMap::new(),
             gone: BTreeSet::new(),
             happened: Vec::new(),
         }
@@ -300,6 +307,7 @@ impl Scheduler {
             // The engine knows at once what the pod is told in a moment: it must not be placed alone meanwhile.
             object.to_mut()["metadata"]["annotations"][GROUP_NAMES[0]] = json!(group);
         }
+        self.keep_untied(key, &mut object);
         let translation = self.translator.upsert_as(key, &object);
         self.tell(now, key, translation);
         self.note_shown(key, &object);
@@ -354,6 +362,11 @@ impl Scheduler {
 
     /// Takes in a fact that no object tells of.
     pub fn take_fact(&mut self, now: Now, fact: Fact) {
+        if let Fact::BindFailed { pod, .. } = &fact
+            && let Some(waiting) = self.waiting.get_mut(pod)
+        {
+            waiting.is_bound_untied = false;
+        }
         self.engine.observe(now.tick, fact);
     }
 
@@ -372,6 +385,7 @@ impl Scheduler {
                         unsaid: None,
                         shown: None,
                         ties: None,
+                        is_bound_untied: false,
                     };
                     let known = self.waiting.entry(pod.key()).or_insert_with(|| waiting.clone());
                     if known.uid != waiting.uid {
@@ -383,6 +397,7 @@ impl Scheduler {
             }
             Fact::PodGone(key) => {
                 self.waiting.remove(key);
+                self.unrecorded.remove(key);
                 self.gone.insert(key.clone());
             }
             _ => {}
@@ -401,6 +416,7 @@ impl Scheduler {
             self.write(now, decision, &mut round);
         }
         self.say_numbers(now, &mut round);
+        self.record_untied(&mut round);
         round.happened.append(&mut self.happened);
         round
     }

@@ -21,7 +21,7 @@ pub struct PodRef {
 /// One thing to be written about one object.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Write {
-    /// Bind the pod, its claims first. `bound_as` is the record of what it answers to.
+    /// Bind the pod, its claims first. `bound_as` is the record of what it answers to, if to anything.
     Bind {
         pod: PodRef,
         node: Name,
@@ -34,6 +34,8 @@ pub enum Write {
     Evict { pod: PodRef, claimant: Option<PodKey>, message: String },
     /// Say which node is kept for the pod.
     Nominate { pod: PodRef, node: Option<Name> },
+    /// Leave a record that the pod was bound as one without ties: it was bound without a record, and has ties now.
+    Record { pod: PodRef },
     /// Set labels of a pod, or take them off.
     Label { pod: PodRef, labels: BTreeMap<String, Option<String>> },
     /// Say why the pod waits. `since`: when it began to, where that is now.
@@ -117,6 +119,7 @@ pub enum Slot {
     Bind(PodKey),
     Evict(PodKey),
     Nominate(PodKey),
+    Record(PodKey),
     Label(PodKey),
     Condition(PodKey),
     Event(ObjectKey, &'static str),
@@ -155,7 +158,7 @@ impl Slot {
         match self {
             Slot::Nominate(_) => 0,
             Slot::Bind(_) | Slot::Evict(_) | Slot::Delete(_) | Slot::Make(_) => 1,
-            Slot::Admit(_) => 0,
+            Slot::Admit(_) | Slot::Record(_) => 0,
             Slot::Label(_) => 1,
             Slot::Condition(_) => 2,
             Slot::Amend(_) => 3,
@@ -170,6 +173,7 @@ impl Write {
             Write::Bind { pod, .. } => Slot::Bind(pod.key.clone()),
             Write::Evict { pod, .. } => Slot::Evict(pod.key.clone()),
             Write::Nominate { pod, .. } => Slot::Nominate(pod.key.clone()),
+            Write::Record { pod } => Slot::Record(pod.key.clone()),
             Write::Label { pod, .. } => Slot::Label(pod.key.clone()),
             Write::Condition { pod, .. } => Slot::Condition(pod.key.clone()),
             Write::Event(note) => Slot::Event(note.about.clone(), note.reason),

@@ -1,14 +1,16 @@
 //! Requests to the API server: many at once, their answers mostly unread.
 
 use std::path::Path;
+use std::pin::Pin;
 use std::time::Instant;
 
-use anyhow::{Context, Result};
-use futures::io::{AsyncBufRead, AsyncBufReadExt};
+use anyhow::{Context, Result, bail};
+use futures::io::{AsyncRead, AsyncReadExt};
 use futures::{StreamExt, TryStreamExt, stream};
 use http::{Method, Request};
 use kube::config::{KubeConfigOptions, Kubeconfig};
 use kube::{Client, Config};
+use quotient_cluster::{thin, wire};
 use serde_json::{Value, json};
 use tokio::sync::mpsc::{UnboundedReceiver, unbounded_channel};
 
@@ -101,14 +103,12 @@ impl Api {
         let list = self.ask((Method::GET, "/api/v1/pods?limit=1".to_string(), JSON, Value::Null)).await?;
         let list: Value = serde_json::from_str(&list)?;
         let mut version = list["metadata"]["resourceVersion"].as_str().unwrap_or_default().to_string();
-        let mut stream = self.watch_from(&version, selector).await?;
+        let mut events = Events::begin(self, &version, selector).await?;
         let (sender, receiver) = unbounded_channel();
         let (api, selector) = (self.clone(), selector.to_string());
         tokio::spawn(async move {
             loop {
-                let mut lines = std::pin::pin!(stream.lines());
-                while let Some(Ok(line)) = lines.next().await {
-                    let event: Value = serde_json::from_str(&line).unwrap_or_default();
+                while let Ok(Some(event)) = events.next().await {
                     if let Some(seen) = event["object"]["metadata"]["resourceVersion"].as_str() {
                         version = seen.to_string();
                     }
@@ -119,19 +119,13 @@ impl Api {
                     }
                 }
                 // A server may end a watch at any time, and it goes on where it was; after the case the server is gone.
-                match api.watch_from(&version, &selector).await {
-                    Ok(next) => stream = next,
+                match Events::begin(&api, &version, &selector).await {
+                    Ok(next) => events = next,
                     Err(_) => return,
                 }
             }
         });
         Ok(receiver)
-    }
-
-    async fn watch_from(&self, version: &str, selector: &str) -> Result<impl AsyncBufRead + use<>> {
-        let path = format!("/api/v1/pods?watch=true&resourceVersion={version}&{selector}");
-        let request = Request::get(path).header(http::header::ACCEPT, JSON).body(Vec::new())?;
-        Ok(self.client.request_stream(request).await?)
     }
 
     /// How many requests the API server answered so far, by verb, resource and part, but for reads.
@@ -153,6 +147,47 @@ impl Api {
             *sums.entry(name).or_default() += value.parse::<f64>().unwrap_or(0.0) as u64;
         }
         Ok(sums.into_iter().collect())
+    }
+}
+
+/// The events of a watch of pods. They come in Kubernetes' binary format, as they do to the kubelets and controllers of
+/// every cluster: what the API server makes for one of them it has for all, and a watch as text would take more of its
+/// time for every pod than it takes to tell all others.
+struct Events {
+    stream: Pin<Box<dyn AsyncRead + Send>>,
+    plan: wire::Plan,
+    /// What came in and was not read yet.
+    buffer: Vec<u8>,
+}
+
+impl Events {
+    async fn begin(api: &Api, version: &str, selector: &str) -> Result<Self> {
+        let path = format!("/api/v1/pods?watch=true&resourceVersion={version}&{selector}");
+        let request = Request::get(path).header(http::header::ACCEPT, wire::BINARY).body(Vec::new())?;
+        let stream = api.client.request_stream(request).await?;
+        let pods = quotient_api::kinds::find("", "Pod").context("pods are a known kind")?;
+        let plan = thin::plan(pods).context("pods are read from the binary format")?;
+        Ok(Events { stream: Box::pin(stream), plan, buffer: Vec::new() })
+    }
+
+    /// The next event; `None` when the watch has ended.
+    async fn next(&mut self) -> Result<Option<Value>> {
+        loop {
+            if let Some((frame, length)) = wire::frame(&self.buffer)? {
+                let (kind, object) = wire::event(frame)?;
+                let event = match kind.as_str() {
+                    "ERROR" => bail!("the watch failed"),
+                    _ => json!({"type": kind, "object": self.plan.read(object)?}),
+                };
+                self.buffer.drain(..length);
+                return Ok(Some(event));
+            }
+            let mut piece = [0; 16 * 1024];
+            match self.stream.read(&mut piece).await? {
+                0 => return Ok(None),
+                count => self.buffer.extend_from_slice(&piece[..count]),
+            }
+        }
     }
 }
 

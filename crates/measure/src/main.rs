@@ -70,6 +70,16 @@ enum Work {
     Simulate { input: Input, format: Format },
 }
 
+/// How often cases that are compared run.
+const ROUNDS: usize = 3;
+
+impl Work {
+    /// Whether its rate is compared with that of another case.
+    fn is_compared(&self) -> bool {
+        matches!(self, Work::Limit { events: false, .. } | Work::Fill { .. })
+    }
+}
+
 fn works(quick: bool, large: bool, openb: bool) -> Vec<(String, Work)> {
     let size = |full: usize| if quick { full / 10 } else { full };
     let (n1, p5, n5, p10) = (size(1000), size(5000), size(5000), size(10_000));
@@ -150,19 +160,39 @@ async fn measured(arguments: &Arguments) -> Result<Map<String, Value>> {
     let works = works(arguments.quick, arguments.large, arguments.openb.is_some());
     let chosen: Vec<_> = works.iter().filter(|(name, _)| name.contains(&arguments.only)).collect();
     anyhow::ensure!(!chosen.is_empty(), "--only {}: expected a part of a case's name", arguments.only);
-    let mut figures = Map::new();
-    for (at, (name, work)) in chosen.iter().enumerate() {
+    // What is compared runs in turn, so that a machine that is slower for some minutes is so for all.
+    let rounds: Vec<_> = (0..ROUNDS)
+        .flat_map(|round| chosen.iter().filter(move |(_, work)| round == 0 || (work.is_compared() && !arguments.quick)))
+        .collect();
+    let mut runs = Map::new();
+    for (at, (name, work)) in rounds.iter().enumerate() {
         let begun = Instant::now();
-        eprintln!("{}/{} {name}", at + 1, chosen.len());
+        eprintln!("{}/{} {name}", at + 1, rounds.len());
         // One case that fails does not take the others with it; the page shows that it failed.
         let figure = measure(work, arguments).await.unwrap_or_else(|error| {
             eprintln!("  failed: {error:#}");
             json!({"failed": format!("{error:#}")})
         });
         eprintln!("  {figure} ({:.0} s)", begun.elapsed().as_secs_f64());
-        figures.insert(name.clone(), figure);
+        let runs = runs.entry(name.clone()).or_insert_with(|| json!([]));
+        runs.as_array_mut().into_iter().for_each(|runs| runs.push(figure.clone()));
     }
-    Ok(figures)
+    Ok(runs.into_iter().map(|(name, runs)| (name, median(runs.as_array().map_or(&[], Vec::as_slice)))).collect())
+}
+
+/// The run whose rate is in the middle, with the rates of all. Where one failed, that is what is to be known.
+fn median(runs: &[Value]) -> Value {
+    if let Some(failed) = runs.iter().find(|run| !run["failed"].is_null()) {
+        return failed.clone();
+    }
+    let rate = |run: &Value| run["pods_per_s"].as_f64().unwrap_or_default();
+    let mut sorted: Vec<&Value> = runs.iter().collect();
+    sorted.sort_by(|a, b| rate(a).total_cmp(&rate(b)));
+    let mut middle = sorted.get(sorted.len() / 2).map_or(Value::Null, |run| Value::clone(run));
+    if runs.len() > 1 {
+        middle["rates"] = runs.iter().map(|run| run["pods_per_s"].clone()).collect();
+    }
+    middle
 }
 
 /// The figures of files that `--json` wrote.
@@ -210,5 +240,20 @@ fn main() -> ExitCode {
             eprintln!("error: {error:#}");
             ExitCode::FAILURE
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn of_several_runs_the_one_in_the_middle_counts() {
+        let run = |rate: f64, memory: f64| json!({"pods_per_s": rate, "peak_mib": memory});
+        let runs = [run(9.0, 1.0), run(2.0, 2.0), run(5.0, 3.0)];
+        assert_eq!(median(&runs), json!({"pods_per_s": 5.0, "peak_mib": 3.0, "rates": [9.0, 2.0, 5.0]}));
+        assert_eq!(median(&runs[..1]), runs[0]);
+        let failed = json!({"failed": "no"});
+        assert_eq!(median(&[runs[0].clone(), failed.clone(), runs[1].clone()]), failed);
     }
 }

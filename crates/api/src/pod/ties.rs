@@ -1,7 +1,8 @@
 //! What ties a pod to its quota, queue, group and cards: some of its labels and annotations.
 //!
 //! They count as they were when the pod was bound. The Binding leaves a record of them on the pod, which is read back
-//! after a restart: who edits a running pod moves no charge.
+//! after a restart: who edits a running pod moves no charge. Most pods have none, and are bound without a record, which
+//! would take the API server a tenth of the time of the bind: they get it when they are given ties.
 
 use serde_json::{Map, Value, json};
 
@@ -20,11 +21,11 @@ pub const LABELS: [&str; 3] = [QUOTA_NAME, PREEMPTIBLE, PREEMPTABLE];
 pub const ANNOTATIONS: [&str; 7] =
     [QUEUE_NAME, GROUP_NAMES[0], GROUP_NAMES[1], GROUP_MIN_MEMBER, TASK_SPEC, PREEMPTABLE, CARD_NAME];
 
-/// The record of a pod without ties, which is that of most.
-const NO_TIES: &str = "{}";
+/// The record of a pod without ties.
+pub const NO_TIES: &str = "{}";
 
-/// The ties of a pod as it is now, as a Binding records them.
-pub fn record(pod: &Value) -> String {
+/// The ties of a pod as it is now, as a Binding records them; `None` where it has none.
+pub fn record(pod: &Value) -> Option<String> {
     let mut record = Map::new();
     for (part, keys) in [("labels", &LABELS[..]), ("annotations", &ANNOTATIONS[..])] {
         let Some(all) = field::of(pod, "metadata").and_then(|metadata| field::of(metadata, part)) else { continue };
@@ -34,7 +35,19 @@ pub fn record(pod: &Value) -> String {
             record.insert(part.to_string(), Value::Object(given));
         }
     }
-    if record.is_empty() { NO_TIES.to_string() } else { Value::Object(record).to_string() }
+    (!record.is_empty()).then(|| Value::Object(record).to_string())
+}
+
+/// Whether a pod on a node has ties and no record of those that it was bound with.
+pub fn lacks_record(pod: &Value) -> bool {
+    let node = field::of(pod, "spec").and_then(|spec| field::of(spec, "nodeName"));
+    let is_bound = node.and_then(Value::as_str).is_some_and(|node| !node.is_empty());
+    is_bound && tie(pod, "annotations", BOUND_AS).is_none() && record(pod).is_some()
+}
+
+/// Leaves the record of a pod without ties.
+pub fn record_none(pod: &mut Value) {
+    pod["metadata"]["annotations"][BOUND_AS] = json!(NO_TIES);
 }
 
 fn tie<'a>(pod: &'a Value, part: &str, key: &str) -> Option<&'a Value> {
@@ -75,7 +88,10 @@ pub(crate) fn first_changed(old: &Value, new: &Value) -> Option<(&'static str, &
         let after = tie(new, part, key);
         after != tie(old, part, key) && (after.is_none() || after != record.get(*part).and_then(|ties| ties.get(*key)))
     };
-    let is_forged = tie(new, "annotations", BOUND_AS) != tie(old, "annotations", BOUND_AS);
+    let (before, after) = (tie(old, "annotations", BOUND_AS), tie(new, "annotations", BOUND_AS));
+    // That it was bound without ties is recorded later, if at all, of a pod that a tree's label does not tie.
+    let is_late = before.is_none() && after.is_some_and(|record| record == NO_TIES);
+    let is_forged = after != before && (!is_late || tie(new, "labels", QUOTA_NAME).is_some());
     keys.into_iter().find(is_changed).or(is_forged.then_some(("annotations", BOUND_AS)))
 }
 
@@ -91,8 +107,8 @@ mod tests {
     #[test]
     fn a_record_has_the_ties_and_nothing_else() {
         let expected = format!(r#"{{"labels":{{"{QUOTA_NAME}":"t"}},"annotations":{{"{QUEUE_NAME}":"q"}}}}"#);
-        assert_eq!(record(&pod("q")), expected);
-        assert_eq!(record(&json!({"metadata": {"labels": {"app": "x"}}})), "{}");
+        assert_eq!(record(&pod("q")), Some(expected));
+        assert_eq!(record(&json!({"metadata": {"labels": {"app": "x"}}})), None);
     }
 
     #[test]
@@ -105,6 +121,18 @@ mod tests {
         assert_eq!(first_changed(&old, &back), Some(("annotations", BOUND_AS)), "the record is taken off");
         back["metadata"]["annotations"][BOUND_AS] = old["metadata"]["annotations"][BOUND_AS].clone();
         assert_eq!(first_changed(&old, &back), None);
+        let (mut bare, mut recorded) = (pod("q"), pod("q"));
+        record_none(&mut recorded);
+        assert_eq!(
+            first_changed(&bare, &recorded),
+            Some(("annotations", BOUND_AS)),
+            "it may have been bound with its label"
+        );
+        for pod in [&mut bare, &mut recorded] {
+            pod["metadata"]["labels"] = json!({});
+        }
+        assert_eq!(first_changed(&bare, &recorded), None);
+        assert_eq!(first_changed(&recorded, &bare), Some(("annotations", BOUND_AS)));
         old["spec"]["nodeName"] = json!("");
         assert_eq!(first_changed(&old, &pod("s")), None, "it waits");
     }

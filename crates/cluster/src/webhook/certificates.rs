@@ -10,7 +10,6 @@ use std::sync::{Arc, PoisonError, RwLock};
 use std::time::{Duration, Instant};
 
 use http::Method;
-use kube::Client;
 use serde_json::Value;
 use tokio_rustls::rustls::server::{ClientHello, ResolvesServerCert};
 use tokio_rustls::rustls::sign::CertifiedKey;
@@ -21,6 +20,7 @@ use super::configuration::{self, Target};
 use super::validity::validity;
 use crate::call::{Call, CallError, Content};
 use crate::lease::Fence;
+use crate::lines::Lines;
 
 /// Where the certificate comes from.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -102,7 +102,7 @@ const AFTER_A_RACE: Duration = Duration::from_millis(200);
 
 /// Looks after the certificate, again and again.
 pub struct Keeper {
-    client: Client,
+    lines: Lines,
     target: Target,
     source: Source,
     lifetimes: Lifetimes,
@@ -174,9 +174,9 @@ impl FolderCertificate {
 }
 
 impl Keeper {
-    pub fn new(client: Client, target: Target, source: Source, lifetimes: Lifetimes, clock: fn() -> i64) -> Self {
+    pub fn new(lines: Lines, target: Target, source: Source, lifetimes: Lifetimes, clock: fn() -> i64) -> Self {
         Keeper {
-            client,
+            lines,
             target,
             source,
             lifetimes,
@@ -314,7 +314,7 @@ impl Keeper {
 
     /// Not fenced: every replica answers, and of several who write one succeeds.
     async fn send(&self, call: Call) -> Result<Value, CallError> {
-        call.send(&self.client, &Fence::open()).await
+        call.send(&self.lines, &Fence::open()).await
     }
 }
 

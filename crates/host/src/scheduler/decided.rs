@@ -14,8 +14,12 @@ impl Scheduler {
     pub(super) fn write(&mut self, now: Now, decision: Decision, round: &mut Round) {
         match decision {
             Decision::Bind { pod, uid, node, claims, devices } => {
-                let waiting = self.waiting.get(&pod);
-                let (waited, bound_as) = (waiting.map(Waiting::waited), waiting.and_then(|one| one.ties.clone()));
+                let mut waiting = self.waiting.get_mut(&pod);
+                if let Some(waiting) = &mut waiting {
+                    waiting.is_bound_untied = waiting.ties.is_none();
+                }
+                let (waited, bound_as) =
+                    (waiting.as_deref().map(Waiting::waited), waiting.and_then(|one| one.ties.clone()));
                 round.happened.push(Happened::Bound { pod: pod.clone(), node: node.clone() });
                 let devices = self.device_writes(now, &pod, &uid, devices);
                 let pod = PodRef { key: pod, uid };

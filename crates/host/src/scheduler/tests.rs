@@ -120,3 +120,40 @@ fn a_pod_waits_for_its_group_where_groups_are_served() {
     scheduler.see(NOW, Seen::Unavailable(group));
     assert!(is_bound(scheduler.decide(NOW, Budget::default())), "there can be no such group");
 }
+
+#[test]
+fn a_pod_that_is_bound_without_ties_gets_their_record_when_it_has_some() {
+    let written = |scheduler: &mut Scheduler, pod: &Value| {
+        let kind = kinds::find("", "Pod").expect("it is known");
+        scheduler.see(NOW, Seen::Object(Subject::Kind(kind), pod.clone()));
+        scheduler.decide(NOW, Budget::default()).writes
+    };
+    let ties = json!({"volcano.sh/preemptable": "false"});
+    let (mut waiting, mut running) = (pod("p", "1"), pod("p", "1"));
+    running["spec"]["nodeName"] = json!("n");
+    let untied = running.clone();
+    running["metadata"]["annotations"] = ties.clone();
+    let key = PodKey { namespace: "a".into(), name: "p".into() };
+    let recorded = [Write::Record { pod: PodRef { key: key.clone(), uid: "p".into() } }];
+
+    let mut scheduler = seeing(&[node(), ("Pod", untied)]);
+    assert_eq!(written(&mut scheduler, &running), recorded, "it ran without any");
+    running["metadata"]["annotations"]["quotient.dev/bound-as"] = json!("{}");
+    assert_eq!(written(&mut scheduler, &running), [], "it has the record");
+
+    running["metadata"]["annotations"] = ties.clone();
+    let mut scheduler = seeing(&[node(), ("Pod", waiting.clone())]);
+    let binds = scheduler.decide(NOW, Budget::default()).writes;
+    assert!(matches!(&binds[..], [Write::Bind { bound_as: None, .. }]), "{binds:?}");
+    assert_eq!(written(&mut scheduler, &running), recorded, "it was given some while it was bound");
+
+    let mut scheduler = seeing(&[node(), ("Pod", waiting.clone())]);
+    scheduler.decide(NOW, Budget::default());
+    scheduler.take_fact(NOW, Fact::BindFailed { pod: key, uid: "p".into() });
+    assert_eq!(written(&mut scheduler, &running), [], "another scheduler bound it, with what it had then");
+
+    waiting["metadata"]["annotations"] = ties;
+    let binds = seeing(&[node(), ("Pod", waiting)]).decide(NOW, Budget::default()).writes;
+    assert!(matches!(&binds[..], [Write::Bind { bound_as: Some(_), .. }]), "{binds:?}");
+    assert_eq!(seeing(&[node(), ("Pod", running)]).decide(NOW, Budget::default()).writes, [], "it had them all along");
+}

@@ -28,6 +28,10 @@ use crate::live_dashboard::{LiveSource, TokenGate, Watcher};
 use crate::live_recording::LiveRecording;
 use crate::printer::Printer;
 
+/// While more was decided than can be sent now, answers and what watches tell are taken in together after this long: to
+/// wake for each of them takes time from the API server on the same machine, and from us.
+const REST: Duration = Duration::from_millis(2);
+
 /// Runs until it is told to stop.
 pub fn run(arguments: RunArguments) -> Result<Exit> {
     let configuration = match arguments.config.as_deref().map(Configuration::read_path).transpose() {
@@ -42,18 +46,29 @@ pub fn run(arguments: RunArguments) -> Result<Exit> {
     // Decisions are made on this thread, and long questions are answered on others. What is left are requests, of which
     // one thread does more than an API server answers: two would only wake each other.
     let mut runtime = tokio::runtime::Builder::new_multi_thread();
+    let metrics = Metrics::default();
+    let rushes = metrics.clone();
+    runtime.on_thread_park(move || {
+        if rushes.is_ahead() {
+            std::thread::sleep(REST);
+        }
+    });
     let runtime = runtime.worker_threads(1).enable_all().build().context("the runtime cannot be started")?;
-    runtime.block_on(serve_cluster(arguments, configuration, log))
+    runtime.block_on(serve_cluster(arguments, configuration, log, metrics))
 }
 
-async fn serve_cluster(arguments: RunArguments, mut configuration: Configuration, log: Log) -> Result<Exit> {
+async fn serve_cluster(
+    arguments: RunArguments,
+    mut configuration: Configuration,
+    log: Log,
+    metrics: Metrics,
+) -> Result<Exit> {
     let webhook_settings = webhook_settings(&arguments)?;
     let systems: Vec<System> = arguments.systems.iter().copied().map(System::from).collect();
     let (clients, may_run_jobs) = reach(&arguments, &systems).await?;
     if configuration.runs_volcano_jobs && !may_run_jobs {
         tracing::info!("the controller of Volcano Jobs is off: this account may not create pods (`--systems …,jobs`)");
     }
-    let metrics = Metrics::default();
     let comparison = arguments.compare.then(|| {
         let names = configuration.scheduler_names.clone();
         Comparison::new(names, arguments.compare_every, metrics.clone(), quotient_cluster::clock::wall_us())

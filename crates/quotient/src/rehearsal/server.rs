@@ -68,7 +68,7 @@ impl Server {
     async fn send(&self, call: Call) -> Result<Value, CallError> {
         let begun = Instant::now();
         loop {
-            match call.send(&self.clients.status, &self.fence).await {
+            match call.send(&self.clients.tell, &self.fence).await {
                 Err(CallError::Throttled { .. }) if begun.elapsed() < BUSY_MAX => tokio::time::sleep(BUSY_PAUSE).await,
                 other => return other,
             }

@@ -174,6 +174,20 @@ impl Engine {
         }
     }
 
+    /// Whether a pod on a node counts as one that answers to what this fact says it does.
+    pub fn answers_as(&self, fact: &PodFact) -> bool {
+        let Some(id) = self.world.pods.find(&fact.key()) else { return false };
+        let pod = self.world.pods.get(id);
+        matches!(pod.place, Place::Placed(_))
+            && pod.uid == fact.uid
+            && pod.tree_quota == fact.tree_quota
+            && pod.queue == fact.queue
+            && pod.group_name == fact.group
+            && pod.task == fact.task
+            && pod.eviction_class == fact.eviction_class
+            && self.world.shapes.get(pod.shape).spec().cards == fact.spec.cards
+    }
+
     /// What a fact says of a pod that is not known of it.
     fn news_of(&self, id: PodId, fact: &PodFact, unready: Option<&Name>) -> PodNews {
         let pod = self.world.pods.get(id);
