@@ -9,7 +9,7 @@ set -eu
 
 here=$(CDPATH='' cd -- "$(dirname -- "$0")" && pwd)
 kubernetes=$(sed -n 's,^[[:space:]]*k8s.io/kubernetes \(v[0-9.]*\).*,\1,p' "$here/kubernetes/go.mod" | head -n 1)
-checksum=$(cat "$here"/*/go.mod "$here"/*/go.sum "$here/build.sh" | sha256sum | cut -c 1-12)
+checksum=$(cat "$here"/*/go.mod "$here"/*/go.sum "$here/kubernetes/wire/main.go" "$here/build.sh" | sha256sum | cut -c 1-12)
 folder=${XDG_CACHE_HOME:-$HOME/.cache}/quotient/testenv/$kubernetes-$checksum
 assets=${KUBEBUILDER_ASSETS:-}
 [ -n "$assets" ] && folder=$folder-assets-$(printf %s "$assets" | sha256sum | cut -c 1-8)
@@ -54,6 +54,10 @@ build kwok kwok sigs.k8s.io/kwok/cmd/kwok
 for program in kubectl kube-apiserver kube-controller-manager kube-scheduler; do
   build kubernetes $program k8s.io/kubernetes/cmd/$program "$version"
 done
+
+# How objects are laid out in the binary format, as the types of this version say: tests compare it with what we read by.
+(cd "$here/kubernetes" && GOFLAGS='-buildvcs=false -mod=readonly' nice -n 10 go run ./wire) >"$folder/layout.txt" ||
+  refuse "printing the layout of objects failed; the lines above say why"
 
 # What a kwok node does with its pods and its own heartbeat is data of kwok's module.
 stages=$(cd "$here/kwok" && go list -m -f '{{.Dir}}' sigs.k8s.io/kwok)/kustomize/stage

@@ -42,6 +42,49 @@ pub const fn inside(key: &'static str, dropped: &'static [Dropped]) -> Dropped {
     Dropped { key, part: Part::Inside(dropped) }
 }
 
+/// Some, and more.
+pub const fn joined<const COUNT: usize>(some: &[Dropped], more: &[Dropped]) -> [Dropped; COUNT] {
+    assert!(some.len() + more.len() == COUNT);
+    let mut joined = [all(""); COUNT];
+    let mut index = 0;
+    while index < COUNT {
+        joined[index] = if index < some.len() { some[index] } else { more[index - some.len()] };
+        index += 1;
+    }
+    joined
+}
+
+/// What nobody reads of a container, wherever it is read.
+pub const CONTAINER: &[Dropped] = &[
+    all("args"),
+    all("command"),
+    all("env"),
+    all("envFrom"),
+    all("imagePullPolicy"),
+    all("lifecycle"),
+    all("livenessProbe"),
+    all("readinessProbe"),
+    all("securityContext"),
+    all("startupProbe"),
+    all("terminationMessagePath"),
+    all("terminationMessagePolicy"),
+    all("volumeDevices"),
+];
+
+/// What nobody reads of a pod's spec beside its containers, unless something is applied over the pod.
+pub const POD_SPEC: &[Dropped] = &[
+    all("dnsPolicy"),
+    all("enableServiceLinks"),
+    all("ephemeralContainers"),
+    all("securityContext"),
+    all("serviceAccount"),
+    // Volumes that every node can mount.
+    inside(
+        "volumes",
+        &[all("configMap"), all("downwardAPI"), all("emptyDir"), all("hostPath"), all("projected"), all("secret")],
+    ),
+];
+
 /// A value without room to spare, and without what nobody reads of pods that an API server has made.
 pub struct Exact(pub Value);
 

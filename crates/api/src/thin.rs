@@ -9,29 +9,15 @@
 
 use serde_json::Value;
 
-use crate::json::{Dropped, Part, all, inside, prune};
+use crate::json::{self, Dropped, Part, all, inside, prune};
 
-const CONTAINER: &[Dropped] = &[
-    all("args"),
-    all("command"),
-    all("env"),
-    all("envFrom"),
-    all("imagePullPolicy"),
-    all("lifecycle"),
-    all("livenessProbe"),
-    inside("ports", &[all("name"), Dropped { key: "protocol", part: Part::If(is_usual_protocol) }]),
-    all("readinessProbe"),
-    all("securityContext"),
-    all("startupProbe"),
-    all("terminationMessagePath"),
-    all("terminationMessagePolicy"),
-    all("volumeDevices"),
-    Dropped { key: "volumeMounts", part: Part::If(are_plain) },
-];
-
-/// Volumes that every node can mount.
-const VOLUME: &[Dropped] =
-    &[all("configMap"), all("downwardAPI"), all("emptyDir"), all("hostPath"), all("projected"), all("secret")];
+const CONTAINER: &[Dropped] = &json::joined::<15>(
+    json::CONTAINER,
+    &[
+        inside("ports", &[all("name"), Dropped { key: "protocol", part: Part::If(is_usual_protocol) }]),
+        Dropped { key: "volumeMounts", part: Part::If(are_plain) },
+    ],
+);
 
 const STATUS: Dropped = inside(
     "status",
@@ -52,24 +38,13 @@ const STATUS: Dropped = inside(
 const COMPARABLE: &[Dropped] =
     &[inside("spec", &[inside("containers", CONTAINER), inside("initContainers", CONTAINER)]), STATUS];
 
+const ALONE_SPEC: &[Dropped] = &json::joined::<9>(
+    json::POD_SPEC,
+    &[inside("containers", CONTAINER), inside("initContainers", CONTAINER), all("terminationGracePeriodSeconds")],
+);
+
 /// What is dropped of pods over which nothing is applied.
-const ALONE: &[Dropped] = &[
-    inside(
-        "spec",
-        &[
-            inside("containers", CONTAINER),
-            inside("initContainers", CONTAINER),
-            all("dnsPolicy"),
-            all("enableServiceLinks"),
-            all("ephemeralContainers"),
-            all("securityContext"),
-            all("serviceAccount"),
-            all("terminationGracePeriodSeconds"),
-            inside("volumes", VOLUME),
-        ],
-    ),
-    STATUS,
-];
+const ALONE: &[Dropped] = &[inside("spec", ALONE_SPEC), STATUS];
 
 /// How much is kept of pods that an API server has made.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -22,8 +22,9 @@ use crate::lines::Lines;
 use crate::metrics::Metrics;
 
 /// How many writes of each lane are under way at once: at first, and at most. HTTP/1.1 has a connection for each; with
-/// 10 ms for an answer, 48 of them are some five thousand binds a second, which is more than an API server does.
-const PLACE_CONCURRENT: (u32, u32) = (16, 48);
+/// 20 ms for an answer, 96 of them are some five thousand binds a second, which is more than an API server does. Of the
+/// 600 requests that it has under way at most, by default, less than half may be those of pods' accounts.
+const PLACE_CONCURRENT: (u32, u32) = (16, 96);
 const TELL_CONCURRENT: (u32, u32) = (8, 16);
 
 /// More binds and evictions than this that wait for their turn or are under way are a rush.
@@ -46,7 +47,7 @@ const TELL_AT_LEAST_EVERY: Duration = Duration::from_millis(100);
 /// done soon, and would be decided better later. It is what an API server answers in about a second.
 pub const BACKLOG_MAX: usize = 1024;
 
-/// The most reports that wait to be read. Nothing more is sent while so many do: what is under way adds 64 at most.
+/// The most reports that wait to be read. Nothing more is sent while so many do: what is under way adds 112 at most.
 /// They are read after every cycle, so that they are few unless one takes long.
 pub const REPORTS_MAX: usize = 1024;
 

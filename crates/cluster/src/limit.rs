@@ -1,7 +1,8 @@
 //! How many requests are under way at once: as many as the API server answers well.
 //!
-//! The limit grows by one for each limit's worth of good answers and is halved when the server says that it has too
-//! much to do, or does not answer. So it comes to rest near what the server can take, without anybody setting a rate.
+//! The limit grows by one for each good answer until the server first says that it has too much to do, or does not
+//! answer. Then it is halved, and grows by one for each limit's worth of good answers. So it comes to rest near what the
+//! server can take, without anybody setting a rate.
 
 use std::time::{Duration, Instant};
 
@@ -60,7 +61,7 @@ impl Limit {
     fn answered(&mut self) {
         self.refusals = 0;
         self.good += 1;
-        if self.good >= self.limit {
+        if self.halved_at.is_none() || self.good >= self.limit {
             self.good = 0;
             self.limit = (self.limit + 1).min(self.max);
         }
@@ -103,14 +104,18 @@ mod tests {
     fn it_grows_with_good_answers_and_is_halved_once_for_a_burst_of_refusals() {
         let begun = Instant::now();
         let mut limit = Limit::new(8, 10);
-        (0..8).for_each(|_| limit.answered());
-        assert_eq!(limit.allowed(begun), 9);
+        limit.answered();
+        assert_eq!(limit.allowed(begun), 9, "nothing speaks against more");
         (0..100).for_each(|_| limit.answered());
         assert_eq!(limit.allowed(begun), 10, "never more than its maximum");
         (0..5).for_each(|_| limit.overloaded(begun, None));
         assert_eq!(limit.allowed(begun), 0, "it pauses");
         let later = begun + Duration::from_secs(10);
         assert_eq!(limit.allowed(later), 5);
+        (0..4).for_each(|_| limit.answered());
+        assert_eq!(limit.allowed(later), 5, "it was too much once");
+        limit.answered();
+        assert_eq!(limit.allowed(later), 6);
         limit.overloaded(later, Some(Duration::from_secs(30)));
         assert_eq!(limit.paused_until(later), Some(later + Duration::from_secs(30)), "as the server asks");
         for second in 0..10 {

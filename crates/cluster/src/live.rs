@@ -37,7 +37,7 @@ const SEEN_MAX: usize = 128;
 
 /// While more was decided than the API server can be sent now, what it tells of meanwhile is taken in together: to
 /// decide sooner would place nobody sooner, and each look for itself takes time from both.
-const GATHER: Duration = Duration::from_millis(4);
+const GATHER: Duration = Duration::from_millis(16);
 
 /// How many objects are taken in before the engine decides again.
 const SEEN_PER_CYCLE: usize = 1024;

@@ -8,7 +8,7 @@
 use std::hash::{Hash, Hasher};
 
 use quotient_api::Kind;
-use quotient_api::json::{Dropped, Pruned, all, inside};
+use quotient_api::json::{self, Dropped, Pruned, all, inside};
 use serde::de::{Deserialize, DeserializeSeed, Deserializer};
 use serde_json::Value;
 
@@ -58,22 +58,10 @@ fn hash(value: &Value, hasher: &mut impl Hasher) {
     }
 }
 
-const CONTAINER: &[Dropped] = &[
-    all("args"),
-    all("command"),
-    all("env"),
-    all("envFrom"),
-    all("imagePullPolicy"),
-    all("lifecycle"),
-    all("livenessProbe"),
-    all("readinessProbe"),
-    all("securityContext"),
-    all("startupProbe"),
-    all("terminationMessagePath"),
-    all("terminationMessagePolicy"),
-    all("volumeDevices"),
+const CONTAINER: &[Dropped] = &json::joined::<14>(
+    json::CONTAINER,
     // Options of mounts are read: not every node has them.
-    inside(
+    &[inside(
         "volumeMounts",
         &[
             all("mountPath"),
@@ -84,59 +72,44 @@ const CONTAINER: &[Dropped] = &[
             all("subPath"),
             all("subPathExpr"),
         ],
-    ),
-];
-
-/// What is dropped of a container's status, and these.
-macro_rules! container_status {
-    ($($more:expr),*) => {
-        &[
-            all("allocatedResourcesStatus"),
-            all("containerID"),
-            all("image"),
-            all("imageID"),
-            all("lastState"),
-            inside("resources", &[all("claims"), all("limits")]),
-            all("started"),
-            all("user"),
-            all("volumeMounts"),
-            $($more),*
-        ]
-    };
-}
+    )],
+);
 
 /// What a container ended with is read, whether it is ready, how often it was restarted, and what it has while it is
 /// resized.
-const CONTAINER_STATUS: &[Dropped] = container_status!();
+const CONTAINER_STATUS: &[Dropped] = &[
+    all("allocatedResourcesStatus"),
+    all("containerID"),
+    all("image"),
+    all("imageID"),
+    all("lastState"),
+    inside("resources", &[all("claims"), all("limits")]),
+    all("started"),
+    all("user"),
+    all("volumeMounts"),
+];
 
 /// Of those that start before the others only what they have is read.
-const INIT_STATUS: &[Dropped] = container_status!(all("ready"), all("restartCount"), all("state"));
+const INIT_STATUS: &[Dropped] =
+    &json::joined::<12>(CONTAINER_STATUS, &[all("ready"), all("restartCount"), all("state")]);
 
-/// What every node can mount.
-const VOLUME: &[Dropped] =
-    &[all("configMap"), all("downwardAPI"), all("emptyDir"), all("hostPath"), all("projected"), all("secret")];
+const SPEC: &[Dropped] = &json::joined::<10>(
+    json::POD_SPEC,
+    &[
+        inside("containers", CONTAINER),
+        inside("initContainers", CONTAINER),
+        // Of what makes pods the selector is read, and what the template says beside the spec.
+        inside("template", &[all("spec")]),
+        all("volumeClaimTemplates"),
+    ],
+);
 
 const DROPPED: &[Dropped] = &[
     inside(
         "metadata",
         &[all("managedFields"), inside("annotations", &[all("kubectl.kubernetes.io/last-applied-configuration")])],
     ),
-    inside(
-        "spec",
-        &[
-            inside("containers", CONTAINER),
-            inside("initContainers", CONTAINER),
-            all("dnsPolicy"),
-            all("enableServiceLinks"),
-            all("ephemeralContainers"),
-            all("securityContext"),
-            all("serviceAccount"),
-            inside("volumes", VOLUME),
-            // Of what makes pods the selector is read, and what the template says beside the spec.
-            inside("template", &[all("spec")]),
-            all("volumeClaimTemplates"),
-        ],
-    ),
+    inside("spec", SPEC),
     inside(
         "status",
         &[

@@ -162,3 +162,12 @@ fn pods_and_nodes_are_the_same_in_both_formats() {
         }
     });
 }
+
+#[test]
+fn the_layout_is_that_of_the_types_of_kubernetes() {
+    // The build of the control plane prints it, from the modules that the control plane is made of.
+    let printed = stage().plane().programs().join("layout.txt");
+    let printed = std::fs::read_to_string(&printed).unwrap_or_else(|error| panic!("{}: {error}", printed.display()));
+    let kept = include_str!("../src/wire/layout.txt");
+    assert!(printed == kept, "crates/cluster/src/wire/layout.txt is not what testenv/kubernetes/wire prints");
+}

@@ -15,7 +15,7 @@ use serde_json::{Value, json};
 use tokio::sync::mpsc::{UnboundedReceiver, unbounded_channel};
 
 /// How many requests are under way at once. More does not make the API server faster.
-const CONCURRENT: usize = 64;
+const CONCURRENT: usize = 128;
 
 /// The API server, as somebody who may do everything.
 #[derive(Clone)]

@@ -24,7 +24,7 @@ const FILL_1000: &str = "fill, 1,000 nodes, 20 elastic quotas";
 const LIMIT_5000: &str = "limit, 5,000 nodes";
 const FILL_5000: &str = "fill, 5,000 nodes, 50 elastic quotas";
 
-/// A rate beside another case's: what, the case, the other, and how many hundredths of the other it should be.
+/// A rate beside another case's; where the API server alone does not reach what is wanted, that is said too: what, the case, the other, and how many hundredths of the other it should be.
 const RATES: &[(&str, &str, &str, u32)] = &[
     ("1,000 nodes, 20 quotas: rate over the limit", FILL_1000, LIMIT_1000, 90),
     ("1,000 nodes, 20 quotas: rate over kube-scheduler's", FILL_1000, "fill, 1,000 nodes, kube-scheduler", 400),
@@ -54,10 +54,15 @@ const MOSTS: &[(&str, &str, &str, f64, &str)] = &[
 
 fn goals(cases: &Value) -> Vec<Goal> {
     let rates = RATES.iter().filter_map(|(what, case, other, hundredths)| {
-        let rate = |case| figure(cases, case, "pods_per_s");
-        let (wanted, measured) = (f64::from(*hundredths) / 100.0, rate(case)? / rate(other)?);
+        let over = |case| Some(figure(cases, case, "pods_per_s")? / figure(cases, other, "pods_per_s")?);
+        let (wanted, measured) = (f64::from(*hundredths) / 100.0, over(case)?);
         let (what, is_met) = ((*what).to_string(), measured >= wanted);
-        Some(Goal { what, wanted: format!("≥ {wanted:.2}"), measured: format!("{measured:.2}"), is_met })
+        let limit = if case.contains("5,000 nodes") { LIMIT_5000 } else { LIMIT_1000 };
+        let measured = match over(limit).filter(|limit| *limit < wanted) {
+            Some(limit) => format!("{measured:.2} (the limit: {limit:.2})"),
+            None => format!("{measured:.2}"),
+        };
+        Some(Goal { what, wanted: format!("≥ {wanted:.2}"), measured, is_met })
     });
     let mosts = MOSTS.iter().filter_map(|(what, case, field, most, unit)| {
         let measured = figure(cases, case, field)?;
@@ -94,10 +99,12 @@ mod tests {
         let cases = json!({
             LIMIT_1000: {"pods_per_s": 1000.0},
             FILL_1000: {"pods_per_s": 890.0, "cpu_s_per_1000": 0.25, "peak_mib": 51.0},
+            "fill, 1,000 nodes, kube-scheduler": {"pods_per_s": 400.0},
             "reclaim, Quotient": {"failed": "no"},
         });
         let verdicts: Vec<(String, bool)> = goals(&cases).into_iter().map(|g| (g.measured, g.is_met)).collect();
-        let expected = [("0.89", false), ("0.25 s", true), ("51.00 MiB", false)];
+        let over_kube = "2.23 (the limit: 2.50)";
+        let expected = [("0.89", false), (over_kube, false), ("0.25 s", true), ("51.00 MiB", false)];
         assert_eq!(verdicts, expected.map(|(measured, is_met)| (measured.to_string(), is_met)));
     }
 }

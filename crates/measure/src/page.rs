@@ -131,7 +131,7 @@ pub fn page(report: &Value) -> String {
          and kube-apiserver {KUBERNETES}, no kubelets. The contenders run on the same machine, one after the other.{quick}\n\
          Machine: {} cores, {processor}, {} GiB. Everything shares these cores: etcd, the API server, the scheduler and the\n\
          measuring program.{note}\n\n\
-         - *limit* is the API server alone: a program binds every pod by a request, 64 at once, and decides nothing.\n\
+         - *limit* is the API server alone: a program binds every pod by a request, 128 at once, and decides nothing.\n\
          - *limit* and *fill* run three times, in turn with each other, and the run whose rate is in the middle is shown.\n\
          - Whoever measures watches pods in Kubernetes' binary format, as kubelets and controllers do: a watch as text, which no\n  \
          cluster has, takes the API server a twentieth of its time.\n\
@@ -140,7 +140,7 @@ pub fn page(report: &Value) -> String {
          allowed, bursts of 10,000 and no leader election; it knows no quotas, and in *reclaim* its claimants have priority.\n\
          - *fill*: all pods are pending when the scheduler starts; from its first bind to its last. *reclaim*: 100 nodes with 8 GPUs each,\n  \
          all borrowed in pods of one GPU; the owner submits 400. Victims go at once, or after 1 to 10 s (*slow victims*).\n  \
-         *reclaim, limit* are its requests alone, 64 at once, by a program that decides nothing and tells nobody.\n\
+         *reclaim, limit* are its requests alone, 128 at once, by a program that decides nothing and tells nobody.\n\
          - *claims*: every node has 8 devices of one class in a ResourceSlice; 2,000 pods have a claim for one each. *reclaim of devices*: 800\n  \
          devices, all borrowed in claims of one; the owner submits 400. kube-scheduler evicts nobody for a device.\n\
          - *idle*: 5,000 nodes renew their status every 10 s, and 500 pods of different shapes cannot run.\n\

@@ -30,7 +30,7 @@ use crate::printer::Printer;
 
 /// While more was decided than can be sent now, answers and what watches tell are taken in together after this long: to
 /// wake for each of them takes time from the API server on the same machine, and from us.
-const REST: Duration = Duration::from_millis(2);
+const REST: Duration = Duration::from_millis(8);
 
 /// Runs until it is told to stop.
 pub fn run(arguments: RunArguments) -> Result<Exit> {
