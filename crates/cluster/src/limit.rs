@@ -1,8 +1,8 @@
 //! How many requests are under way at once: as many as the API server answers well.
 //!
 //! The limit grows by one for each good answer until the server first says that it has too much to do, or does not
-//! answer. Then it is halved, and grows by one for each limit's worth of good answers. So it comes to rest near what the
-//! server can take, without anybody setting a rate.
+//! answer. Then it is halved, and grows by one for each limit's worth of good answers. So it comes to rest near what
+//! the server can take, without anybody setting a rate.
 
 use std::time::{Duration, Instant};
 

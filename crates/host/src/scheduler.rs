@@ -4,6 +4,7 @@ mod decided;
 mod reasons;
 mod record;
 mod seen;
+mod waiting;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -12,7 +13,7 @@ use quotient_api::volcano::metrics::{self, Sample, samples};
 use quotient_api::volcano::{GROUP_NAMES, QUEUE, SCHEDULING};
 use quotient_api::{Configuration, ObjectKey, Problem, Translation, Translator, View, key_of, pod_group};
 use quotient_engine::fact::{GroupKey, Name, PodKey};
-use quotient_engine::{Budget, Code, Engine, EvictionReason, Fact, QuotaReport, Reason, Tick};
+use quotient_engine::{Budget, Code, Engine, EvictionReason, Fact, QuotaReport, Tick};
 use serde_json::{Value, json};
 
 use crate::controllers::{Controllers, Moment, Wanted};
@@ -21,9 +22,10 @@ use crate::objects::{Arrival, News, Objects, SharedObjects, controller_of};
 use crate::patrol::Patrol;
 use crate::queue::{Failed, Feedback};
 use crate::subject::Subject;
-use crate::write::{PodRef, Waited, Write};
+use crate::write::{PodRef, Write};
 
 pub use seen::Seen;
+use waiting::Waiting;
 
 /// Now, by both clocks.
 #[derive(Debug, Clone, Copy)]
@@ -53,34 +55,6 @@ pub struct Round {
     pub more: bool,
     /// When time alone will change something next.
     pub wake_at: Option<Tick>,
-}
-
-/// A pod that waits.
-#[derive(Debug, Clone)]
-struct Waiting {
-    created_us: i64,
-    uid: Name,
-    /// The version of the pod as it was last seen.
-    version: u64,
-    /// Why, as far as we said.
-    held: Option<Code>,
-    /// Until when nothing is said again while the code stays the same, and what is to be said then.
-    quiet_until: Tick,
-    unsaid: Option<Arc<Reason>>,
-    /// Why, as the pod itself says: the reason and the message of its condition.
-    shown: Option<(String, String)>,
-    /// What it answers to, as a bind records it, if to anything.
-    ties: Option<Box<str>>,
-    /// It is being bound, without ties.
-    is_bound_untied: bool,
-}
-
-impl Waiting {
-    fn waited(&self) -> Waited {
-        // What the last leader held says so itself.
-        let is_shown = self.shown.as_ref().is_some_and(|(reason, _)| !reason.is_empty());
-        Waited { created_us: self.created_us, was_held: self.held.is_some() || is_shown }
-    }
 }
 
 /// The engine with what it takes to tell it of objects, and to write what it decides.
@@ -368,40 +342,6 @@ impl Scheduler {
             waiting.is_bound_untied = false;
         }
         self.engine.observe(now.tick, fact);
-    }
-
-    fn note_waiting(&mut self, fact: &Fact) {
-        match fact {
-            Fact::Pod(pod) => {
-                let waits = pod.ours && pod.node.is_none() && pod.leaving_since.is_none() && !pod.phase.is_over();
-                if waits {
-                    let (created_us, uid) = (pod.created.0, pod.uid.clone());
-                    let waiting = Waiting {
-                        created_us,
-                        uid,
-                        version: 0,
-                        held: None,
-                        quiet_until: Tick(0),
-                        unsaid: None,
-                        shown: None,
-                        ties: None,
-                        is_bound_untied: false,
-                    };
-                    let known = self.waiting.entry(pod.key()).or_insert_with(|| waiting.clone());
-                    if known.uid != waiting.uid {
-                        *known = waiting;
-                    }
-                } else {
-                    self.waiting.remove(&pod.key());
-                }
-            }
-            Fact::PodGone(key) => {
-                self.waiting.remove(key);
-                self.unrecorded.remove(key);
-                self.gone.insert(key.clone());
-            }
-            _ => {}
-        }
     }
 
     fn note_problems(&mut self, key: &ObjectKey, problems: Vec<Problem>) {

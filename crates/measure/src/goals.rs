@@ -24,8 +24,8 @@ const FILL_1000: &str = "fill, 1,000 nodes, 20 elastic quotas";
 const LIMIT_5000: &str = "limit, 5,000 nodes";
 const FILL_5000: &str = "fill, 5,000 nodes, 50 elastic quotas";
 
-/// A rate beside another case's: what, the case, the other, and how many hundredths of the other it should be. Where the
-/// API server alone does not reach that, its rate is shown too.
+/// A rate beside another case's: what, the case, the other, and how many hundredths of the other it should be. Where
+/// the API server alone does not reach that, its rate is shown too.
 const RATES: &[(&str, &str, &str, u32)] = &[
     ("1,000 nodes, 20 quotas: rate over the limit", FILL_1000, LIMIT_1000, 90),
     ("1,000 nodes, 20 quotas: rate over kube-scheduler's", FILL_1000, "fill, 1,000 nodes, kube-scheduler", 400),

@@ -133,8 +133,8 @@ pub fn page(report: &Value) -> String {
          measuring program.{note}\n\n\
          - *limit* is the API server alone: a program binds every pod by a request, 128 at once, and decides nothing.\n\
          - *limit* and *fill* run three times, in turn with each other, and the run whose rate is in the middle is shown.\n\
-         - Whoever measures watches pods in Kubernetes' binary format, as kubelets and controllers do: a watch as text, which no\n  \
-         cluster has, takes the API server a twentieth of its time.\n\
+         - Whoever measures watches pods in Kubernetes' binary format, as kubelets and controllers do: a watch as text, which\n  \
+         few ask for, takes the API server a twentieth of its time.\n\
          - Nodes have 32 cores, 256Gi, 8 GPUs and 110 pods; pending pods have 8 shapes of cpu and memory.\n\
          - Quotient runs `quotient run` with its defaults. kube-scheduler runs its default profile with 5,000 requests a second\n  \
          allowed, bursts of 10,000 and no leader election; it knows no quotas, and in *reclaim* its claimants have priority.\n\

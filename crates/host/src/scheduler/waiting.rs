@@ -1,0 +1,74 @@
+//! The pods that wait, and what is to be remembered of each until it is bound.
+
+use std::sync::Arc;
+
+use quotient_engine::fact::Name;
+use quotient_engine::{Code, Fact, Reason, Tick};
+
+use super::Scheduler;
+use crate::write::Waited;
+
+/// A pod that waits.
+#[derive(Debug, Clone)]
+pub struct Waiting {
+    pub created_us: i64,
+    pub uid: Name,
+    /// The version of the pod as it was last seen.
+    pub version: u64,
+    /// Why, as far as we said.
+    pub held: Option<Code>,
+    /// Until when nothing is said again while the code stays the same, and what is to be said then.
+    pub quiet_until: Tick,
+    pub unsaid: Option<Arc<Reason>>,
+    /// Why, as the pod itself says: the reason and the message of its condition.
+    pub shown: Option<(String, String)>,
+    /// What it answers to, as a bind records it, if to anything.
+    pub ties: Option<Box<str>>,
+    /// It is being bound, without ties.
+    pub is_bound_untied: bool,
+}
+
+impl Waiting {
+    pub fn waited(&self) -> Waited {
+        // What the last leader held says so itself.
+        let is_shown = self.shown.as_ref().is_some_and(|(reason, _)| !reason.is_empty());
+        Waited { created_us: self.created_us, was_held: self.held.is_some() || is_shown }
+    }
+}
+
+impl Scheduler {
+    /// Keeps who waits, by a fact about a pod.
+    pub(super) fn note_waiting(&mut self, fact: &Fact) {
+        match fact {
+            Fact::Pod(pod) => {
+                let waits = pod.ours && pod.node.is_none() && pod.leaving_since.is_none() && !pod.phase.is_over();
+                if waits {
+                    let (created_us, uid) = (pod.created.0, pod.uid.clone());
+                    let waiting = Waiting {
+                        created_us,
+                        uid,
+                        version: 0,
+                        held: None,
+                        quiet_until: Tick(0),
+                        unsaid: None,
+                        shown: None,
+                        ties: None,
+                        is_bound_untied: false,
+                    };
+                    let known = self.waiting.entry(pod.key()).or_insert_with(|| waiting.clone());
+                    if known.uid != waiting.uid {
+                        *known = waiting;
+                    }
+                } else {
+                    self.waiting.remove(&pod.key());
+                }
+            }
+            Fact::PodGone(key) => {
+                self.waiting.remove(key);
+                self.unrecorded.remove(key);
+                self.gone.insert(key.clone());
+            }
+            _ => {}
+        }
+    }
+}
