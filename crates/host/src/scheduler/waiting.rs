@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use quotient_engine::fact::Name;
+use quotient_engine::fact::{Name, PodFact};
 use quotient_engine::{Code, Fact, Reason, Tick};
 
 use super::Scheduler;
@@ -29,6 +29,20 @@ pub struct Waiting {
 }
 
 impl Waiting {
+    fn new(pod: &PodFact) -> Self {
+        Waiting {
+            created_us: pod.created.0,
+            uid: pod.uid.clone(),
+            version: 0,
+            held: None,
+            quiet_until: Tick(0),
+            unsaid: None,
+            shown: None,
+            ties: None,
+            is_bound_untied: false,
+        }
+    }
+
     pub fn waited(&self) -> Waited {
         // What the last leader held says so itself.
         let is_shown = self.shown.as_ref().is_some_and(|(reason, _)| !reason.is_empty());
@@ -36,32 +50,22 @@ impl Waiting {
     }
 }
 
+fn waits(pod: &PodFact) -> bool {
+    pod.ours && pod.node.is_none() && pod.leaving_since.is_none() && !pod.phase.is_over()
+}
+
 impl Scheduler {
     /// Keeps who waits, by a fact about a pod.
     pub(super) fn note_waiting(&mut self, fact: &Fact) {
         match fact {
-            Fact::Pod(pod) => {
-                let waits = pod.ours && pod.node.is_none() && pod.leaving_since.is_none() && !pod.phase.is_over();
-                if waits {
-                    let (created_us, uid) = (pod.created.0, pod.uid.clone());
-                    let waiting = Waiting {
-                        created_us,
-                        uid,
-                        version: 0,
-                        held: None,
-                        quiet_until: Tick(0),
-                        unsaid: None,
-                        shown: None,
-                        ties: None,
-                        is_bound_untied: false,
-                    };
-                    let known = self.waiting.entry(pod.key()).or_insert_with(|| waiting.clone());
-                    if known.uid != waiting.uid {
-                        *known = waiting;
-                    }
-                } else {
-                    self.waiting.remove(&pod.key());
+            Fact::Pod(pod) if waits(pod) => {
+                let key = pod.key();
+                if self.waiting.get(&key).is_none_or(|known| known.uid != pod.uid) {
+                    self.waiting.insert(key, Waiting::new(pod));
                 }
+            }
+            Fact::Pod(pod) => {
+                self.waiting.remove(&pod.key());
             }
             Fact::PodGone(key) => {
                 self.waiting.remove(key);
