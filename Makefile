@@ -55,7 +55,7 @@ test-web: testenv
 	@npm --prefix web ci --loglevel error --no-audit --no-fund
 	@npm --prefix web run --silent check
 	@npm --prefix web run --silent test
-	@$(CARGO) test --quiet --locked --package quotient --test dashboard -- --ignored
+	@$(CARGO) test --quiet --locked --package quotient --test it -- --ignored dashboard::
 
 # 5,000 nodes and 50,000 pods: first paint, frames, and what an idle server costs.
 .PHONY: bench-web
@@ -83,7 +83,7 @@ bench:
 # Kubernetes' own end-to-end tests of scheduling, built from its Go module, with Quotient and with kube-scheduler.
 .PHONY: conformance
 conformance: testenv
-	@$(CARGO) test --quiet --locked --package quotient --test conformance -- --ignored --nocapture
+	@$(CARGO) test --quiet --locked --package quotient --test it -- --ignored --nocapture conformance::
 
 # Instructions, which no other work on the machine can move, and not time.
 counts:
@@ -102,7 +102,7 @@ explore:
 	  echo "PROPTEST_RNG_SEED=$$seed PROPTEST_CASES=$(PROPTEST_CASES)"; \
 	  PROPTEST_RNG_SEED=$$seed $(CARGO) test --quiet --locked --package quotient-engine; \
 	  TERMINATION_SEED=$$seed METAMORPHIC_SEED=$$seed $(CARGO) test --quiet --locked --package quotient-model \
-	    --test termination --test metamorphic -- --nocapture; \
+	    --test it -- --nocapture termination:: metamorphic::; \
 	  $(CARGO) run --quiet --locked --package quotient-model -- $(PROPTEST_CASES) $$seed $(FOUND); \
 	done
 
@@ -111,8 +111,8 @@ storm: export CARGO_PROFILE_DEV_OPT_LEVEL = 2
 storm: export SEEDS ?= 20000
 storm: export STORM_SECONDS ?= 600
 storm: testenv
-	$(CARGO) test --quiet --locked --package quotient-sim --test storm -- --nocapture
-	$(CARGO) test --quiet --locked --package quotient --test faults -- --ignored --nocapture --test-threads=1 storm
+	$(CARGO) test --quiet --locked --package quotient-sim --test it -- --nocapture storm::
+	$(CARGO) test --quiet --locked --package quotient --test it -- --ignored --nocapture --test-threads=1 faults::storm
 
 # Only the model, for CASES cases from SEED on.
 model:
@@ -129,9 +129,9 @@ fuzz:
 # What is made from the program: the reference, what pages show, and parts of the chart. `make test` fails where it is not current.
 docs chart: export QUOTIENT_WRITE = 1
 docs: chart
-	$(CARGO) test --quiet --locked --package quotient --test docs
+	$(CARGO) test --quiet --locked --package quotient --test it docs::
 chart:
-	$(CARGO) test --quiet --locked --package quotient --test chart made_from
+	$(CARGO) test --quiet --locked --package quotient --test it made_from
 
 book:
 	@$$(packaging/mdbook.sh) build

@@ -1,6 +1,6 @@
 //! What an API server adds to objects, and what it refuses.
 
-mod view;
+use crate::view;
 
 use std::path::{Path, PathBuf};
 

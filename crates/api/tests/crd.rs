@@ -31,6 +31,6 @@ fn every_definition_is_of_a_known_kind_and_no_kind_has_two() {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/snapshots");
     let files =
         std::fs::read_dir(folder).expect("there are snapshots").map(|entry| entry.expect("an entry").file_name());
-    let kept = files.filter(|file| file.to_string_lossy().starts_with("crd__")).count();
+    let kept = files.filter(|file| file.to_string_lossy().starts_with("it__crd__")).count();
     assert_eq!(names.len(), kept);
 }

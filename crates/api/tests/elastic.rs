@@ -1,7 +1,7 @@
 //! Elastic quotas: what the engine is told of them whatever got past admission, and what admission says.
 
-mod told;
-mod view;
+use crate::told;
+use crate::view;
 
 use std::collections::{BTreeMap, BTreeSet};
 

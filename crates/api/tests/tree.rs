@@ -1,7 +1,7 @@
 //! Quota trees: what the engine is told of them whatever got past admission, what profiles ask for, what lint finds.
 
-mod told;
-mod view;
+use crate::told;
+use crate::view;
 
 use std::collections::BTreeMap;
 

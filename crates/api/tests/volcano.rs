@@ -1,6 +1,6 @@
 //! Queues, groups and cards: what the engine is told of them, and what admission says.
 
-mod view;
+use crate::view;
 
 use quotient_api::volcano::gang::{gang, renew};
 use quotient_api::volcano::status::{Ended, group_status, queue_status};

@@ -1,7 +1,7 @@
 //! What comes in Kubernetes' binary format is what comes as JSON.
 
 #[allow(dead_code)] // Only some of it is used here.
-mod stage;
+use crate::stage;
 
 use http::{Request, header};
 use kube::Client;

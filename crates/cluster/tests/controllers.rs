@@ -1,6 +1,6 @@
 //! The controllers on a real API server: what they make, write and delete.
 
-mod stage;
+use crate::stage;
 
 use quotient_api::{Configuration, crd};
 use serde_json::{Value, json};

@@ -1,6 +1,6 @@
 //! The scheduler on a real API server, with real controllers, and nodes that kwok plays.
 
-mod stage;
+use crate::stage;
 
 use std::time::Duration;
 

@@ -5,7 +5,7 @@
 //! what follows from the two. All answers are values. Refusals, shortages, room for groups, reports and marks are folds
 //! over these values, written once for all policies (`folds.rs`, `report.rs`, `marks.rs`).
 //!
-//! Nothing outside this module names a policy or looks into one; `tests/purity.rs` fails the build otherwise.
+//! Nothing outside this module names a policy or looks into one; `crates/tidy` fails the build otherwise.
 
 mod elastic;
 mod facts;

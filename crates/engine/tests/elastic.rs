@@ -3,8 +3,8 @@
 //!
 //! The rules are written here once more, naively, over plain maps.
 
-mod cases;
-mod samples;
+use crate::cases;
+use crate::samples;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;

@@ -1,5 +1,5 @@
 //! A reclaim with 1,000 possible victims on one node: the right ones go, and in a release build within 5 ms.
-//! `cargo test --release -p quotient-engine --test many_victims -- --nocapture` prints the times.
+//! `cargo test --release -p quotient-engine --test it many_victims:: -- --nocapture` prints the times.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};

@@ -4,11 +4,10 @@
 //! The histories are those of the general comparison, with caps put on nodes that have GPUs, and pods without GPUs made
 //! subject to them.
 
-mod cases;
-mod generate;
-mod history;
-mod naive;
-mod samples;
+use crate::cases;
+use crate::generate;
+use crate::history;
+use crate::samples;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;

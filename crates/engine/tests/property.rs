@@ -2,12 +2,10 @@
 //!
 //! `PROPTEST_CASES` runs more histories than the default, which is meant to take well under a minute.
 
-mod cases;
-mod found;
-mod generate;
-mod history;
-mod naive;
-mod samples;
+use crate::cases;
+use crate::generate;
+use crate::history;
+use crate::samples;
 
 use cases::cases;
 use proptest::prelude::*;

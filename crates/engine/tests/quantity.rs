@@ -1,7 +1,7 @@
 //! Quantities against Kubernetes' own: `quantity-vectors/` holds what its library answers for
 //! thousands of texts and amounts. Where Quotient answers otherwise, it is one of [`Difference`].
 
-mod cases;
+use crate::cases;
 
 use std::collections::BTreeMap;
 

@@ -3,9 +3,9 @@
 //! evictions end; whoever is let in has room, and whoever has room is let in.  The rules are written here once
 //! more, naively, over the objects themselves.
 
-mod cases;
-mod samples;
-mod server;
+use crate::cases;
+use crate::samples;
+use crate::server;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;

@@ -3,9 +3,9 @@
 //!
 //! The rules are written here once more, naively, over the objects themselves.
 
-mod cases;
-mod samples;
-mod server;
+use crate::cases;
+use crate::samples;
+use crate::server;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;

@@ -1,7 +1,7 @@
 //! Ways round a quota, tried on a real API server with RBAC by a tenant who may edit its own namespace and nothing
 //! else. Each attack has a name, and must fail in the way that `docs/multi-tenancy.md` says.
 
-mod daemon;
+use crate::daemon;
 
 use std::path::PathBuf;
 

@@ -1,6 +1,6 @@
 //! The documentation is a book that mdBook builds, and every link in it leads somewhere.
 
-mod files;
+use crate::files;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;

@@ -1,6 +1,7 @@
 //! What people type and what they get: stdout, stderr and the exit code of the built program, as snapshots.
 //!
-//! After a change that was meant: `INSTA_UPDATE=always cargo test -p quotient --test cli`, then read the difference.
+//! After a change that was meant: `INSTA_UPDATE=always cargo test -p quotient --test it cli::`, then read the
+//! difference.
 
 use std::fs;
 use std::path::{Path, PathBuf};

@@ -3,8 +3,7 @@
 //! `make conformance` runs all of them on both, and keeps what each says in `conformance/results.tsv`. Every test that
 //! kube-scheduler passes on these nodes has to pass. In every run of the tests the list is checked for that.
 
-#[path = "daemon/mod.rs"]
-mod daemon;
+use crate::daemon;
 
 use std::collections::BTreeMap;
 use std::fs::{self, File};

@@ -2,7 +2,7 @@
 //! would do, which viewers may apply it, and what a recording holds. With `--ignored` its pages are clicked through in
 //! a browser.
 
-mod daemon;
+use crate::daemon;
 
 use std::io::{Read as _, Write as _};
 use std::net::TcpStream;

@@ -3,7 +3,7 @@
 //!
 //! `make docs` writes what is made from the program; read the difference.
 
-mod files;
+use crate::files;
 
 use std::collections::BTreeSet;
 use std::fmt::Write as _;

@@ -1,7 +1,7 @@
 //! What `quotient install` prints, on a real API server: it applies, the program runs under the account that it makes
 //! with the rights that it gives, and those rights are all that the program uses.
 
-mod daemon;
+use crate::daemon;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;

@@ -1,7 +1,7 @@
 //! What `quotient install` prints, applied where something is there already: itself, with more systems or fewer, or a
 //! Volcano and a Koordinator that own the kinds.
 
-mod daemon;
+use crate::daemon;
 
 use quotient_testenv::{ControlPlane, NodeShape, Options};
 use serde_json::{Value, json};

@@ -1,6 +1,6 @@
 //! `quotient migrate` on clusters of the four systems: what people read, and that every row it names is on the page.
 //!
-//! After a change that was meant: `INSTA_UPDATE=always cargo test -p quotient --test migrate`, then read the
+//! After a change that was meant: `INSTA_UPDATE=always cargo test -p quotient --test it migrate::`, then read the
 //! difference.
 
 use std::path::{Path, PathBuf};

@@ -1,8 +1,8 @@
 //! A cluster that kube-scheduler runs moves to Quotient: `migrate` reads it, and `run --shadow --compare` counts for
 //! each bind of kube-scheduler what it would have done.
 
-mod daemon;
-mod schema;
+use crate::daemon;
+use crate::schema;
 
 use std::process::{Child, Command, Stdio};
 

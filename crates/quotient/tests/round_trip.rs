@@ -1,7 +1,7 @@
 //! A live cluster at rest, read with the caller's rights or from a snapshot, stays as it is when it is simulated.
 
-mod daemon;
-mod schema;
+use crate::daemon;
+use crate::schema;
 
 use std::process::Output;
 

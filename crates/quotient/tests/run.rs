@@ -1,6 +1,6 @@
 //! `quotient run` as a process: its mistakes in one line, its health, and what is left when it is killed.
 
-mod daemon;
+use crate::daemon;
 
 use std::process::Output;
 use std::thread;

@@ -1,6 +1,6 @@
 //! What commands print with `-o json` is what `docs/reference/output.schema.json` says, field by field.
 
-mod schema;
+use crate::schema;
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};

@@ -2,7 +2,7 @@
 //! the same seed. What nodes say to a waiting pod agrees with why it waits. The engine's own invariants are checked at
 //! every step on the way.
 
-mod dice;
+use crate::dice;
 
 use std::collections::BTreeMap;
 use std::time::Duration;

@@ -1,7 +1,7 @@
 //! Random histories with elastic quotas that come, change, move and go: what a quota uses is always what a recount of
 //! the objects gives, its status and the labels of its pods say the same, and nothing is bound past a ceiling.
 
-mod dice;
+use crate::dice;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;

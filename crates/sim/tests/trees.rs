@@ -2,7 +2,7 @@
 //! always what a recount of the objects gives, what children may hold is within what their parent may, roots say what
 //! their nodes hold, the figures on the objects are the engine's, and a scheduler that starts anew comes to the same.
 
-mod dice;
+use crate::dice;
 
 use std::collections::BTreeMap;
 use std::time::Duration;

@@ -11,7 +11,7 @@ use kube::config::{KubeConfigOptions, Kubeconfig};
 use kube::{Api, Client};
 use serde_json::Value;
 
-use crate::town::{GPUS_PER_NODE, MAX};
+use crate::faults::town::{GPUS_PER_NODE, MAX};
 
 /// What was seen so far.
 #[derive(Debug, Default)]

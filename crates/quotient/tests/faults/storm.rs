@@ -11,12 +11,12 @@ use std::time::{Duration, Instant};
 
 use http::StatusCode;
 
-use crate::clock::SetClock;
 use crate::daemon::{Daemon, items};
-use crate::observer::Observer;
-use crate::proxy::Proxy;
-use crate::town::{MAX, MIN, NODES, TEAMS, Town, node};
-use crate::{TO_EACH_ITS_OWN, holder, signal};
+use crate::faults::clock::SetClock;
+use crate::faults::observer::Observer;
+use crate::faults::proxy::Proxy;
+use crate::faults::town::{MAX, MIN, NODES, TEAMS, Town, node};
+use crate::faults::{TO_EACH_ITS_OWN, holder, signal};
 
 /// Everything that strikes: each once in an order of the seed, then each again in another.
 const FAULTS: [Fault; 18] = [

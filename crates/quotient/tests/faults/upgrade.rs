@@ -89,7 +89,7 @@ fn upgrades_in_a_storm_of_pods() {
         *held.entry(pod["spec"]["nodeName"].as_str().unwrap_or_default().to_string()).or_default() += 1;
     }
     assert!(held.values().all(|count| *count <= PODS_PER_NODE), "{held:?}");
-    let bindings = crate::town::bindings(&plane);
+    let bindings = crate::faults::town::bindings(&plane);
     assert_eq!(bindings.len(), PODS, "the API server's log has every bind");
     let twice: Vec<_> = bindings.iter().filter(|(_, times)| **times > 1).collect();
     assert!(twice.is_empty(), "bound twice: {twice:?}");

@@ -7,7 +7,7 @@ use quotient_api::ObjectKey;
 use quotient_sim::store::Store;
 use serde_json::Value;
 
-use crate::town::{Entry, Rules};
+use crate::storm::town::{Entry, Rules};
 
 /// A limit that was lowered may not have been seen by who decided so long before.
 const SEEN_WITHIN_MS: u64 = 30_000;

@@ -9,9 +9,9 @@ use quotient_host::{
 };
 use serde_json::Value;
 
-use crate::dice::Dice;
-use crate::town::Town;
-use crate::wire::{Network, UnderWay};
+use crate::storm::dice::Dice;
+use crate::storm::town::Town;
+use crate::storm::wire::{Network, UnderWay};
 
 /// How many writes are under way at once, unless more are asked for.
 const CONCURRENT: usize = 8;

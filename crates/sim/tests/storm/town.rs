@@ -9,9 +9,9 @@ use quotient_sim::server::{self, Server};
 use quotient_sim::store::Change;
 use serde_json::{Value, json};
 
-use crate::dice::Dice;
-use crate::observer::Observer;
-use crate::say;
+use crate::storm::dice::Dice;
+use crate::storm::observer::Observer;
+use crate::storm::say;
 
 /// Something that happened to an object: as it is now, or as it was last.
 #[derive(Debug, Clone)]

@@ -3,10 +3,10 @@
 
 use std::time::Duration;
 
-use crate::dice::Dice;
-use crate::process::Process;
-use crate::town::{Rules, Size, Town};
-use crate::wire::Network;
+use crate::storm::dice::Dice;
+use crate::storm::process::Process;
+use crate::storm::town::{Rules, Size, Town};
+use crate::storm::wire::Network;
 
 const PODS_PER_SECOND: u64 = 500;
 const SECONDS: u64 = 4;

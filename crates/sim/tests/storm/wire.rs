@@ -8,9 +8,9 @@ use std::task::{Context, Poll, Waker};
 use quotient_host::{Api, Call, CallError, Outcome, PodRef, Verb, Write, carry_out, probe};
 use serde_json::Value;
 
-use crate::dice::Dice;
-use crate::say;
-use crate::town::Town;
+use crate::storm::dice::Dice;
+use crate::storm::say;
+use crate::storm::town::Town;
 
 /// A request is given up after this long, as the live program does.
 const TIMEOUT_MS: u64 = 5_000;

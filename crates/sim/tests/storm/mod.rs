@@ -1,6 +1,6 @@
 //! Storms: the host as it ships, on the virtual API server, while everything goes wrong that can. From a seed, so that
-//! each can be had again: `STORM_SEED=7 cargo test -p quotient-sim --test storm`. `SEEDS=100000` runs so many, and with
-//! `STORM_LOG=1` everything that happens is printed.
+//! each can be had again: `STORM_SEED=7 cargo test -p quotient-sim --test it storm::`.
+//! `SEEDS=100000` runs so many, and with `STORM_LOG=1` everything that happens is printed.
 //!
 //! Writes are refused, their answers lost, late or slow; watches lag, repeat themselves, are cut, forbidden and listed
 //! anew; processes are killed, stopped and started again, and the lease changes hands. An observer that shares nothing

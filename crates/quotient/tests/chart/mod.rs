@@ -1,8 +1,7 @@
 //! The Helm chart: what of it is made from the code is current, it renders what `quotient install` prints, and it can
 //! be installed, upgraded, rolled back and uninstalled with Helm 3 and Helm 4.
 
-#[path = "../daemon/mod.rs"]
-mod daemon;
+use crate::daemon;
 mod generated;
 mod release;
 mod render;

@@ -2,8 +2,7 @@
 //! passed, no pod is lost or bound twice, and everything that can run runs.
 
 mod clock;
-#[path = "../daemon/mod.rs"]
-mod daemon;
+use crate::daemon;
 mod observer;
 mod proxy;
 mod storm;

@@ -37,7 +37,7 @@ const LONG_FILES: &[(&str, &str)] = &[
     ("crates/engine/tests/elastic.rs", "a naive model and its generator, to be read side by side"),
     ("crates/engine/tests/generate/mod.rs", "one generator for each fact"),
     ("crates/engine/tests/naive/tables.rs", "tables of cases"),
-    ("crates/engine/tests/purity.rs", "a small tokenizer and the checks on it"),
+    ("crates/tidy/tests/purity.rs", "a small tokenizer and the checks on it"),
     ("crates/engine/tests/queues.rs", "a naive model and its generator, to be read side by side"),
     ("crates/engine/tests/tree.rs", "a naive model and its generator, to be read side by side"),
     ("crates/quotient/src/arguments.rs", "the arguments of every command, in the order of the help"),
@@ -231,6 +231,41 @@ fn functions_and_files_are_short() {
     assert_eq!(too_long("a.rs", &long).len(), 1);
     assert_eq!(too_long("a.rs", "fn short() {\n    let f = fn_of();\n}\n"), Vec::<String>::new());
     assert_eq!(functions("trait A {\n    fn declared(&self);\n    fn short() {}\n}\n"), []);
+}
+
+/// Files beside a `tests/main.rs` that it does not declare: their tests would never run.
+fn undeclared_tests(sources: &[(String, String)]) -> Vec<String> {
+    let mut found = Vec::new();
+    for (main, text) in sources.iter().filter(|(name, _)| name.ends_with("/tests/main.rs")) {
+        let folder = main.trim_end_matches("main.rs");
+        for (name, _) in sources.iter().filter(|(name, _)| name != main) {
+            let Some(inside) = name.strip_prefix(folder) else { continue };
+            let module = inside.trim_end_matches(".rs").trim_end_matches("/mod");
+            if !module.contains('/') && !text.contains(&format!("mod {module};\n")) {
+                found.push(format!("{name}: {main} does not declare it, so that its tests never run"));
+            }
+        }
+    }
+    found
+}
+
+#[test]
+fn test_files_are_all_declared() {
+    let sources = all("rs");
+    let found = undeclared_tests(&sources);
+    assert!(found.is_empty(), "{}", found.join("\n"));
+    assert!(sources.iter().filter(|(name, _)| name.ends_with("/tests/main.rs")).count() > 5);
+
+    let file = |name: &str, text: &str| (name.to_owned(), text.to_owned());
+    let planted = [
+        file("crates/a/tests/main.rs", "mod one;\nmod two;\n"),
+        file("crates/a/tests/one.rs", ""),
+        file("crates/a/tests/two/mod.rs", ""),
+        file("crates/a/tests/two/inner.rs", ""),
+        file("crates/a/tests/three.rs", ""),
+        file("crates/a/tests/four/mod.rs", ""),
+    ];
+    assert_eq!(undeclared_tests(&planted).len(), 2);
 }
 
 #[test]

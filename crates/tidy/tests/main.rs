@@ -1,0 +1,5 @@
+//! Checks of text and layout: style, purity of the engine and the host, links, licences.
+
+mod licences;
+mod purity;
+mod tidy;
