@@ -1,6 +1,7 @@
 //! Tests of the binary, of what ships, and of the documentation.
 //! One program holds them all, since linking is most of what a test program costs.
 
+mod action;
 mod attacks;
 mod book;
 mod chart;
