@@ -5,6 +5,7 @@
 
 use std::collections::BTreeMap;
 
+use crate::devices::bills::DeviceCharge;
 use crate::fact::{Amount, Name, PodSpec};
 use crate::nodes::NodeId;
 use crate::pods::PodId;
@@ -19,6 +20,8 @@ pub(crate) struct CardChoice {
     pub shape: ShapeId,
     /// What it will be charged for cards, where the choice decides it.
     pub cards: Vec<(ResourceId, Amount)>,
+    /// What it will be charged for devices, where that may be one thing or another.
+    pub devices: Option<DeviceCharge>,
 }
 
 /// A pending pod with the cards that it is taken to get; without a choice it is the pod as it is.
@@ -83,7 +86,7 @@ impl World {
         }
         if let [one] = amounts[..] {
             self.quotas.note_card(one.0);
-            return vec![Some(CardChoice { shape: self.pods.get(id).shape, cards: vec![one] })];
+            return vec![Some(CardChoice { shape: self.pods.get(id).shape, cards: vec![one], devices: None })];
         }
         let same = held.filter(|held| cards.contains(held));
         let wanted = amounts.into_iter().filter(|(card, _)| same.is_none_or(|same| same == *card));
@@ -168,7 +171,7 @@ impl World {
         let mut card_choices = Vec::new();
         if !open.is_empty() {
             let shape = if full.is_empty() && any { self.pods.get(id).shape } else { self.variant(id, &open, any) };
-            card_choices.push(Some(CardChoice { shape, cards: Vec::new() }));
+            card_choices.push(Some(CardChoice { shape, cards: Vec::new(), devices: None }));
         }
         for (card, amount) in full {
             card_choices.push(Some(self.single_choice(id, card, amount, any)));
@@ -178,7 +181,7 @@ impl World {
 
     fn single_choice(&mut self, id: PodId, card: ResourceId, amount: Amount, any: bool) -> CardChoice {
         self.quotas.note_card(card);
-        CardChoice { shape: self.variant(id, &[card], any), cards: vec![(card, amount)] }
+        CardChoice { shape: self.variant(id, &[card], any), cards: vec![(card, amount)], devices: None }
     }
 
     /// How many of a card a pod of this size takes: as many as it asks for of the resource by which it is had.
@@ -212,7 +215,51 @@ impl World {
         let Attempt { pod: id, choice } = attempt.into();
         let pod = self.pods.get(id);
         let cards = choice.into_iter().flat_map(|choice| &choice.cards);
-        let devices = self.asked_devices(id);
-        self.shapes.get(pod.shape).charge.iter().chain(cards).chain(&devices).copied().collect()
+        let charge = self.shapes.get(pod.shape).charge.iter().chain(cards).copied();
+        let devices = match choice.and_then(|choice| choice.devices.as_ref()) {
+            Some(way) => self.devices_with(id, way),
+            None => self.asked_devices(id),
+        };
+        with_devices(charge.collect(), devices)
     }
+
+    /// The ways in which a claimant can be served, by cards and by what it is charged for devices: one for each, since
+    /// what it is charged decides what it is entitled to.
+    pub fn ways_for_claimant(&mut self, id: PodId) -> Vec<Option<CardChoice>> {
+        let choices = self.card_choices_for_reservations(id);
+        let ways = self.device_ways(id);
+        match ways > 1 {
+            true => {
+                choices.iter().flat_map(|choice| (0..ways).map(|at| self.with_way(id, choice.clone(), at))).collect()
+            }
+            false => choices,
+        }
+    }
+
+    /// In how many ways a pod may be charged for devices.
+    pub fn device_ways(&mut self, id: PodId) -> usize {
+        self.remember_bills(id);
+        if self.pods.get(id).quotas.is_empty() { 1 } else { self.device_bills(id).ways.len().max(1) }
+    }
+
+    /// A choice with one of the ways in which the pod may be charged for devices.
+    pub fn with_way(&self, id: PodId, choice: Option<CardChoice>, at: usize) -> Option<CardChoice> {
+        let bills = self.device_bills(id);
+        let devices = bills.ways.get(at.min(bills.ways.len().saturating_sub(1))).filter(|_| bills.ways.len() > 1);
+        let Some(devices) = devices.cloned() else { return choice };
+        let shape = self.pods.get(id).shape;
+        let choice = choice.unwrap_or(CardChoice { shape, cards: Vec::new(), devices: None });
+        Some(CardChoice { devices: Some(devices), ..choice })
+    }
+}
+
+/// A charge with what devices add to it, each resource once.
+pub(crate) fn with_devices(mut charge: Vec<(ResourceId, Amount)>, devices: DeviceCharge) -> Vec<(ResourceId, Amount)> {
+    for (resource, amount) in devices {
+        match charge.iter_mut().find(|(known, _)| *known == resource) {
+            Some((_, sum)) => *sum = sum.saturating_add(amount),
+            None => charge.push((resource, amount)),
+        }
+    }
+    charge
 }

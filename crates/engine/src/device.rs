@@ -338,7 +338,24 @@ pub enum Need {
     /// Devices must be found. Which claim it is counts only where pods share it.
     Open { spec: Arc<ClaimSpec>, shared: Option<ClaimKey> },
     /// It has devices, which these nodes reach (`None`: all).
-    Met { claim: ClaimKey, nodes: Option<Vec<NodeTerm>> },
+    Met { claim: ClaimKey, spec: Arc<ClaimSpec>, nodes: Option<Vec<NodeTerm>> },
+}
+
+impl Need {
+    /// What devices must be found for.
+    pub(crate) fn open(&self) -> Option<&Arc<ClaimSpec>> {
+        match self {
+            Need::Open { spec, .. } => Some(spec),
+            Need::Met { .. } => None,
+        }
+    }
+
+    /// What the claim asks for, met or not.
+    pub(crate) fn spec(&self) -> &Arc<ClaimSpec> {
+        match self {
+            Need::Open { spec, .. } | Need::Met { spec, .. } => spec,
+        }
+    }
 }
 
 /// A claim of a pod.

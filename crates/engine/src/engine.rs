@@ -18,6 +18,7 @@ mod wake;
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use crate::devices::bills::DeviceCharge;
 use crate::engine::wake::Change;
 use crate::fact::{Amount, GroupKey, Name, PodKey, QuotaKey, Tick};
 use crate::gangs::GangId;
@@ -172,8 +173,9 @@ pub struct QuotaReport {
     pub reclaimable: Vec<(Name, i128)>,
 }
 
-/// What makes claimants alike in whom they may evict: shape, priority, whether they may be evicted, quotas and group.
-type LikeClaimants = (ShapeId, i32, bool, Vec<QuotaId>, Option<GangId>);
+/// What makes claimants alike in whom they may evict: shape, priority, whether they may be evicted, quotas, group, and
+/// what they are charged for devices.
+type LikeClaimants = (ShapeId, i32, bool, Vec<QuotaId>, Option<GangId>, Option<DeviceCharge>);
 
 /// The decision core.
 #[derive(Debug, Clone, Default)]
@@ -257,7 +259,7 @@ impl Engine {
 
     pub(super) fn take_reservation(&mut self, id: PodId, reservation: Reservation) {
         self.take_reservation_before_devices(id, reservation);
-        self.world.keep_devices(id, reservation.node);
+        self.world.keep_devices(id, reservation.node, None);
     }
 
     /// The same where devices are chosen later: pods that have them are about to be evicted.

@@ -144,7 +144,7 @@ impl Engine {
         let mut pods: BTreeMap<QuotaId, usize> = BTreeMap::new();
         for (id, pod) in world.pods.iter() {
             let charge = world.charge_of(id);
-            let asked = &world.shapes.get(pod.shape).requested();
+            let asked = &crate::world::requested_of(&world.shapes, pod);
             for quota in &pod.quotas {
                 *pods.entry(*quota).or_default() += usize::from(pod.node().is_some());
                 let asks = pod.counted && world.quotas.counts_requests(*quota);

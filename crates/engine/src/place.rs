@@ -164,6 +164,9 @@ impl World {
         self.mark(&mut question, matched);
         self.mark_reservations(&mut question, id);
         question.devices = self.device_ask(id);
+        if let Some(ask) = &mut question.devices {
+            ask.way = choice.and_then(|choice| choice.devices.clone());
+        }
         question
     }
 

@@ -97,6 +97,8 @@ pub(crate) struct Pod {
     pub cards: Vec<(ResourceId, Amount)>,
     /// What it asks for is counted.
     pub counted: bool,
+    /// What it asks for of devices, as far as it is counted.
+    pub requested_devices: Vec<(ResourceId, Amount)>,
     /// The gang that it belongs to.
     pub gang: Option<GangId>,
     /// Whether it runs, as its phase says.

@@ -66,7 +66,7 @@ impl World {
                 self.spreading_reservations.insert(id);
             }
             let cards = self.nodes.cards_for(reservation.node, &self.shapes.get(pod.shape).demand);
-            let devices = self.asked_devices(id);
+            let devices = self.reserved_devices(id);
             self.pods.get_mut(id).cards = cards.into_iter().chain(devices).collect();
         }
         let pod = self.pods.get(id);

@@ -1,8 +1,9 @@
 //! Shapes: what matters of a pod for where it can go, compiled once and shared by all pods that are alike.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use crate::device::{Count, Need};
+use crate::device::{Count, RESULTS_MAX};
 use crate::devices::bill::class_resource;
 use crate::fact::{Amount, Labels, Name, PodSpec, PodTerm, PodVolume, Selector, SpreadConstraint, WhenUnsatisfiable};
 use crate::lookup::LookupMap;
@@ -56,8 +57,8 @@ pub(crate) struct Shape {
     pub size: Size,
     /// What its pods are charged to quotas: what they ask for, and what follows from it.
     pub charge: Vec<(ResourceId, Amount)>,
-    /// What a waiting pod will be charged for devices, as far as it is known: exact counts by class.
-    pub device_charge: Vec<(ResourceId, Amount)>,
+    /// How many devices its claims are for at most, by class.
+    pub device_counts: Vec<(ResourceId, Amount)>,
     pub spread: Vec<Spread>,
     pub soft_spread: Vec<Spread>,
     /// Whether the soft spread is implied: then a key that a node lacks adds nothing, and does not exclude it.
@@ -88,9 +89,9 @@ impl Shape {
         &self.key.spec
     }
 
-    /// What a pod of this shape asks of quotas, as far as it is known before it has a node.
-    pub fn requested(&self) -> Vec<(ResourceId, Amount)> {
-        self.charge.iter().chain(&self.device_charge).copied().collect()
+    /// What tells its pods from others in who takes from whom.
+    pub fn class_charge(&self) -> Vec<(ResourceId, Amount)> {
+        self.charge.iter().chain(&self.device_counts).copied().collect()
     }
 
     pub fn namespace(&self) -> Option<&Name> {
@@ -234,24 +235,25 @@ impl Shapes {
     }
 }
 
-/// What exact counts of devices cost, by class.
-fn device_charge(spec: &PodSpec, names: &mut ResourceNames) -> Vec<(ResourceId, Amount)> {
-    let mut charge: Vec<(ResourceId, Amount)> = Vec::new();
-    for need in &spec.needs {
-        let Need::Open { spec, .. } = need else { continue };
-        for request in spec.requests.iter().filter(|request| !request.listed) {
-            for alternative in request.alternatives.iter().filter(|alternative| !alternative.admin) {
-                let Count::Exactly(count) = alternative.count else { continue };
-                let count = Amount::try_from(count).unwrap_or(Amount::MAX);
-                let resource = names.intern(&class_resource(&alternative.class, "devices"));
-                match charge.iter_mut().find(|(known, _)| *known == resource) {
-                    Some((_, sum)) => *sum = sum.saturating_add(count),
-                    None => charge.push((resource, count)),
-                }
-            }
+/// How many devices a pod's claims are for at most, by class, whether they have them or not.
+fn device_counts(spec: &PodSpec, names: &mut ResourceNames) -> Vec<(ResourceId, Amount)> {
+    let mut counts: BTreeMap<&Name, Amount> = BTreeMap::new();
+    for request in spec.needs.iter().flat_map(|need| &need.spec().requests) {
+        let mut most: BTreeMap<&Name, Amount> = BTreeMap::new();
+        for alternative in request.alternatives.iter().filter(|alternative| !alternative.admin) {
+            let count = match alternative.count {
+                Count::All => Amount::try_from(RESULTS_MAX).unwrap_or(Amount::MAX),
+                Count::Exactly(count) => Amount::try_from(count).unwrap_or(Amount::MAX),
+            };
+            let of_class = most.entry(&alternative.class).or_default();
+            *of_class = count.max(*of_class);
+        }
+        for (class, count) in most {
+            let sum = counts.entry(class).or_default();
+            *sum = sum.saturating_add(count);
         }
     }
-    charge
+    counts.into_iter().map(|(class, count)| (names.intern(&class_resource(class, "devices")), count)).collect()
 }
 
 fn part(term: &PodTerm) -> Part {
@@ -289,7 +291,7 @@ fn compile(key: Key, namespace: &Name, tables: &mut Compiling<'_>) -> Shape {
     let derived = spec.derived.iter().filter(|(_, amount)| *amount > 0);
     let derived = derived.map(|(name, amount)| (tables.names.intern(name), *amount));
     let charge = requested.amounts.iter().copied().chain(derived).collect();
-    let device_charge = device_charge(&spec, tables.names);
+    let device_counts = device_counts(&spec, tables.names);
     let mut spread = Vec::new();
     let mut soft_spread = Vec::new();
     let implied = key.implied.iter().flat_map(implied_constraints);
@@ -341,7 +343,7 @@ fn compile(key: Key, namespace: &Name, tables: &mut Compiling<'_>) -> Shape {
         demand,
         size,
         charge,
-        device_charge,
+        device_counts,
         spread,
         soft_spread,
         spread_implied: key.implied.is_some(),

@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use crate::budgets::Budgets;
 use crate::candidates::CandidateCache;
-use crate::cards::{Attempt, Variant};
+use crate::cards::{Attempt, Variant, with_devices};
 use crate::default_spread::DefaultSpread;
 use crate::devices::Devices;
 use crate::devices::claims::Claims;
@@ -86,6 +86,16 @@ pub(crate) fn charge_of<'a>(shapes: &'a Shapes, pod: &Pod) -> Cow<'a, [(Resource
     Cow::Owned(whole)
 }
 
+/// What a pod asks of quotas, on a node or not, as it is counted.
+#[inline]
+pub(crate) fn requested_of<'a>(shapes: &'a Shapes, pod: &Pod) -> Cow<'a, [(ResourceId, Amount)]> {
+    let charge = &shapes.get(pod.shape).charge;
+    match pod.requested_devices.is_empty() {
+        true => Cow::Borrowed(charge),
+        false => Cow::Owned(with_devices(charge.clone(), pod.requested_devices.clone())),
+    }
+}
+
 /// What a pod takes on its node: its shape's demand, and what a device plugin there serves.
 #[inline]
 pub(crate) fn demand_of<'a>(shapes: &'a Shapes, pod: &Pod) -> Cow<'a, crate::resources::Demand> {
@@ -128,6 +138,7 @@ impl World {
         }
         // Its number may be given to another shape; what was found of it must not be taken for the other's.
         self.candidates.forget(shape);
+        self.devices.bills.remove(&shape);
         for variant in self.variants.remove(&shape).unwrap_or_default() {
             self.release_shape(variant.shape);
         }
@@ -243,11 +254,21 @@ impl World {
     }
 
     /// The same for a pod that comes to be on a node, with the cards that it has there.
-    pub fn refusals_on(&self, id: PodId, node: NodeId) -> Vec<crate::policy::Refusal> {
-        let shape = self.shapes.get(self.pods.get(id).shape);
+    pub fn refusals_on(&self, attempt: Attempt<'_>, node: NodeId) -> Vec<crate::policy::Refusal> {
+        let charge = self.charge_on(attempt, node);
+        self.refusals_of(attempt.pod, &charge)
+    }
+
+    /// What a pod is charged if it comes to be on a node, with the cards that it has there.
+    pub fn charge_on(&self, attempt: Attempt<'_>, node: NodeId) -> Vec<(ResourceId, Amount)> {
+        let shape = self.shapes.get(self.pods.get(attempt.pod).shape);
         let cards = self.nodes.cards_for(node, &shape.demand);
-        let charge: Vec<(ResourceId, Amount)> = shape.charge.iter().chain(&cards).copied().collect();
-        self.refusals_of(id, &charge)
+        let charge = shape.charge.iter().chain(&cards).copied().collect();
+        let way = attempt.choice.and_then(|choice| choice.devices.as_ref());
+        with_devices(
+            charge,
+            way.map_or_else(|| self.asked_devices(attempt.pod), |way| self.devices_with(attempt.pod, way)),
+        )
     }
 
     fn refusals_of(&self, id: PodId, charge: &[(ResourceId, Amount)]) -> Vec<crate::policy::Refusal> {
@@ -266,9 +287,9 @@ impl World {
     }
 
     /// What the ceilings that move with others' requests allow a pod now.
-    pub fn grant(&self, id: PodId) -> Vec<Granted> {
-        let pod = self.pods.get(id);
-        let ask = Ask { charge: &self.asked_charge(id), non_preemptible: false, has_victims: false };
+    pub fn grant(&self, attempt: Attempt<'_>) -> Vec<Granted> {
+        let pod = self.pods.get(attempt.pod);
+        let ask = Ask { charge: &self.asked_charge(attempt), non_preemptible: false, has_victims: false };
         let mut granted = Vec::new();
         self.quotas.ceilings(&pod.quotas, &ask, |ceiling| {
             if ceiling.code == Code::RuntimeExceeded {
@@ -294,6 +315,8 @@ impl World {
         let asks = pod.node().is_some() || pod.is_candidate();
         if asks != pod.counted {
             self.count_request(id, Sign::adding_if(asks));
+        } else {
+            self.renew_request(id);
         }
     }
 
@@ -305,10 +328,41 @@ impl World {
     }
 
     fn count_request(&mut self, id: PodId, sign: Sign) {
+        if sign.is_add() && self.asks_for_devices(id) {
+            self.pods.get_mut(id).requested_devices = self.requested_devices(id);
+        }
         let pod = self.pods.get(id);
-        let charge = self.shapes.get(pod.shape).requested();
-        self.quotas.count_request(pod, &charge, sign);
-        self.pods.get_mut(id).counted = sign.is_add();
+        self.quotas.count_request(pod, &requested_of(&self.shapes, pod), sign);
+        let pod = self.pods.get_mut(id);
+        pod.counted = sign.is_add();
+        if !sign.is_add() {
+            pod.requested_devices = Vec::new();
+        }
+    }
+
+    fn asks_for_devices(&self, id: PodId) -> bool {
+        let pod = self.pods.get(id);
+        !pod.device_claims.is_empty() || !self.shapes.get(pod.shape).spec().served.is_empty()
+    }
+
+    /// Counts anew what a pod requests of devices, where it does so: what it holds, or may come to hold, changed.
+    pub fn renew_request(&mut self, id: PodId) {
+        if !self.pods.get(id).counted || !self.asks_for_devices(id) {
+            return;
+        }
+        if self.requested_devices(id) != self.pods.get(id).requested_devices {
+            self.count_request(id, Sign::Take);
+            self.count_request(id, Sign::Add);
+        }
+    }
+
+    /// Does so for all, where what devices cost may have changed.
+    pub fn renew_requests(&mut self) {
+        if std::mem::take(&mut self.devices.bills_changed) {
+            for id in self.device_claims.askers.iter().copied().collect::<Vec<_>>() {
+                self.renew_request(id);
+            }
+        }
     }
 
     /// Notes that a pod began to leave, or that it stays after all. The pod's own fields change in `set`.
@@ -399,7 +453,7 @@ impl World {
                 if sign.is_add() {
                     let demand = &self.shapes.get(self.pods.get(id).shape).demand;
                     let mut cards = self.nodes.cards_for(node, demand);
-                    cards.extend(if is_placed { self.held_devices(id) } else { self.asked_devices(id) });
+                    cards.extend(if is_placed { self.held_devices(id) } else { self.reserved_devices(id) });
                     self.pods.get_mut(id).cards = cards;
                 }
                 let pod = self.pods.get(id);

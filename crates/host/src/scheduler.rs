@@ -260,9 +260,9 @@ impl Scheduler {
         }
     }
 
-    /// Tells the engine how many pods of a group of Kubernetes' own have succeeded: they count as there.
+    /// Tells the engine how many pods of a group have succeeded: they count as there.
     fn tell_succeeded(&mut self, now: Now, group: Option<ObjectKey>) {
-        let Some(group) = group.filter(pod_group::is_group) else { return };
+        let Some(group) = group else { return };
         let count = self.keep_objects(|objects| objects.succeeded_of(&group));
         let namespace = group.namespace.unwrap_or_default();
         let key = GroupKey { api_group: group.group.into(), namespace, name: group.name };

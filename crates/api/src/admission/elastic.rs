@@ -10,7 +10,7 @@ use serde_json::Value;
 use super::metadata::{is_label_key, is_subdomain};
 use super::{Context, Operation, Rejection};
 use crate::cursor::Cursor;
-use crate::elastic::capacity::Sums;
+use crate::elastic::capacity::{Sums, is_of_devices};
 use crate::elastic::consent::{self, ALLOWED_COMPOSITES, is_given};
 use crate::elastic::takeover::namespaces;
 use crate::elastic::traps::beyond_nodes;
@@ -145,9 +145,10 @@ fn warn_beyond_nodes(root: &Cursor<'_, '_>, context: &Context<'_>) {
     for namespace in replaced {
         context.view.list(group, PLAIN, Some(namespace)).into_iter().for_each(|quota| sums.take_min(quota));
     }
+    let classes = context.view.list("resource.k8s.io", "DeviceClass", None);
     for (resource, _) in Sums::of(object.pointer("/spec/min")).iter() {
         let (sum, held) = (sums.get(resource), held.amount(resource));
-        if sum > held {
+        if sum > held && !is_of_devices(resource, &classes) {
             context.warn(format!("spec.min: {}", beyond_nodes(group, resource, sum, held)));
         }
     }

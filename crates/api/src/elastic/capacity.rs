@@ -82,3 +82,11 @@ impl Held {
         if GPU_MEMORY.contains(&resource) { self.gpu_gigabytes } else { self.amounts.get(resource) }
     }
 }
+
+/// Whether devices are counted by a resource, which nodes do not say how many there are of: by the names that every
+/// class has, or by the extended resource of one of these classes.
+pub fn is_of_devices(resource: &str, classes: &[&Value]) -> bool {
+    resource.contains(".deviceclass.resource.k8s.io/")
+        || resource.starts_with("deviceclass.resource.kubernetes.io/")
+        || classes.iter().any(|class| field::at(class, "/spec/extendedResourceName") == Some(&Value::from(resource)))
+}

@@ -5,14 +5,14 @@ use std::collections::{BTreeMap, BTreeSet};
 use quotient_engine::quantity::canonical;
 use serde_json::Value;
 
-use super::capacity::{Held, Sums};
+use super::capacity::{Held, Sums, is_of_devices};
 use super::is_elastic;
 use crate::object::{ObjectKey, key_of};
 use crate::problem::Problem;
 
 /// What is wrong with these quotas on these nodes, quota by quota in the order given. Of a pool that promises too
 /// much, the quota with which it begins to is named. Where there are no nodes there is nothing to compare with.
-pub fn traps(quotas: &[&Value], nodes: &[&Value], whole_gpu_gb: u32) -> Vec<(ObjectKey, Problem)> {
+pub fn traps(quotas: &[&Value], nodes: &[&Value], classes: &[&Value], whole_gpu_gb: u32) -> Vec<(ObjectKey, Problem)> {
     if nodes.is_empty() {
         return Vec::new();
     }
@@ -32,7 +32,7 @@ pub fn traps(quotas: &[&Value], nodes: &[&Value], whole_gpu_gb: u32) -> Vec<(Obj
     let mut sums: BTreeMap<(&str, &str), i128> = BTreeMap::new();
     let mut found = Vec::new();
     for (key, min) in &quotas {
-        for (resource, amount) in min.iter() {
+        for (resource, amount) in min.iter().filter(|(resource, _)| !is_of_devices(resource, classes)) {
             let held = held.amount(resource);
             let sum = sums.entry((key.group, resource)).or_default();
             let before = *sum;

@@ -9,11 +9,23 @@ pub(crate) fn class_resource(class: &str, what: &str) -> Name {
     Name::from(format!("{class}.deviceclass.resource.k8s.io/{what}"))
 }
 
+/// The name by which devices of any class can be asked for.
+pub(crate) const IMPLICIT: &str = "deviceclass.resource.kubernetes.io/";
+
+/// The resource by which a pod asked for what a request of its claim for extended resources is about.
+pub(crate) fn asked_as(served: &[ExtendedRequest], request: &Name) -> Option<Name> {
+    served.iter().find(|asked| request_name(asked) == *request).map(|asked| asked.resource.clone())
+}
+
+fn request_name(asked: &ExtendedRequest) -> Name {
+    Name::from(format!("container-{}-request-{}", asked.container, asked.request))
+}
+
 /// The names by which GPU memory is charged.
 const GPU_MEMORY: [&str; 2] = ["n8s.nebuly.ai/gpu-memory", "nos.nebuly.com/gpu-memory"];
 
 /// Names with amounts, each name once.
-#[derive(Debug, Clone, Default)]
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct Bill(pub Vec<(Name, Amount)>);
 
 impl Bill {
@@ -24,18 +36,36 @@ impl Bill {
         }
     }
 
-    /// What a device of a class costs; where it is asked for by its extended name, that name is charged already.
+    /// What a device, or a share of one, costs that is chosen for an alternative.
+    pub fn add_pick(
+        &mut self,
+        devices: &Devices,
+        alternative: &Alternative,
+        device: &DeviceFact,
+        amounts: &[i128],
+        asked_as: Option<&Name>,
+    ) {
+        let consumed = device.capacity.iter().zip(amounts).filter(|_| device.shared);
+        let consumed: Vec<(Name, i128)> = consumed.map(|(own, amount)| (own.written.clone(), *amount)).collect();
+        let whole = (!device.shared).then_some(device);
+        self.add_device(devices, &alternative.class, whole, &consumed, asked_as);
+    }
+
+    /// What a device of a class costs; the name by which a pod asked for it as a resource is charged already.
     pub fn add_device(
         &mut self,
         devices: &Devices,
         class: &Name,
         device: Option<&DeviceFact>,
         consumed: &[(Name, i128)],
-        by_name: bool,
+        asked_as: Option<&Name>,
     ) {
         self.add(class_resource(class, "devices"), 1);
-        if let Some(extended) = devices.class(class).and_then(|class| class.extended.clone()).filter(|_| !by_name) {
-            self.add(extended, 1);
+        let extended = devices.class(class).and_then(|class| class.extended.clone());
+        for name in [Some(Name::from(format!("{IMPLICIT}{class}"))), extended].into_iter().flatten() {
+            if asked_as != Some(&name) {
+                self.add(name, 1);
+            }
         }
         for (capacity, nanos) in consumed {
             let short = capacity.rsplit('/').next().unwrap_or(capacity);
@@ -60,7 +90,7 @@ pub(crate) fn extended_spec(served: &[(ExtendedRequest, Name)]) -> Option<ClaimS
         return None;
     }
     let request = |(request, class): &(ExtendedRequest, Name), amount: i64| {
-        let name = Name::from(format!("container-{}-request-{}", request.container, request.request));
+        let name = request_name(request);
         let alternative = Alternative {
             name: name.clone(),
             class: class.clone(),

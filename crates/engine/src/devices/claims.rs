@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use crate::device::{Allocation, ClaimKey, ClaimSpec, DeviceClaimFact, ExtendedRequest, PoolKey};
 use crate::devices::Devices;
+use crate::devices::bills::DeviceCharge;
 use crate::devices::kept::Kept;
 use crate::fact::{Created, Name};
 use crate::pods::PodId;
@@ -57,6 +58,8 @@ pub(crate) struct Claims {
     pub askers: BTreeSet<PodId>,
     /// What was decided for the extended resources of a pod.
     pub extended: BTreeMap<PodId, Extended>,
+    /// What pods are taken to be charged for devices that were not found for them, while it is asked what would be.
+    pub supposed: BTreeMap<PodId, DeviceCharge>,
     /// What is kept for pods with a reservation.
     pub kept: BTreeMap<PodId, Kept>,
 }

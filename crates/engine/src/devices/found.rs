@@ -31,12 +31,11 @@ pub(crate) struct Chosen {
 /// A device that is about to be chosen, for whoever counts the cost.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Pick<'p> {
+    pub claim: usize,
     pub alternative: &'p Alternative,
     pub device: &'p DeviceFact,
     /// By capacity of the device, where it is a share.
     pub consumed: &'p [i128],
-    /// It is one of several alternatives.
-    pub listed: bool,
 }
 
 /// Whether the devices chosen so far can be paid for.

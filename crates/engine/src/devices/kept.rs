@@ -9,6 +9,7 @@
 use std::sync::Arc;
 
 use crate::device::Allocation;
+use crate::devices::bills::DeviceCharge;
 use crate::devices::world::DeviceAsk;
 use crate::nodes::NodeId;
 use crate::pods::PodId;
@@ -18,18 +19,19 @@ use crate::world::World;
 /// The devices that are kept for a pod.
 #[derive(Debug, Clone)]
 pub(crate) struct Kept {
-    node: NodeId,
-    ask: DeviceAsk,
+    pub node: NodeId,
+    pub ask: DeviceAsk,
     pub allocations: Vec<Arc<Allocation>>,
     /// They are not while the pod's reservation does not count.
     pub are_held: bool,
 }
 
 impl World {
-    /// Chooses devices to keep for a pod that is to have a node, instead of those that were kept for it.
-    pub fn keep_devices(&mut self, id: PodId, node: NodeId) {
+    /// Chooses devices to keep for a pod that is to have a node, instead of those that were kept for it: such as cost
+    /// no more than a way, if one is given. What they cost is what is reserved in its quotas.
+    pub fn keep_devices(&mut self, id: PodId, node: NodeId, way: Option<&DeviceCharge>) {
         self.forget_kept_devices(id);
-        let Some(ask) = self.device_ask(id).filter(|ask| !ask.open.is_empty() || !ask.extended.is_empty()) else {
+        let Some(mut ask) = self.device_ask(id).filter(|ask| !ask.open.is_empty() || !ask.extended.is_empty()) else {
             return;
         };
         let is_leaving = |pod: &PodId| self.pods.get(*pod).departure.is_under_way();
@@ -42,15 +44,32 @@ impl World {
         if is_counted {
             self.count_reserved(id, Sign::Take);
         }
+        ask.way = way.cloned();
         let allocations = self.devices_to_keep(&ask, node);
+        ask.way = None;
+        self.device_claims.set_lingering(&expiring, true, &mut self.devices);
+        self.put_back(lifted);
+        let is_any = !allocations.is_empty();
+        if is_any {
+            self.device_claims.kept.insert(id, Kept { node, ask, allocations, are_held: false });
+        }
         if is_counted {
             self.count_reserved(id, Sign::Add);
         }
-        self.device_claims.set_lingering(&expiring, true, &mut self.devices);
-        self.put_back(lifted);
-        if !allocations.is_empty() {
-            self.device_claims.kept.insert(id, Kept { node, ask, allocations, are_held: false });
+        if is_any {
             self.hold_kept_devices(id, Sign::Add);
+        }
+    }
+
+    /// What a pod will be charged for devices that are kept for it, or at least for those that it asks for.
+    pub fn reserved_devices(&self, id: PodId) -> DeviceCharge {
+        match self.device_claims.kept.get(&id) {
+            Some(Kept { node, ask, allocations, .. }) => {
+                let mut charge = self.devices_with(id, &DeviceCharge::new());
+                self.add_bill(&mut charge, &self.bill_found(ask, *node, allocations));
+                charge
+            }
+            None => self.asked_devices(id),
         }
     }
 
@@ -76,7 +95,7 @@ impl World {
         };
         match self.device_claims.kept.get(&id).is_some_and(will_do) {
             true => self.hold_kept_devices(id, Sign::Add),
-            false => self.keep_devices(id, node),
+            false => self.keep_devices(id, node, None),
         }
     }
 

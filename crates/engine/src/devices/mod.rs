@@ -4,6 +4,7 @@
 //! of whoever starts a search.
 
 pub(crate) mod bill;
+pub(crate) mod bills;
 pub(crate) mod claims;
 pub(crate) mod found;
 mod kept;
@@ -21,12 +22,15 @@ use crate::device::{
     Allocation, ClaimSpec, DeviceClassFact, DeviceFact, DeviceResult, PoolFact, PoolKey, PoolState, Reach, Verdict,
     VerdictsFact,
 };
+use crate::devices::bills::Bills;
 use crate::devices::found::{Affordable, Chosen, Fault, Found};
 use crate::devices::search::search;
 use crate::devices::site::Site;
 use crate::fact::{Amount, Labels, Name, NodeTerm, Operator, Requirement};
+use crate::lookup::LookupMap;
 use crate::resources::ResourceId;
 use crate::select::term_matches;
+use crate::shape::ShapeId;
 use crate::sign::Sign;
 
 /// What claims have of a device.
@@ -86,6 +90,10 @@ pub(crate) struct Devices {
     pub totals: Vec<(ResourceId, Amount)>,
     /// The nodes that were found to have devices of their own of a class that is one of GPUs.
     pub gpu_nodes: BTreeSet<Name>,
+    /// What pods may be charged, by shape, as far as it was worked out.
+    pub bills: LookupMap<ShapeId, Arc<Bills>>,
+    /// What pods may be charged may differ from what it was.
+    pub bills_changed: bool,
 }
 
 /// Devices that were found for the claims of a pod on a node.
@@ -110,6 +118,18 @@ impl Devices {
         self.classes.get(name)
     }
 
+    /// Something changed by which pods may be charged differently.
+    pub fn forget_bills(&mut self) {
+        self.bills = LookupMap::default();
+        self.bills_changed = true;
+    }
+
+    /// What there is changed.
+    fn note_changed(&mut self) {
+        self.totals_changed = true;
+        self.forget_bills();
+    }
+
     /// All classes, by name.
     pub fn classes(&self) -> impl Iterator<Item = &DeviceClassFact> {
         self.classes.values()
@@ -117,12 +137,12 @@ impl Devices {
 
     /// Takes in a class. Returns whether it says something new, as do the others here.
     pub fn observe_class(&mut self, fact: DeviceClassFact) -> bool {
-        self.totals_changed = true;
+        self.note_changed();
         self.classes.insert(fact.name.clone(), fact.clone()).as_ref() != Some(&fact)
     }
 
     pub fn class_gone(&mut self, name: &Name) -> bool {
-        self.totals_changed = true;
+        self.note_changed();
         self.classes.remove(name).is_some()
     }
 
@@ -135,7 +155,7 @@ impl Devices {
         if self.pools.get(&fact.key).is_some_and(|pool| pool.listed && pool.fact == fact) {
             return false;
         }
-        self.totals_changed = true;
+        self.note_changed();
         self.list(&fact.key, Sign::Take);
         let key = fact.key.clone();
         let pool = self.pools.entry(key.clone()).or_default();
@@ -147,7 +167,7 @@ impl Devices {
     }
 
     pub fn pool_gone(&mut self, key: &PoolKey) -> bool {
-        self.totals_changed = true;
+        self.note_changed();
         let was_listed = self.pools.get(key).is_some_and(|pool| pool.listed);
         self.list(key, Sign::Take);
         if let Some(pool) = self.pools.get_mut(key) {
@@ -166,7 +186,7 @@ impl Devices {
     }
 
     pub fn observe_verdicts(&mut self, fact: VerdictsFact) -> bool {
-        self.totals_changed = true;
+        self.note_changed();
         let Some(pool) = self.pools.get_mut(&fact.pool) else { return false };
         pool.verdicts.insert(fact.matcher, fact.verdicts.clone()).as_ref() != Some(&fact.verdicts)
     }
@@ -332,7 +352,6 @@ fn choice(site: &Site<'_>, claims: &[Arc<ClaimSpec>], chosen: &[Chosen], node: &
         let used = &asked.alternatives[*alternative];
         let known = &site.candidates[*candidate];
         let device = known.device;
-        let share = device.shared && !used.admin;
         let amounts = device.capacity.iter().zip(consumed);
         choice.allocations[*claim].results.push(DeviceResult {
             request: used.name.clone(),
@@ -341,7 +360,7 @@ fn choice(site: &Site<'_>, claims: &[Arc<ClaimSpec>], chosen: &[Chosen], node: &
                 device: device.name.clone(),
             },
             admin: used.admin,
-            share,
+            share: device.shared,
             consumed: amounts.map(|(capacity, amount)| (capacity.written.clone(), *amount)).collect(),
         });
         let nodes = &mut choice.allocations[*claim].nodes;

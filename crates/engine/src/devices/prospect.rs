@@ -12,6 +12,8 @@ pub(crate) struct Prospect {
     /// by it.
     pub remaining: Vec<u64>,
     pub has_errors: bool,
+    /// By candidate: it could give what is requested of its capacities, whoever uses it now.
+    pub could_ever: Vec<bool>,
 }
 
 impl Prospect {
@@ -19,22 +21,23 @@ impl Prospect {
         let mut able = vec![false; site.candidates.len()];
         let mut remaining = vec![0; site.candidates.len() + 1];
         let mut has_errors = false;
+        let mut could_ever = vec![false; site.candidates.len()];
         for (i, candidate) in site.candidates.iter().enumerate().rev() {
             let tolerated = |taint| alternative.tolerations.iter().any(|toleration| toleration.tolerates(taint));
             let driver = &site.pools[candidate.pool].fact.key.driver;
+            could_ever[i] = consumption(alternative, candidate.device, driver).is_some();
             let count = match verdicts[i] {
                 _ if candidate.busy && !alternative.admin => 0,
                 Verdict::No => 0,
                 Verdict::Error(_) => u64::MAX / 2,
                 Verdict::Yes if !candidate.device.taints.iter().all(tolerated) => 0,
-                Verdict::Yes if alternative.admin => 1,
-                Verdict::Yes => u64::from(consumption(alternative, candidate.device, driver).is_some()),
+                Verdict::Yes => u64::from(could_ever[i]),
             };
             has_errors |= count > 1;
             able[i] = count > 0;
             remaining[i] = u64::min(remaining[i + 1] + count, u64::MAX / 2);
         }
-        Prospect { able, remaining, has_errors }
+        Prospect { able, remaining, has_errors, could_ever }
     }
 }
 

@@ -13,7 +13,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use crate::device::{Alternative, ClaimSpec, Count, DeviceFact, RESULTS_MAX, Sameness, Verdict};
+use crate::device::{Alternative, ClaimSpec, Count, DeviceFact, Draw, RESULTS_MAX, Sameness, Verdict};
 use crate::devices::found::{Affordable, Chosen, Fault, Found, Pick};
 use crate::devices::prospect::{Mark, Prospect, State};
 use crate::devices::site::{Site, attribute, consumption};
@@ -143,8 +143,9 @@ impl<'a, 'f> Search<'a, 'f> {
                     let mut all = Vec::new();
                     for candidate in 0..self.site.candidates.len() {
                         match self.verdicts[&alternative.matcher][candidate] {
-                            Verdict::Yes => all.push(candidate),
-                            Verdict::No => {}
+                            // One that could never give what is requested is none of those that are meant.
+                            Verdict::Yes if self.prospects[c][r][a].could_ever[candidate] => all.push(candidate),
+                            Verdict::Yes | Verdict::No => {}
                             Verdict::Error(message) => return Err(self.error(alternative, candidate, message)),
                         }
                     }
@@ -224,7 +225,7 @@ impl<'a, 'f> Search<'a, 'f> {
             let lacks = |(a, alternative): (usize, &Alternative)| {
                 let Count::Exactly(count) = alternative.count else { return false };
                 let able = &self.prospects[claim][request][a].able;
-                let free = |i: &usize| able[*i] && (alternative.admin || !self.taken[*i]);
+                let free = |i: &usize| able[*i] && (alternative.admin || !self.is_used_whole(*i));
                 ((0..able.len()).filter(free).count() as u64) < count
             };
             spec.alternatives.iter().enumerate().all(lacks)
@@ -319,11 +320,25 @@ impl<'a, 'f> Search<'a, 'f> {
         self.chosen.iter().any(|chosen| chosen.claim == claim && chosen.candidate == candidate)
     }
 
+    /// Whether a device may still be taken, or looked at. What a claim looks at, it does not get for itself as well,
+    /// unless several may use the device.
     fn is_free(&self, at: (usize, usize, usize), alternative: &Alternative, candidate: usize) -> bool {
+        let known = &self.site.candidates[candidate];
         match alternative.admin {
-            true => !self.has(at.0, candidate),
-            false => !self.site.candidates[candidate].busy && !self.taken[candidate],
+            true => known.device.shared || !self.has(at.0, candidate),
+            false => !known.busy && !self.is_used_whole(candidate),
         }
+    }
+
+    /// Whether this attempt has taken the device for one user, or looks at it as one that has a single user.
+    fn is_used_whole(&self, candidate: usize) -> bool {
+        self.taken[candidate] || self.uses[candidate] > 0 && !self.site.candidates[candidate].device.shared
+    }
+
+    /// Whether one more use of a device draws from its counters. A shared device draws once.
+    fn draws(&self, candidate: usize) -> bool {
+        let known = &self.site.candidates[candidate];
+        !known.device.shared || !known.drawn && self.uses[candidate] == 0
     }
 
     /// Takes a device, if it is to be had as things are.
@@ -336,39 +351,28 @@ impl<'a, 'f> Search<'a, 'f> {
         if !self.is_free(at, alternative, candidate) || !device.taints.iter().all(tolerated) {
             return Taken::No;
         }
-        let shares = device.shared && !alternative.admin;
+        let driver = &self.site.pools[known.pool].fact.key.driver;
+        let Some(amounts) = consumption(alternative, device, driver) else { return Taken::No };
         let mut consumed = Vec::new();
-        if !alternative.admin {
-            let driver = &self.site.pools[known.pool].fact.key.driver;
-            let Some(amounts) = consumption(alternative, device, driver) else { return Taken::No };
-            if shares {
-                if amounts.iter().zip(&self.left[candidate]).any(|(amount, left)| amount > left) {
-                    return Taken::No;
-                }
-                consumed = amounts;
-            }
-            let draws = !known.drawn && self.uses_by_shares(candidate) == 0;
-            let counters = &self.counters[known.pool];
-            if draws && device.draws.iter().any(|(set, counter, amount)| counters[*set][*counter] < *amount) {
+        if device.shared {
+            if amounts.iter().zip(&self.left[candidate]).any(|(amount, left)| amount > left) {
                 return Taken::No;
             }
+            consumed = amounts;
+        }
+        let counters = &self.counters[known.pool];
+        let lacks = |(set, counter, amount): &Draw| counters[*set][*counter] < *amount;
+        if self.draws(candidate) && device.draws.iter().any(lacks) {
+            return Taken::No;
         }
         if !self.meets_constraints(at, candidate) {
             return Taken::Excluded;
         }
-        if !self.is_affordable(alternative, device, &consumed, request.listed) {
+        if !self.is_affordable(at.0, alternative, device, &consumed) {
             return Taken::No;
         }
         self.put(at, candidate, consumed, 1);
         Taken::Yes
-    }
-
-    fn uses_by_shares(&self, candidate: usize) -> usize {
-        let shares = |chosen: &&Chosen| {
-            let request = &self.claims[chosen.claim].requests[chosen.request];
-            chosen.candidate == candidate && !request.alternatives[chosen.alternative].admin
-        };
-        self.chosen.iter().filter(shares).count()
     }
 
     fn meets_constraints(&self, at: (usize, usize, usize), candidate: usize) -> bool {
@@ -390,20 +394,19 @@ impl<'a, 'f> Search<'a, 'f> {
 
     fn is_affordable(
         &mut self,
+        claim: usize,
         alternative: &Alternative,
         device: &DeviceFact,
         consumed: &[i128],
-        listed: bool,
     ) -> bool {
         let claims = self.claims;
         let mut picks: Vec<Pick<'_>> = Vec::with_capacity(self.chosen.len() + 1);
         for chosen in &self.chosen {
-            let request = &claims[chosen.claim].requests[chosen.request];
-            let alternative = &request.alternatives[chosen.alternative];
+            let alternative = &claims[chosen.claim].requests[chosen.request].alternatives[chosen.alternative];
             let device = self.site.candidates[chosen.candidate].device;
-            picks.push(Pick { alternative, device, consumed: &chosen.consumed, listed: request.listed });
+            picks.push(Pick { claim: chosen.claim, alternative, device, consumed: &chosen.consumed });
         }
-        picks.push(Pick { alternative, device, consumed, listed });
+        picks.push(Pick { claim, alternative, device, consumed });
         (self.affordable)(&picks)
     }
 
@@ -414,8 +417,11 @@ impl<'a, 'f> Search<'a, 'f> {
         let alternative = &request.alternatives[at.2];
         let known = self.site.candidates[candidate];
         let add = sign > 0;
-        let draws = !alternative.admin && !known.drawn && self.uses_by_shares(candidate) == usize::from(!add);
-        if draws {
+        let is_use = known.device.shared || alternative.admin;
+        if is_use && !add {
+            self.uses[candidate] -= 1;
+        }
+        if self.draws(candidate) {
             for (set, counter, amount) in &known.device.draws {
                 self.counters[known.pool][*set][*counter] -= sign * amount;
             }
@@ -423,10 +429,9 @@ impl<'a, 'f> Search<'a, 'f> {
         for (left, amount) in self.left[candidate].iter_mut().zip(&consumed) {
             *left -= sign * amount;
         }
-        if known.device.shared || alternative.admin {
-            self.uses[candidate] = if add { self.uses[candidate] + 1 } else { self.uses[candidate] - 1 };
-        } else {
-            self.taken[candidate] = add;
+        match is_use {
+            true => self.uses[candidate] += u32::from(add),
+            false => self.taken[candidate] = add,
         }
         for (constraint, bound) in claim.constraints.iter().zip(&mut self.bound[at.0]) {
             if constraint.concerns(&request.name, &alternative.name) {

@@ -167,6 +167,16 @@ fn enumerate(
     for (a, alternative) in claims[*c].requests[*r].alternatives.iter().enumerate() {
         let row = site.verdicts(&alternative.matcher);
         let matching: Vec<usize> = (0..row.len()).filter(|i| *row[*i] == Verdict::Yes).collect();
+        let could_ever = |device: &usize| {
+            let capacity = &site.candidates[*device].device.capacity;
+            let asked = alternative.capacity.iter().find(|(name, _)| &**name == "memory").map(|(_, amount)| *amount);
+            let gives = |own: &DeviceCapacity| own.consumed(asked).is_some_and(|amount| amount <= own.value);
+            capacity.iter().all(gives) && (asked.is_none() || !capacity.is_empty())
+        };
+        let matching: Vec<usize> = match alternative.count {
+            Count::All => matching.into_iter().filter(could_ever).collect(),
+            Count::Exactly(_) => matching,
+        };
         let sets: Vec<Vec<usize>> = match alternative.count {
             Count::All if matching.is_empty() => Vec::new(),
             Count::All => vec![matching],
@@ -210,43 +220,42 @@ fn holds(site: &Site<'_>, claims: &[Arc<ClaimSpec>], picks: &[(usize, usize, usi
         let request = &claims[*c].requests[*r];
         let alternative = &request.alternatives[*a];
         let known = &site.candidates[*device];
-        let is_admin = |pick: &(usize, usize, usize, usize)| claims[pick.0].requests[pick.1].alternatives[pick.2].admin;
         let tolerated = |taint: &DeviceTaint| alternative.tolerations.iter().any(|t| t.tolerates(taint));
         if !known.device.taints.iter().all(tolerated) {
             return false;
         }
-        if alternative.admin {
-            if before.iter().any(|pick| pick.0 == *c && pick.3 == *device) {
+        let earlier = || before.iter().filter(|pick| pick.3 == *device);
+        let is_taken = match alternative.admin {
+            // What a claim has already it does not look at as well.
+            true => earlier().any(|pick| pick.0 == *c),
+            false => known.busy || earlier().next().is_some(),
+        };
+        // What several may use is never taken, but by somebody who has all of it.
+        if is_taken && (!known.device.shared || known.busy && !alternative.admin) {
+            return false;
+        }
+        for (k, capacity) in known.device.capacity.iter().enumerate() {
+            let of = |pick: &(usize, usize, usize, usize)| {
+                let alternative = &claims[pick.0].requests[pick.1].alternatives[pick.2];
+                let asked = alternative.capacity.iter().find(|(name, _)| &**name == "memory");
+                capacity.consumed(asked.map(|(_, amount)| *amount))
+            };
+            let Some(own) = of(&picks[i]) else { return false };
+            let others: i128 = earlier().filter_map(of).sum();
+            let most = if known.device.shared { site.left[*device][k] - others } else { capacity.value };
+            if own > most.min(capacity.value) {
                 return false;
             }
-        } else {
-            let used = before.iter().filter(|pick| pick.3 == *device && !is_admin(pick)).count();
-            if known.busy || (used > 0 && !known.device.shared) {
-                return false;
-            }
-            for (k, capacity) in known.device.capacity.iter().enumerate() {
-                let of = |pick: &(usize, usize, usize, usize)| {
-                    let alternative = &claims[pick.0].requests[pick.1].alternatives[pick.2];
-                    let asked = alternative.capacity.iter().find(|(name, _)| &**name == "memory");
-                    capacity.consumed(asked.map(|(_, amount)| *amount))
-                };
-                let Some(own) = of(&picks[i]) else { return false };
-                let others = before.iter().filter(|pick| pick.3 == *device && !is_admin(pick));
-                let others: i128 = others.filter_map(of).sum();
-                let most = if known.device.shared { site.left[*device][k] - others } else { capacity.value };
-                if own > most.min(capacity.value) {
+        }
+        if !alternative.capacity.is_empty() && known.device.capacity.is_empty() {
+            return false;
+        }
+        // A device that several may use draws once; any other draws for each who has it or looks at it.
+        if !known.device.shared || !known.drawn && earlier().next().is_none() {
+            for (set, counter, amount) in &known.device.draws {
+                counters[known.pool][*set][*counter] -= amount;
+                if counters[known.pool][*set][*counter] < 0 {
                     return false;
-                }
-            }
-            if !alternative.capacity.is_empty() && known.device.capacity.is_empty() {
-                return false;
-            }
-            if !known.drawn && used == 0 {
-                for (set, counter, amount) in &known.device.draws {
-                    counters[known.pool][*set][*counter] -= amount;
-                    if counters[known.pool][*set][*counter] < 0 {
-                        return false;
-                    }
                 }
             }
         }

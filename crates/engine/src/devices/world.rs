@@ -3,17 +3,19 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
+use crate::cards::with_devices;
 use crate::device::{
-    Allocation, Alternative, ClaimKey, ClaimSpec, Count, DeviceRequest, ExtendedRequest, Need, PodClaim, PoolFact,
+    Allocation, Alternative, ClaimKey, ClaimSpec, DeviceRequest, ExtendedRequest, Need, PodClaim, PoolFact,
 };
 use crate::devices::Choice;
-use crate::devices::bill::{Bill, class_resource, extended_spec};
+use crate::devices::bill::{Bill, IMPLICIT, asked_as, class_resource, extended_spec};
+use crate::devices::bills::DeviceCharge;
 use crate::devices::claims::{Claim, Extended};
 use crate::devices::found::{Fault, Pick};
 use crate::fact::{Amount, Name, NodeTerm, PodSpec};
 use crate::nodes::NodeId;
 use crate::pods::{Pod, PodId};
-use crate::policy::{Ask, Refusal};
+use crate::policy::Refusal;
 use crate::resources::ResourceId;
 use crate::select::any_term_matches;
 use crate::sign::Sign;
@@ -29,6 +31,8 @@ pub(crate) struct DeviceAsk {
     pub nodes: Vec<Vec<NodeTerm>>,
     /// Extended resources that classes serve on nodes without a device plugin for them.
     pub extended: Vec<(ExtendedRequest, Name)>,
+    /// What may be charged for devices, where that is one way of several; otherwise what quotas have room for.
+    pub way: Option<DeviceCharge>,
 }
 
 /// The alternative of that name.
@@ -48,6 +52,7 @@ impl World {
 
     /// Counts anew what there is of devices in all, by class and by card, where that may have changed.
     pub fn renew_device_totals(&mut self) {
+        self.renew_requests();
         if !std::mem::take(&mut self.devices.totals_changed) {
             return;
         }
@@ -55,6 +60,7 @@ impl World {
         for class in self.devices.classes() {
             let count = Amount::try_from(self.devices.matching(&class.name).count()).unwrap_or(Amount::MAX);
             bill.add(class_resource(&class.name, "devices"), count);
+            bill.add(Name::from(format!("{IMPLICIT}{}", class.name)), count);
             if let Some(extended) = &class.extended {
                 bill.add(extended.clone(), count);
             }
@@ -144,7 +150,8 @@ impl World {
                 return Err(format!("ResourceClaim {key}: {problem}").into());
             }
             if let Some(allocation) = known.allocation() {
-                needs.push(Need::Met { claim: key, nodes: allocation.nodes.clone() });
+                let (spec, nodes) = (known.fact.spec.clone(), allocation.nodes.clone());
+                needs.push(Need::Met { claim: key, spec, nodes });
                 continue;
             }
             let mut asked = known.fact.spec.requests.iter().flat_map(|request| &request.alternatives);
@@ -174,13 +181,8 @@ impl World {
             Err(why) => (Vec::new(), Some(why)),
         };
         let is_gpu = |class: &Name| self.devices.class(class).is_some_and(|class| class.gpu);
-        let mut classes = needs.iter().flat_map(|need| match need {
-            Need::Open { spec, .. } => spec.requests.clone(),
-            Need::Met { claim, .. } => {
-                self.device_claims.get(claim).map(|claim| claim.fact.spec.requests.clone()).unwrap_or_default()
-            }
-        });
-        let has_gpu = classes.any(|request: DeviceRequest| request.alternatives.iter().any(|a| is_gpu(&a.class)))
+        let mut requests = needs.iter().flat_map(|need| &need.spec().requests);
+        let has_gpu = requests.any(|request: &DeviceRequest| request.alternatives.iter().any(|a| is_gpu(&a.class)))
             || served.iter().any(|(_, class)| is_gpu(class));
         let capped = spec.capped.filter(|_| !has_gpu);
         if (&needs, &served, capped) == (&spec.needs, &spec.served, spec.capped) {
@@ -209,11 +211,11 @@ impl World {
 
     /// Of the extended resources that a pod asks for, those that devices have to serve on a node: the others are its
     /// device plugin's.
-    fn served_on(&self, ask: &DeviceAsk, node: NodeId) -> Vec<(ExtendedRequest, Name)> {
+    pub fn served_by_devices(&self, served: &[(ExtendedRequest, Name)], node: NodeId) -> Vec<(ExtendedRequest, Name)> {
         let plugin = |resource: &Name| {
             self.names.find(resource).is_some_and(|resource| self.nodes.allocatable(resource, node) > 0)
         };
-        ask.extended.iter().filter(|(request, _)| !plugin(&request.resource)).cloned().collect()
+        served.iter().filter(|(request, _)| !plugin(&request.resource)).cloned().collect()
     }
 
     /// What a device plugin of the node serves of a pod's extended resources.
@@ -230,14 +232,15 @@ impl World {
         demand
     }
 
-    /// Devices for a pod on a node. `limited`: those that its quotas have no room for do not count.
+    /// Devices for a pod on a node. `limited`: those that its quotas have no room for do not count, nor those that cost
+    /// more than the way that is looked at.
     pub fn find_devices(&self, ask: &DeviceAsk, node: NodeId, limited: bool) -> Result<(Option<Choice>, bool), Fault> {
         let facts = self.nodes.get(node);
         let reached = |terms: &Vec<NodeTerm>| any_term_matches(terms, &facts.name, &facts.labels);
         if !ask.nodes.iter().all(reached) {
             return Ok((None, false));
         }
-        let served = self.served_on(ask, node);
+        let served = self.served_by_devices(&ask.extended, node);
         let mut specs: Vec<Arc<ClaimSpec>> = ask.open.iter().map(|(_, spec)| spec.clone()).collect();
         specs.extend(extended_spec(&served).map(Arc::new));
         let spec = ask.pod.map(|pod| self.shapes.get(self.pods.get(pod).shape).spec().clone());
@@ -248,92 +251,79 @@ impl World {
         if specs.is_empty() {
             return Ok((Some(Choice::default()), false));
         }
-        let quotas = ask.pod.map(|pod| self.pods.get(pod)).filter(|pod| limited && !pod.quotas.is_empty());
-        match quotas {
-            None => self.devices.choose(&facts.name, &facts.labels, &specs, &mut |_| true),
-            Some(pod) => {
-                let mut affordable = |picks: &[Pick<'_>]| self.affords(pod, picks);
-                self.devices.choose(&facts.name, &facts.labels, &specs, &mut affordable)
+        let devices = |affordable: &mut dyn FnMut(&[Pick<'_>]) -> bool| {
+            self.devices.choose(&facts.name, &facts.labels, &specs, affordable)
+        };
+        let quotas = ask.pod.filter(|pod| limited && !self.pods.get(*pod).quotas.is_empty());
+        let Some(id) = quotas else { return devices(&mut |_| true) };
+        let bills = self.device_bills(id);
+        let served: Vec<ExtendedRequest> = served.into_iter().map(|(request, _)| request).collect();
+        match &ask.way {
+            Some(way) => devices(&mut |picks| self.is_within_way(way, &bills, &self.bill_picks(ask, &served, picks))),
+            // What is charged in any case is held to ceilings before a node is.
+            None if bills.ways.len() == 1 => devices(&mut |_| true),
+            None => {
+                let (pod, base) = (self.pods.get(id), self.charge_beside(id));
+                devices(&mut |picks| self.affords(pod, &base, &self.bill_picks(ask, &served, picks)))
             }
         }
-    }
-
-    /// Whether a pod's quotas have room for these devices.
-    fn affords(&self, pod: &Pod, picks: &[Pick<'_>]) -> bool {
-        let needs_asking = |pick: &Pick<'_>| pick.device.card.is_some() || pick.listed || !pick.consumed.is_empty();
-        if !picks.iter().any(needs_asking) {
-            return true;
-        }
-        self.device_refusals(pod, picks).is_empty()
-    }
-
-    fn device_refusals(&self, pod: &Pod, picks: &[Pick<'_>]) -> Vec<Refusal> {
-        let mut bill = Bill::default();
-        for pick in picks.iter().filter(|pick| !pick.alternative.admin) {
-            let amounts = pick.device.capacity.iter().zip(pick.consumed);
-            let consumed: Vec<(Name, i128)> = amounts.map(|(own, amount)| (own.written.clone(), *amount)).collect();
-            bill.add_device(&self.devices, &pick.alternative.class, Some(pick.device), &consumed, false);
-        }
-        let shape = &self.shapes.get(pod.shape).charge;
-        let mut charge: Vec<(ResourceId, Amount)> = shape.to_vec();
-        self.add_bill(&mut charge, &bill);
-        let ask = Ask { charge: &charge, non_preemptible: pod.is_non_preemptible(), has_victims: pod.has_victims() };
-        self.quotas.refusals(&pod.quotas, &ask, &self.names)
-    }
-
-    /// Adds what is on a bill to a charge, for names that somebody counts.
-    fn add_bill(&self, charge: &mut Vec<(ResourceId, Amount)>, bill: &Bill) {
-        for (name, amount) in &bill.0 {
-            let Some(resource) = self.names.find(name) else { continue };
-            match charge.iter_mut().find(|(known, _)| *known == resource) {
-                Some((_, sum)) => *sum = sum.saturating_add(*amount),
-                None => charge.push((resource, *amount)),
-            }
-        }
-    }
-
-    /// What a waiting pod will be charged for devices, as far as that is known before a node is: exact counts.
-    pub fn asked_devices(&self, id: PodId) -> Vec<(ResourceId, Amount)> {
-        let Some(ask) = self.device_ask(id) else { return Vec::new() };
-        let mut bill = Bill::default();
-        for request in ask.open.iter().flat_map(|(_, spec)| &spec.requests).filter(|request| !request.listed) {
-            for alternative in request.alternatives.iter().filter(|alternative| !alternative.admin) {
-                let Count::Exactly(count) = alternative.count else { continue };
-                for _ in 0..count.min(crate::device::RESULTS_MAX as u64) {
-                    bill.add_device(&self.devices, &alternative.class, None, &[], false);
-                }
-            }
-        }
-        let mut charge = Vec::new();
-        self.add_bill(&mut charge, &bill);
-        charge
     }
 
     /// What a pod on a node is charged for the devices of the claims that it pays for.
     pub fn held_devices(&mut self, id: PodId) -> Vec<(ResourceId, Amount)> {
         let pod = self.pods.get(id);
-        if pod.device_claims.is_empty() && !self.device_claims.extended.contains_key(&id) {
+        let claims = &self.device_claims;
+        let holds_none = pod.device_claims.is_empty() && !claims.extended.contains_key(&id);
+        if holds_none && !claims.supposed.contains_key(&id) {
             return Vec::new();
         }
+        let asked = &self.shapes.get(pod.shape).spec().extended;
         let mut bill = Bill::default();
         for key in self.claim_keys(pod) {
             let Some(claim) = self.device_claims.get(&key).filter(|claim| claim.payer() == Some(id)) else { continue };
             if let Some(allocation) = claim.allocation() {
-                self.bill_allocation(&mut bill, &claim.fact.spec, allocation, is_extended(claim));
+                let asked: &[ExtendedRequest] = if is_extended(claim) { asked } else { &[] };
+                self.bill_allocation(&mut bill, &claim.fact.spec, allocation, asked);
             }
         }
         if let Some(Extended { spec, allocation, .. }) = self.device_claims.extended.get(&id) {
-            self.bill_allocation(&mut bill, spec, allocation, true);
+            self.bill_allocation(&mut bill, spec, allocation, asked);
         }
-        bill.0.into_iter().map(|(name, amount)| (self.names.intern(&name), amount)).collect()
+        let held = bill.0.into_iter().map(|(name, amount)| (self.names.intern(&name), amount)).collect();
+        match self.device_claims.supposed.get(&id) {
+            Some(supposed) => with_devices(held, supposed.clone()),
+            None => held,
+        }
     }
 
-    fn bill_allocation(&self, bill: &mut Bill, spec: &ClaimSpec, allocation: &Allocation, by_name: bool) {
+    /// What an allocation costs; `asked` as resources by the pod, where the claim was made for those.
+    pub fn bill_allocation(
+        &self,
+        bill: &mut Bill,
+        spec: &ClaimSpec,
+        allocation: &Allocation,
+        asked: &[ExtendedRequest],
+    ) {
         for result in allocation.results.iter().filter(|result| !result.admin) {
-            let Some(asked) = alternative(spec, &result.request) else { continue };
+            let Some(alternative) = alternative(spec, &result.request) else { continue };
             let device = self.devices.device(&result.device.pool, &result.device.device).filter(|_| !result.share);
-            bill.add_device(&self.devices, &asked.class, device, &result.consumed, by_name);
+            let asked_as = asked_as(asked, &result.request);
+            bill.add_device(&self.devices, &alternative.class, device, &result.consumed, asked_as.as_ref());
         }
+    }
+
+    /// What was found for a pod on a node costs.
+    pub fn bill_found(&self, ask: &DeviceAsk, node: NodeId, allocations: &[impl AsRef<Allocation>]) -> Bill {
+        let mut bill = Bill::default();
+        let served = self.served_by_devices(&ask.extended, node);
+        let extended = extended_spec(&served);
+        let served: Vec<ExtendedRequest> = served.into_iter().map(|(request, _)| request).collect();
+        let specs = ask.open.iter().map(|(_, spec)| (&**spec, &[][..]));
+        let specs = specs.chain(extended.iter().map(|spec| (spec, &served[..])));
+        for ((spec, asked), allocation) in specs.zip(allocations) {
+            self.bill_allocation(&mut bill, spec, allocation.as_ref(), asked);
+        }
+        bill
     }
 
     /// A pod enters or leaves a node with its claims. One that is decided onto the node gets devices for those claims
@@ -373,7 +363,7 @@ impl World {
             self.devices.hold(&known.allocation, Sign::Add);
             ask.extended.clear();
         }
-        let served = self.served_on(&ask, node);
+        let served = self.served_by_devices(&ask.extended, node);
         let Ok((Some(choice), _)) = self.find_devices(&ask, node, true) else { return };
         let mut allocations = choice.allocations.into_iter().map(Arc::new);
         for (key, _) in &ask.open {
@@ -450,7 +440,7 @@ impl World {
             if refused.is_none()
                 && let Ok((Some(choice), _)) = self.find_devices(ask, node, false)
             {
-                refused = self.refusal_of(ask, &choice);
+                refused = self.refusal_of(ask, node, choice);
             }
         }
         match refused {
@@ -459,16 +449,11 @@ impl World {
         }
     }
 
-    fn refusal_of(&self, ask: &DeviceAsk, choice: &Choice) -> Option<Refusal> {
-        let pod = self.pods.get(ask.pod?);
-        let mut bill = Bill::default();
-        for ((_, spec), allocation) in ask.open.iter().zip(&choice.allocations) {
-            self.bill_allocation(&mut bill, spec, allocation, false);
-        }
-        let mut charge: Vec<(ResourceId, Amount)> = self.shapes.get(pod.shape).charge.to_vec();
-        self.add_bill(&mut charge, &bill);
-        let ask = Ask { charge: &charge, non_preemptible: pod.is_non_preemptible(), has_victims: pod.has_victims() };
-        self.quotas.refusals(&pod.quotas, &ask, &self.names).into_iter().next()
+    fn refusal_of(&self, ask: &DeviceAsk, node: NodeId, choice: Choice) -> Option<Refusal> {
+        let id = ask.pod?;
+        let allocations: Vec<Arc<Allocation>> = choice.allocations.into_iter().map(Arc::new).collect();
+        let bill = self.bill_found(ask, node, &allocations);
+        self.device_refusals(self.pods.get(id), &self.charge_beside(id), &bill).into_iter().next()
     }
 }
 

@@ -359,10 +359,11 @@ impl Engine {
         // Who may be evicted depends on what all others may hold.
         self.take_in_all_quotas();
         let mut best: Option<Box<Plan>> = None;
-        for choice in self.world.card_choices_for_reservations(id) {
+        for choice in self.world.ways_for_claimant(id) {
             let question = self.world.question(Attempt { pod: id, choice: choice.as_ref() });
             let pod = self.world.pods.get(id);
-            let known = (question.shape, pod.priority, pod.is_non_preemptible(), pod.quotas.clone(), pod.gang);
+            let way = choice.as_ref().and_then(|choice| choice.devices.clone());
+            let known = (question.shape, pod.priority, pod.is_non_preemptible(), pod.quotas.clone(), pod.gang, way);
             // Who holds a reservation has more room than others of its kind, for whom all may be hopeless.
             let is_known = reservation.is_none() && !question.has_objections();
             if is_known && self.hopeless.get(&known) == Some(&self.changes) {

@@ -10,6 +10,7 @@ use crate::place::{Answer, Question};
 use crate::pods::{Place, PodId};
 use crate::reason::{Code, Reason};
 use crate::sign::Sign;
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 impl Engine {
@@ -76,6 +77,11 @@ impl Engine {
             }
             None => {}
         }
+        // Who pays for a claim requests it.
+        let keys = world.claim_keys(world.pods.get(id));
+        let users = keys.iter().filter_map(|key| world.device_claims.get(key)).flat_map(|claim| &claim.users);
+        let users: BTreeSet<PodId> = users.map(|user| user.3).chain([id]).collect();
+        users.into_iter().for_each(|user| world.renew_request(user));
     }
 
     pub(super) fn observe_device_class(&mut self, fact: DeviceClassFact) -> bool {
@@ -110,6 +116,7 @@ impl Engine {
         concerned.dedup();
         for pod in concerned {
             self.world.recharge(pod);
+            self.world.renew_request(pod);
         }
         for user in self.world.device_claims.get(&key).map(|claim| claim.users.clone()).unwrap_or_default() {
             self.settle_devices(user.3);
@@ -142,6 +149,7 @@ impl Engine {
         self.world.device_claims.gone(key, &mut self.world.devices);
         if let Some(payer) = payer {
             self.world.recharge(payer);
+            self.world.renew_request(payer);
         }
         self.renew_needs(Some(key));
         was_known

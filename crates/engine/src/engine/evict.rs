@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use crate::cards::CardChoices;
 use crate::decision::{Decision, Decisions};
 use crate::engine::Engine;
 use crate::engine::cycle::Turn;
@@ -61,7 +62,7 @@ impl Engine {
             self.give_up_reservation(*holder, decisions);
         }
         for (pod, _) in &plan.places {
-            let granted = self.world.grant(*pod);
+            let granted = self.world.grant(plan.choices.attempt(*pod));
             self.world.pods.get_mut(*pod).granted = granted;
         }
         let mut effects = Effects::default();
@@ -69,7 +70,7 @@ impl Engine {
         for (victim, eviction) in evictions {
             self.evict(victim, eviction, &mut effects, decisions);
         }
-        self.keep_devices(&plan.places);
+        self.keep_devices(&plan.places, &plan.choices);
         self.reserved_now.extend(plan.places.iter().map(|(pod, _)| (*pod, self.acts)));
         // What leaves now may be all that kept another pod from claiming. Those for whom pods leave already have a
         // reservation, and another's only takes room from them.
@@ -122,7 +123,7 @@ impl Engine {
     /// Holds room that is on its way for pods that wait for it.
     pub(super) fn hold_room(&mut self, places: &[(PodId, NodeId)], decisions: &mut Decisions) {
         self.hold_places(places, ReservationKind::Room, decisions);
-        self.keep_devices(places);
+        self.keep_devices(places, &CardChoices::default());
         self.reserved_now.extend(places.iter().map(|(pod, _)| (*pod, self.acts)));
         self.changes += 1;
         for (pod, _) in places {
@@ -162,9 +163,10 @@ impl Engine {
 
     /// Keeps devices for pods that hold nodes: what pods have that leave, those evicted for them among these, and what
     /// is free.
-    fn keep_devices(&mut self, places: &[(PodId, NodeId)]) {
+    fn keep_devices(&mut self, places: &[(PodId, NodeId)], choices: &CardChoices) {
         for (pod, node) in places {
-            self.world.keep_devices(*pod, *node);
+            let way = choices.attempt(*pod).choice.and_then(|choice| choice.devices.as_ref());
+            self.world.keep_devices(*pod, *node, way);
         }
     }
 

@@ -86,8 +86,20 @@ impl Engine {
         all
     }
 
-    /// Looks for pods that may go so that enough of a gang can run.
-    pub(super) fn plan_gang(&mut self, id: GangId, members: &[PodId], kinds: &[Option<ResourceId>]) -> Outcome {
+    /// In how many ways the pods of a gang may be charged for devices; pods that are alike are charged alike.
+    pub(super) fn device_ways(&mut self, members: &[PodId]) -> usize {
+        members.iter().map(|member| self.world.device_ways(*member)).max().unwrap_or(1)
+    }
+
+    /// Looks for pods that may go so that enough of a gang can run, where they are charged for devices in one of the
+    /// ways in which they may be.
+    pub(super) fn plan_gang(
+        &mut self,
+        id: GangId,
+        members: &[PodId],
+        kinds: &[Option<ResourceId>],
+        way: usize,
+    ) -> Outcome {
         let mut tally = self.world.gangs.get(id).tally.clone();
         let mut needed: Vec<PodId> = Vec::new();
         let mut choices = CardChoices::default();
@@ -101,7 +113,7 @@ impl Engine {
             let card = kinds.get(needed.len()).or(kinds.last()).copied().flatten();
             let choice = with_card(self.world.card_choices_for_reservations(*member), card).into_iter().next();
             let Some(choice) = choice else { continue };
-            choices.choose(*member, choice);
+            choices.choose(*member, self.world.with_way(*member, choice, way));
             let question = self.world.question(choices.attempt(*member));
             if self.world.nodes.by_name().any(|node| self.world.could_serve(&question, node)) {
                 tally.count(self.world.pods.get(*member), &[], Sign::Add);

@@ -160,8 +160,10 @@ impl Engine {
             return Turn::Rests(incomplete, Vec::new());
         }
         let mut best: Option<Box<Plan>> = None;
-        for kinds in &self.kinds_for_claims(id, choices, members) {
-            match self.plan_gang(id, members, kinds) {
+        let ways = self.device_ways(members);
+        let kinds = self.kinds_for_claims(id, choices, members);
+        for (kinds, way) in kinds.iter().flat_map(|kinds| (0..ways).map(move |way| (kinds, way))) {
+            match self.plan_gang(id, members, kinds, way) {
                 Outcome::Plan(plan) if best.as_ref().is_none_or(|best| plan.cost < best.cost) => best = Some(plan),
                 Outcome::Plan(_) | Outcome::Hopeless => {}
                 Outcome::Wait(places) => return self.wait_together(members, &places, incomplete, decisions),

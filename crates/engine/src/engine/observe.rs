@@ -94,6 +94,7 @@ impl Engine {
         };
         if let Some(change) = change {
             if matches!(change, Change::Node | Change::Quota) {
+                self.world.devices.forget_bills();
                 self.begin_anew();
             }
             self.note(change);

@@ -80,6 +80,11 @@ impl Quotas {
         counts
     }
 
+    /// Whether some quota limits a resource, or is entitled to some of it.
+    pub fn speaks_of(&self, resource: ResourceId) -> bool {
+        self.iter().any(|(id, _)| self.entitlement(id, resource).is_some() || self.counts_card(&[id], resource))
+    }
+
     /// What is held and claimed in a ledger now.
     fn taken(&self, ledger: LedgerId, resource: ResourceId) -> i128 {
         match ledger {

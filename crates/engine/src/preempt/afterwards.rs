@@ -6,7 +6,7 @@ use crate::policy::QuotaId;
 use crate::preempt::Plan;
 use crate::resources::ResourceId;
 use crate::sign::Sign;
-use crate::world::World;
+use crate::world::{World, requested_of};
 
 /// By quota and resource; a quota whose entitlement never moves is left out.
 pub(crate) type EntitledAfter = BTreeMap<(QuotaId, ResourceId), i128>;
@@ -17,7 +17,7 @@ impl World {
     ///
     /// It takes a copy of all quotas, so it is asked of a plan that is carried out, and not of each that is weighed.
     pub(crate) fn entitled_after(&self, plan: &Plan) -> EntitledAfter {
-        let Plan { places, going, rights, .. } = plan;
+        let Plan { places, going, rights, choices, .. } = plan;
         let of_claimant = places.iter().flat_map(|(pod, _)| &self.pods.get(*pod).quotas);
         let concerned = of_claimant.chain(going.iter().flat_map(|goes| &goes.quotas));
         let moving: Vec<QuotaId> = concerned.copied().filter(|quota| self.quotas.entitlement_moves(*quota)).collect();
@@ -30,16 +30,15 @@ impl World {
         let is_shared_out = moving.iter().any(|quota| self.quotas.is_shared_out(*quota));
         let leaving = if is_shared_out { self.leaving_pods() } else { Vec::new() };
         for id in victims.chain(leaving) {
-            let (pod, requested) = (self.pods.get(id), self.shapes.get(self.pods.get(id).shape).requested());
+            let pod = self.pods.get(id);
+            let requested = requested_of(&self.shapes, pod);
             quotas.charge_amounts(pod, &self.charge_of(id), Sign::Take);
             if pod.counted {
                 quotas.count_request(pod, &requested, Sign::Take);
             }
         }
         for (id, node) in places {
-            let shape = self.shapes.get(self.pods.get(*id).shape);
-            let cards = self.nodes.cards_for(*node, &shape.demand);
-            let charge: Vec<_> = shape.charge.iter().chain(&cards).copied().collect();
+            let charge = self.charge_on(choices.attempt(*id), *node);
             quotas.charge_amounts(self.pods.get(*id), &charge, Sign::Add);
         }
         quotas.refresh();

@@ -16,7 +16,7 @@ use crate::pods::PodId;
 use crate::policy::Ask;
 use crate::preempt::cost::{Cost, Counts};
 use crate::preempt::missing::{Missing, Short, widened};
-use crate::preempt::rights::add_charges;
+use crate::preempt::rights::{Going, add_charges};
 use crate::preempt::sets::Placing;
 use crate::preempt::{Best, Hunt, Outcome};
 use crate::resources::ResourceId;
@@ -73,7 +73,7 @@ impl World {
         self.put_back(lifted);
         match best {
             Some((best, places)) if best.going.is_empty() => Outcome::Wait(places),
-            Some((best, places)) => Outcome::Plan(Box::new(self.plan(places, hunt.rights, best))),
+            Some((best, places)) => Outcome::Plan(Box::new(self.plan(places, hunt.rights, hunt.choices, best))),
             None => Outcome::Hopeless,
         }
     }
@@ -278,8 +278,8 @@ impl World {
             self.gather_helpers(ways.hunt);
             going.extend(ways.hunt.helpers.iter().flatten().cloned());
         }
-        going.sort_by_key(|goes| (goes.pods[0], goes.is_whole_gang));
-        going.dedup_by_key(|goes| (goes.pods[0], goes.is_whole_gang));
+        going.sort_by_key(Going::number);
+        going.dedup_by_key(|goes| goes.number());
         let nobody = Best { cost: Cost::NOTHING, node: None, going: Vec::new(), at_least: None };
         if missing.is_empty() {
             if !ways.hunt.is_related || self.takes_all(&places, &ways.hunt.choices) {

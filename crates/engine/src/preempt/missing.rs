@@ -60,7 +60,9 @@ impl World {
             }),
             Short::Ledger(shortage) => of_pods(&|pod| {
                 let may_gain = self.quotas.may_gain(shortage.ledger, &self.pods.get(pod).quotas);
-                if may_gain { self.charged(pod, shortage.resource) } else { 0 }
+                let passed = self.passed_on(pod, &going.pods);
+                let passed = crate::ledger::amount_of(&passed, shortage.resource).unwrap_or(0);
+                if may_gain { self.charged(pod, shortage.resource) - passed } else { 0 }
             }),
             Short::Pods(pods) => of_pods(&|pod| i128::from(pods.contains(&pod))),
             Short::Volumes(node, driver) => of_pods(&|pod| {

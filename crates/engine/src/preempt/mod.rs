@@ -6,6 +6,7 @@
 //! missing.rs   what is short at a place, as things that victims can give
 //! problem.rs   both as a problem for the search
 //! search.rs    the cheapest set, exactly; reach.rs is its bound
+//! sharers.rs   pods that hold claims on devices together
 //! sets.rs      what is asked of a set beside amounts
 //! gang.rs      the same for all pods of a gang together
 //! loops.rs     why evictions end
@@ -22,6 +23,7 @@ mod reach;
 pub(crate) mod rights;
 mod search;
 mod sets;
+mod sharers;
 mod within;
 
 use std::borrow::Cow;
@@ -63,6 +65,8 @@ pub(crate) struct Plan {
     /// The pods that pass over a disruption budget.
     pub violating: BTreeSet<PodId>,
     pub rights: Rights,
+    /// The cards that the claimant's pods are taken to get, and what they are charged for devices.
+    pub choices: CardChoices,
     pub cost: Cost,
     /// Where the search was cut short: what the cheapest set costs at least.
     pub at_least: Option<Counts>,
@@ -249,10 +253,10 @@ impl World {
         let node = best.node.filter(|_| !hunt.is_related || hunt.local.is_some());
         let node = node.or_else(|| self.best_node_without(hunt.choices.attempt(claimant), &best.going));
         let Some(node) = node else { return Outcome::Hopeless };
-        Outcome::Plan(Box::new(self.plan(vec![(claimant, node)], hunt.rights, best)))
+        Outcome::Plan(Box::new(self.plan(vec![(claimant, node)], hunt.rights, hunt.choices, best)))
     }
 
-    pub(crate) fn plan(&self, places: Vec<(PodId, NodeId)>, rights: Rights, best: Best) -> Plan {
+    pub(crate) fn plan(&self, places: Vec<(PodId, NodeId)>, rights: Rights, choices: CardChoices, best: Best) -> Plan {
         let Best { cost, mut going, at_least, .. } = best;
         going.sort_by_cached_key(|goes| self.pods.get(goes.pods[0]).key());
         let pods = || going.iter().filter(|goes| !goes.is_reservation).flat_map(|goes| &goes.pods);
@@ -265,7 +269,7 @@ impl World {
         taken.retain(|key, count| *count > self.budgets.allows(key, &self.pods));
         let violates = |pod: &&PodId| self.budgets.of(self.pods.get(**pod)).any(|key| taken.contains_key(key));
         let violating = if taken.is_empty() { BTreeSet::new() } else { pods().filter(violates).copied().collect() };
-        Plan { places, going, violating, rights, cost, at_least }
+        Plan { places, going, violating, rights, choices, cost, at_least }
     }
 
     /// Whether a node could take the claimant, as it is looked at, if it were empty.
@@ -431,9 +435,9 @@ impl World {
         self.improve(hunt, &mut here, Some(node), &going, &missing, placing);
         if here.as_ref().is_none_or(|here| here.cost.counts > least) {
             self.gather_helpers(hunt);
-            let known: BTreeSet<(PodId, bool)> = going.iter().map(|goes| (goes.pods[0], goes.is_whole_gang)).collect();
+            let known: BTreeSet<_> = going.iter().map(Going::number).collect();
             let helpers = hunt.helpers.iter().flatten();
-            going.extend(helpers.filter(|goes| !known.contains(&(goes.pods[0], goes.is_whole_gang))).cloned());
+            going.extend(helpers.filter(|goes| !known.contains(&goes.number())).cloned());
             self.improve(hunt, &mut here, Some(node), &going, &missing, placing);
         }
         here
@@ -494,10 +498,13 @@ impl World {
                 let pod = self.pods.get(*pod);
                 !pod.is_leaving() && pod.node().is_some_and(|node| self.nodes.is_present(node))
             };
+            let mut parties: BTreeSet<BTreeSet<PodId>> = BTreeSet::new();
             for pod in pods.into_iter().filter(is_there) {
                 going.extend(self.going(&hunt.rights, pod));
+                parties.extend(self.sharers(pod));
                 gangs.extend(self.pods.get(pod).gang.filter(|gang| self.is_running_gang(*gang)));
             }
+            going.extend(parties.iter().filter_map(|party| self.going_sharers(&hunt.rights, party)));
         }
         going.extend(gangs.into_iter().filter_map(|gang| self.going_gang(&hunt.rights, gang)));
         let mut to_start: BTreeSet<GangId> = BTreeSet::new();
@@ -518,7 +525,7 @@ impl World {
         let mut kinds: Vec<(Going, bool)> = Vec::new();
         going.retain(|goes| {
             // What a gang or a mark says is said of a pod.
-            if goes.gang.is_some() || goes.quotas.iter().any(|quota| self.quotas.marks_pods(*quota)) {
+            if goes.gang.is_some() || goes.is_party || goes.quotas.iter().any(|quota| self.quotas.marks_pods(*quota)) {
                 return self.permits(rights, &[goes]);
             }
             if let Some((_, is_permitted)) = kinds.iter().find(|(kind, _)| kind.is_alike(goes)) {
@@ -622,7 +629,7 @@ impl World {
     pub(crate) fn is_open<'a>(&mut self, attempt: impl Into<Attempt<'a>>, node: NodeId) -> bool {
         let attempt = attempt.into();
         let question = self.question(attempt);
-        self.closed_by(&question, node).is_none() && self.refusals_on(attempt.pod, node).is_empty()
+        self.closed_by(&question, node).is_none() && self.refusals_on(attempt, node).is_empty()
     }
 
     /// Whether the node takes the pod once all who leave are gone.

@@ -45,12 +45,14 @@ impl World {
                 let next = sources.len();
                 sources.entry(*quota).or_insert(next);
             }
+            let party = goes.party.map(|first| (first.0, true));
             let unit = Unit {
                 pods: self.members(goes),
                 priority: priority(goes),
                 entitled: self.entitled(rights, goes),
                 is_gang: goes.is_whole_gang,
-                gang: goes.gang.map(|gang| gang.0),
+                is_whole: goes.is_whole_gang || goes.is_party,
+                gang: party.or(goes.gang.map(|gang| (gang.0, false))),
                 budgets: self.budgets_of(goes, &mut budgets, &mut problem.allowed),
                 gives: missing.iter().map(|(short, _)| self.given(short, goes)).collect(),
                 kind,

@@ -28,9 +28,9 @@ struct Key<'a> {
     kind: u32,
     priority: i32,
     entitled: u32,
-    /// A gang is like no other.
-    is_gang: Option<usize>,
-    gang: Option<u32>,
+    /// What goes whole is like no other.
+    is_whole: Option<usize>,
+    gang: Option<(u32, bool)>,
     budgets: &'a [(usize, u32)],
     gives: &'a [i128],
     sources: &'a [usize],
@@ -55,7 +55,7 @@ pub(super) struct Reach<'a> {
     gangs: u32,
     /// What was taken: by budget, and by gang whether whole, with how many units.
     taken: Vec<u32>,
-    of_gang: BTreeMap<u32, (u32, u32)>,
+    of_gang: BTreeMap<(u32, bool), (u32, u32)>,
     used: (u32, u32, u32),
 }
 
@@ -66,11 +66,12 @@ impl<'a> Reach<'a> {
         let mut classes: Vec<Class> = Vec::new();
         let mut class_of = vec![usize::MAX; problem.units.len()];
         for unit in order {
-            let Unit { pods, priority, entitled, is_gang, gang, budgets, gives, kind, sources } = &problem.units[*unit];
+            let Unit { pods, priority, entitled, is_whole, gang, budgets, gives, kind, sources, .. } =
+                &problem.units[*unit];
             let times = if by_name { pods.iter().map(|(created, _)| *created).collect() } else { Vec::new() };
-            let is_gang = is_gang.then_some(*unit);
+            let is_whole = is_whole.then_some(*unit);
             let (kind, priority, entitled, gang) = (*kind, *priority, *entitled, *gang);
-            let key = Key { kind, priority, entitled, is_gang, gang, budgets, gives, sources, times };
+            let key = Key { kind, priority, entitled, is_whole, gang, budgets, gives, sources, times };
             let class = *ids.entry(key).or_insert_with(|| {
                 let weighs = weigh(gives, &problem.missing, &weights);
                 classes.push(Class { unit: *unit, left: 0, pods: pods.len() as u32, closed: 0, weighs });
@@ -133,7 +134,7 @@ impl<'a> Reach<'a> {
         count(&mut self.used.2, u32::from(known.is_gang));
         if let Some(gang) = known.gang {
             let taken = self.of_gang.entry(gang).or_default();
-            count(if known.is_gang { &mut taken.0 } else { &mut taken.1 }, 1);
+            count(if known.is_whole { &mut taken.0 } else { &mut taken.1 }, 1);
         }
     }
 
@@ -158,7 +159,7 @@ impl<'a> Reach<'a> {
         let unit = &self.problem.units[unit];
         let (slots, entitled, gangs) = self.used;
         let taken = unit.gang.and_then(|gang| self.of_gang.get(&gang)).copied().unwrap_or_default();
-        let excluded = taken.0 > 0 || (unit.is_gang && taken.1 > 0);
+        let excluded = taken.0 > 0 || (unit.is_whole && taken.1 > 0);
         !excluded
             && slots + unit.pods.len() as u32 <= self.slots
             && entitled + unit.entitled <= self.entitled
@@ -169,7 +170,7 @@ impl<'a> Reach<'a> {
     /// Whether a set has a pod both alone and with its gang.
     pub fn excludes(&self, set: &[usize]) -> bool {
         let units = || set.iter().map(|unit| &self.problem.units[*unit]);
-        units().filter(|unit| unit.is_gang).any(|gang| units().filter(|unit| unit.gang == gang.gang).count() > 1)
+        units().filter(|unit| unit.is_whole).any(|gang| units().filter(|unit| unit.gang == gang.gang).count() > 1)
     }
 
     /// The violations so far, with those of one more unit.

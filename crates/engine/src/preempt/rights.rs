@@ -73,7 +73,7 @@ impl Rights {
         own.filter(|(_, standing)| standing.draw.is_some()).map(|(_, standing)| &standing.compared[..])
     }
 
-    fn is_own(&self, quota: QuotaId) -> bool {
+    pub(super) fn is_own(&self, quota: QuotaId) -> bool {
         self.own.iter().any(|(own, _)| *own == quota)
     }
 
@@ -111,9 +111,18 @@ pub(crate) struct Going {
     pub is_whole_gang: bool,
     /// It waits, and what goes is its reservation.
     pub is_reservation: bool,
+    /// The first of those that hold claims on devices together, these among them.
+    pub party: Option<PodId>,
+    /// It is all of those.
+    pub is_party: bool,
 }
 
 impl Going {
+    /// What tells it from all others that may go.
+    pub fn number(&self) -> (PodId, bool, bool) {
+        (self.pods[0], self.is_whole_gang, self.is_party)
+    }
+
     /// Whether quotas see no difference between the two.
     pub fn is_alike(&self, other: &Going) -> bool {
         (&self.quotas, &self.charge, self.right, self.is_reservation)
@@ -229,7 +238,7 @@ impl World {
 
     /// The claimant's right to what goes as one, if it has one. Whether their other quotas protect them is asked of the
     /// set.
-    fn right(&self, rights: &Rights, pods: &[PodId], charge: &[(ResourceId, Amount)]) -> Option<Right> {
+    pub(super) fn right(&self, rights: &Rights, pods: &[PodId], charge: &[(ResourceId, Amount)]) -> Option<Right> {
         let first = self.pods.get(*pods.first()?);
         // Pods of one group want to run together: none of them makes room for another.
         if first.gang.is_some() && first.gang == rights.gang {
@@ -273,7 +282,7 @@ impl World {
         if gang.is_some_and(|gang| self.breaks(gang, &[pod])) || is_reservation && self.is_of_gang_to_start(pod) {
             return None;
         }
-        let charge = self.charge_of(pod).to_vec();
+        let charge = self.ending_charge(pod, &[pod]);
         let right = self.right(rights, &[pod], &charge)?;
         Some(Going {
             pods: vec![pod],
@@ -283,6 +292,8 @@ impl World {
             gang,
             is_whole_gang: false,
             is_reservation,
+            party: self.sharers(pod).and_then(|sharers| sharers.first().copied()),
+            is_party: false,
         })
     }
 
@@ -337,22 +348,13 @@ impl World {
         let mut quotas: Vec<QuotaId> = by_quotas.into_keys().flatten().collect();
         quotas.sort_unstable();
         quotas.dedup();
-        Some(Going { pods, charge, quotas, right, gang: Some(gang), is_whole_gang: true, is_reservation })
+        let party = pods.iter().find_map(|pod| self.sharers(*pod)).and_then(|sharers| sharers.first().copied());
+        let gang = Some(gang);
+        Some(Going { pods, charge, quotas, right, gang, is_whole_gang: true, is_reservation, party, is_party: false })
     }
 
-    fn charge_of_all(&self, pods: &[PodId]) -> Vec<(ResourceId, Amount)> {
-        let charges: Vec<_> = pods.iter().flat_map(|pod| self.charge_of(*pod).to_vec()).collect();
-        add_charges(charges.iter())
-    }
-
-    fn binding(&self, pod: PodId) -> Vec<QuotaId> {
+    pub(super) fn binding(&self, pod: PodId) -> Vec<QuotaId> {
         self.pods.get(pod).quotas.iter().copied().filter(|quota| !self.quotas.is_plain(*quota)).collect()
-    }
-
-    /// Whether a gang runs whose pods depend on each other.
-    pub fn is_running_gang(&self, gang: GangId) -> bool {
-        let known = self.gangs.get(gang);
-        known.is_evicted_whole() || known.is_gang() && known.is_started()
     }
 
     /// Whether a gang falls below its minimum when these go, or is not to be split.
@@ -414,9 +416,10 @@ impl World {
 
     fn spares_gangs(&self, set: &[&Going]) -> bool {
         let mut by_gang: BTreeMap<GangId, Vec<PodId>> = BTreeMap::new();
-        for going in set.iter().filter(|going| !going.is_whole_gang) {
-            if let Some(gang) = going.gang {
-                by_gang.entry(gang).or_default().extend(&going.pods);
+        for going in set.iter().filter(|going| !going.is_whole_gang && (going.gang.is_some() || going.is_party)) {
+            for gang in self.running_gangs(&going.pods) {
+                let of_gang = going.pods.iter().filter(|pod| self.pods.get(**pod).gang == Some(gang));
+                by_gang.entry(gang).or_default().extend(of_gang);
             }
         }
         by_gang.iter().all(|(gang, pods)| !self.breaks(*gang, pods))

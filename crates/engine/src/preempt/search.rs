@@ -43,8 +43,11 @@ pub(crate) struct Unit {
     pub entitled: u32,
     /// It is a gang that falls below its minimum.
     pub is_gang: bool,
-    /// The gang that it is, or is a pod of: nobody goes both with its gang and alone.
-    pub gang: Option<u32>,
+    /// It is a whole gang, or all who hold claims together.
+    pub is_whole: bool,
+    /// The gang that it is, or is a pod of, or those with whom it holds claims, which the second part says: nobody
+    /// goes both with these and alone.
+    pub gang: Option<(u32, bool)>,
     /// The budgets that select its pods, by number, with how many they select.
     pub budgets: Vec<(usize, u32)>,
     /// What its going gives, for each thing that is missing.

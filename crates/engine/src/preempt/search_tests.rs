@@ -39,7 +39,7 @@ fn brute_force(problem: &Problem, rules: &mut Weights) -> Option<(Cost, Vec<usiz
     let mut best: Option<(Cost, Vec<usize>)> = None;
     for set in sets {
         let units = || set.iter().map(|unit| &problem.units[*unit]);
-        let both = units().any(|gang| gang.is_gang && units().filter(|unit| unit.gang == gang.gang).count() > 1);
+        let both = units().any(|gang| gang.is_whole && units().filter(|unit| unit.gang == gang.gang).count() > 1);
         let without = |unit: usize| set.iter().copied().filter(move |other| *other != unit);
         let needless = |unit: &usize, rules: &mut Weights| {
             problem.covers(without(*unit)) && rules.fits(&without(*unit).collect::<Vec<_>>())
@@ -64,7 +64,8 @@ fn brute_force(problem: &Problem, rules: &mut Weights) -> Option<(Cost, Vec<usiz
 prop_compose! {
     fn unit(missing: usize)(
         pods in prop::collection::vec(0i64..4, 1..4),
-        is_gang in prop_oneof![4 => Just(false), 1 => Just(true)],
+        (is_whole, is_gang) in
+            prop_oneof![4 => Just((false, false)), 1 => Just((true, true)), 1 => Just((true, false))],
         gang in prop::option::of(0u32..2),
         priority in 0i32..3,
         entitled in 0u32..2,
@@ -72,11 +73,11 @@ prop_compose! {
         gives in prop::collection::vec(0i128..4, missing),
         kind in 0u32..3,
     ) -> Unit {
-        let pods: Vec<i64> = if is_gang { pods } else { pods[..1].to_vec() };
-        let gang = if is_gang { Some(gang.unwrap_or(7)) } else { gang };
+        let pods: Vec<i64> = if is_whole { pods } else { pods[..1].to_vec() };
+        let gang = if is_whole { Some(gang.unwrap_or(7)) } else { gang }.map(|gang| (gang, false));
         let budgets = budget.map(|budget| (budget, pods.len() as u32)).into_iter().collect();
         let pods = pods.into_iter().map(|created| (Created(created), key(0))).collect();
-        Unit { pods, priority, entitled, is_gang, gang, budgets, gives, kind, sources: Vec::new() }
+        Unit { pods, priority, entitled, is_gang, is_whole, gang, budgets, gives, kind, sources: Vec::new() }
     }
 }
 
@@ -94,9 +95,9 @@ fn problem() -> impl Strategy<Value = (Problem, u32, Option<u32>, u32, u64)> {
             // No two gangs of one number, and names in an order of their own.
             let mut seen: BTreeMap<u32, u32> = BTreeMap::new();
             for (at, unit) in units.iter_mut().enumerate() {
-                if unit.is_gang {
-                    let count = seen.entry(unit.gang.unwrap_or(0)).or_default();
-                    unit.gang = unit.gang.map(|gang| gang + 10 * *count);
+                if unit.is_whole {
+                    let count = seen.entry(unit.gang.map_or(0, |(gang, _)| gang)).or_default();
+                    unit.gang = unit.gang.map(|(gang, is_party)| (gang + 10 * *count, is_party));
                     *count += 1;
                 }
                 for (i, (_, name)) in unit.pods.iter_mut().enumerate() {
@@ -142,6 +143,7 @@ fn many(count: usize, gift: impl Fn(usize) -> Vec<i128>, missing: Vec<i128>) -> 
         priority: 0,
         entitled: 0,
         is_gang: false,
+        is_whole: false,
         gang: None,
         budgets: Vec::new(),
         gives: gift(at),

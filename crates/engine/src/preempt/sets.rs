@@ -200,6 +200,12 @@ impl World {
         let lifted = self.lift_going(claimants[0], going);
         let mut effects = Effects::tentative();
         for (claimant, node) in &places {
+            // No devices are looked for: those of pods that leave are theirs yet.
+            let way = choices.attempt(*claimant).choice.and_then(|choice| choice.devices.as_ref());
+            let open = way.cloned().unwrap_or_else(|| self.device_bills(*claimant).least.clone());
+            if !open.is_empty() {
+                self.device_claims.supposed.insert(*claimant, open);
+            }
             self.enter(*claimant, Place::Placed(*node), &mut effects);
         }
         let mut harmless: BTreeSet<(Class, bool)> = BTreeSet::new();
@@ -218,6 +224,7 @@ impl World {
         }
         for (claimant, _) in places.iter().rev() {
             self.leave(*claimant, Place::Waiting, &mut effects);
+            self.device_claims.supposed.remove(claimant);
         }
         self.put_back_going(lifted);
         could
@@ -290,5 +297,5 @@ impl World {
 }
 
 fn class_of(pod: &Pod, shapes: &Shapes) -> Class {
-    Class { quotas: pod.quotas.clone(), priority: pod.priority, charge: shapes.get(pod.shape).charge.clone() }
+    Class { quotas: pod.quotas.clone(), priority: pod.priority, charge: shapes.get(pod.shape).class_charge() }
 }

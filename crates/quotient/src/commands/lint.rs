@@ -317,7 +317,8 @@ impl Linter {
     fn finish(mut self) -> Answer {
         let ordered: Vec<&Value> = self.order.iter().filter_map(|key| self.store.get(key)).map(AsRef::as_ref).collect();
         let nodes = self.store.list("", "Node", None);
-        let mut trapped = traps(&ordered, &nodes, self.whole_gpu_gb);
+        let classes = self.store.list("resource.k8s.io", "DeviceClass", None);
+        let mut trapped = traps(&ordered, &nodes, &classes, self.whole_gpu_gb);
         trapped.extend(volcano::traps::traps(&ordered, &nodes));
         for (key, problem) in trapped {
             if let Some(place) = self.places.get(&key).cloned() {

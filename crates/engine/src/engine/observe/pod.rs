@@ -82,6 +82,7 @@ impl Engine {
             eviction_class: fact.eviction_class,
             cards: Vec::new(),
             counted: false,
+            requested_devices: Vec::new(),
             gang: None,
             running: fact.phase == Phase::Running,
             marks: fact.marks,
