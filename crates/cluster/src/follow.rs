@@ -7,25 +7,31 @@
 //!     └── whoever asks begins anew: the version is forgotten ┘
 //! ```
 //!
-//! What is asked for by the thousand comes in Kubernetes' binary format ([`crate::wire`]), the rest as JSON.
+//! What is asked for by the thousand comes in Kubernetes' binary format ([`crate::wire`]), the rest as JSON. Each object
+//! is read by itself: one that cannot be read is told of as such ([`Event::Unreadable`]), and the others are told of.
 
-use std::time::{Duration, Instant};
+mod page;
+mod spans;
+mod stream;
 
+use std::time::Duration;
+
+use http::header::HeaderValue;
 use http::{HeaderMap, Request, Response, header};
 use http_body_util::BodyExt;
-use hyper::body::Bytes;
 use kube::Client;
 use kube::client::Body;
 use quotient_api::field;
 use quotient_host::Subject;
 use quotient_host::watched::Event;
-use serde::Deserialize;
-use serde_json::Value;
 
 use crate::call::kind_path;
-use crate::patience::jittered;
-use crate::thin::{self, Thin};
-use crate::wire::{self, BINARY, Plan, Reading, Wire, WireError};
+use crate::connect::with_sources;
+use crate::patience::{jittered, retry_after};
+use crate::thin;
+use crate::wire::{BINARY, Plan, WireError};
+use page::Items;
+use stream::Stream;
 
 /// How many objects are asked for at once.
 const PAGE: usize = 500;
@@ -33,22 +39,34 @@ const PAGE: usize = 500;
 /// A watch is asked to end after this long at most. All begin at once, and not all of them should end so.
 const WATCH_FOR: Duration = Duration::from_secs(580);
 
-/// A watch that ends sooner and said nothing was as good as refused.
-const ENDS_AT_ONCE: Duration = Duration::from_secs(1);
+/// A page that takes longer is given up.
+const PAGE_WITHIN: Duration = Duration::from_secs(120);
 
 /// Why it does not go on.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Broken {
-    /// The server said so.
-    Answered { code: u16, message: String },
-    /// There was no answer, or none that can be read.
+    /// The server said so, and when to come again.
+    Answered { code: u16, message: String, after: Option<Duration> },
+    /// The server answered something that cannot be read.
+    Unreadable(String),
+    /// There was no answer.
     Other(String),
 }
 
 impl Broken {
     fn other(error: &dyn std::error::Error) -> Self {
-        Broken::Other(error.to_string())
+        Broken::Other(with_sources(error))
     }
+}
+
+/// Something that a list or a watch says.
+#[derive(Debug)]
+pub enum Heard {
+    Event(Event),
+    /// The server answered, and has said nothing of an object yet.
+    Answered,
+    /// The watch is current, and nothing happened.
+    Bookmark,
 }
 
 /// What there is of a subject, and what changes.
@@ -95,16 +113,6 @@ enum Then {
     Listed(String),
 }
 
-/// Objects of a page that were not told of yet.
-enum Items {
-    /// They are read one by one: the list of a large cluster takes much more room than its bytes.
-    Binary {
-        bytes: Bytes,
-        read: usize,
-    },
-    Text(std::vec::IntoIter<Thin>),
-}
-
 impl Follow {
     /// Follows a subject, in the version of its kind that was last found to be served.
     pub fn new(client: Client, subject: Subject) -> Self {
@@ -120,23 +128,23 @@ impl Follow {
     }
 
     /// What comes next. After an error it may be asked again, and goes on from where it was.
-    pub async fn next(&mut self) -> Result<Event, Broken> {
+    pub async fn next(&mut self) -> Result<Heard, Broken> {
         loop {
             match &mut self.state {
                 State::Begin => {
                     self.state = State::First;
-                    return Ok(Event::Listing);
+                    return Ok(Heard::Event(Event::Listing));
                 }
                 State::First => {
                     let page = self.source.page("", self.form.accepted()).await;
                     self.go_on(page, State::Begin)?;
                 }
                 State::Page { items, then } => match items.next(&self.form) {
-                    Ok(Some(object)) => return Ok(Event::Item(object)),
+                    Ok(Some(event)) => return Ok(Heard::Event(event)),
                     Ok(None) => match then {
                         Then::Listed(version) => {
                             self.state = State::Listed(std::mem::take(version));
-                            return Ok(Event::Complete);
+                            return Ok(Heard::Event(Event::Complete));
                         }
                         Then::Page(token) => {
                             // Where a page fails the list begins anew.
@@ -144,20 +152,17 @@ impl Follow {
                             self.go_on(page, State::Begin)?;
                         }
                     },
-                    Err(error) => self.go_on(Err(Failure::Unreadable(error)), State::Begin)?,
+                    Err(error) => self.go_on(Err(Failure::Binary(error)), State::Begin)?,
                 },
                 State::Listed(version) => {
                     let version = std::mem::take(version);
                     let watch = self.source.watch(&version, self.form.accepted()).await;
                     let watching = watch.map(|stream| State::Watching { version: version.clone(), stream });
                     self.go_on(watching.map_err(Failure::Broken), State::Listed(version))?;
+                    return Ok(Heard::Answered);
                 }
                 State::Watching { version, stream } => match stream.next(&self.form).await {
-                    Ok(Some(told)) => {
-                        if let Some(event) = told.meaning(version)? {
-                            return Ok(event);
-                        }
-                    }
+                    Ok(Some(told)) => return told.meaning(version),
                     Ok(None) => {
                         let (version, said_nothing) = (std::mem::take(version), stream.ended_at_once());
                         self.state = State::Listed(version);
@@ -175,7 +180,7 @@ impl Follow {
     }
 
     /// Goes on in the next state; where there is none, from an earlier one. What came in the binary format and cannot
-    /// be read is asked for as text from then on.
+    /// be read is asked for as text from then on: text tells one object from the next whatever is in them.
     fn go_on(&mut self, next: Result<State, Failure>, otherwise: State) -> Result<(), Broken> {
         self.state = otherwise;
         match next {
@@ -184,9 +189,9 @@ impl Follow {
                 Ok(())
             }
             Err(Failure::Broken(broken)) => Err(broken),
-            Err(Failure::Unreadable(error)) => {
+            Err(Failure::Binary(error)) => {
                 self.form = Form::Text;
-                Err(Broken::other(&error))
+                Err(Broken::Unreadable(error.to_string()))
             }
         }
     }
@@ -204,18 +209,24 @@ impl Form {
 
 impl Source {
     async fn page(&self, token: &str, accepted: &str) -> Result<State, Failure> {
+        let late = || Broken::Other(format!("the list did not come within {} s", PAGE_WITHIN.as_secs()));
+        let page = tokio::time::timeout(PAGE_WITHIN, self.whole_page(token, accepted));
+        page.await.map_err(|_| Failure::Broken(late()))?
+    }
+
+    async fn whole_page(&self, token: &str, accepted: &str) -> Result<State, Failure> {
         let token = if token.is_empty() { String::new() } else { format!("&continue={}", percent_encoded(token)) };
         let answer = self.get(&format!("{}?limit={PAGE}{}{token}", self.path, self.selectors), accepted).await?;
         let is_binary = is_binary(answer.headers());
         let bytes = answer.into_body().collect().await.map_err(|error| Broken::other(&error))?.to_bytes();
         let (items, version, token) = match is_binary {
-            true => binary_page(&bytes)?,
-            false => text_page(&bytes)?,
+            true => page::binary(&bytes)?,
+            false => page::text(bytes).map_err(|error| Broken::Unreadable(format!("the list: {error}")))?,
         };
         let then = match (token.is_empty(), version.is_empty()) {
             (false, _) => Then::Page(token),
             (true, false) => Then::Listed(version),
-            (true, true) => return Err(Broken::Other("the list has no version".to_string()).into()),
+            (true, true) => return Err(Broken::Unreadable("the list has no version".to_string()).into()),
         };
         Ok(State::Page { items, then })
     }
@@ -228,8 +239,7 @@ impl Source {
         );
         let answer = self.get(&path, accepted).await?;
         let is_binary = is_binary(answer.headers());
-        let (buffer, begun) = (Vec::new(), Instant::now());
-        Ok(Stream { body: answer.into_body(), is_binary, buffer, read: 0, begun, has_said: false })
+        Ok(Stream::new(answer.into_body(), is_binary))
     }
 
     async fn get(&self, path: &str, accepted: &str) -> Result<Response<Body>, Broken> {
@@ -240,6 +250,7 @@ impl Source {
             return Ok(answer);
         }
         let (code, is_binary) = (answer.status().as_u16(), is_binary(answer.headers()));
+        let after = retry_after(answer.headers().get(header::RETRY_AFTER).map(HeaderValue::as_bytes));
         let bytes = answer.into_body().collect().await.map_err(|error| Broken::other(&error))?.to_bytes();
         let status = match is_binary {
             true => plan_of("Status").read(&bytes).unwrap_or_default(),
@@ -247,7 +258,7 @@ impl Source {
         };
         // What stands in between may answer with anything.
         let message = field::text(&status, "/message").map(str::to_owned);
-        Err(Broken::Answered { code, message: message.unwrap_or_else(|| format!("it answered {code}")) })
+        Err(Broken::Answered { code, message: message.unwrap_or_else(|| format!("it answered {code}")), after })
     }
 }
 
@@ -255,72 +266,11 @@ fn plan_of(message: &str) -> Plan {
     Plan::of(message, &[]).expect("the layout has it; a test reads one")
 }
 
-impl Items {
-    fn next(&mut self, form: &Form) -> Result<Option<Value>, WireError> {
-        const ITEM: u64 = 2;
-        match (self, form) {
-            (Items::Text(items), _) => Ok(items.next().map(|thin| thin.0)),
-            (Items::Binary { bytes, read }, Form::Binary(plan)) => {
-                let mut reading = Reading::of_message(&bytes[*read..]);
-                while let Some((number, part)) = reading.next()? {
-                    *read = bytes.len() - reading.rest().len();
-                    if let (ITEM, Wire::Bytes(item)) = (number, part) {
-                        return plan.read_bare(item).map(Some);
-                    }
-                }
-                Ok(None)
-            }
-            // It was asked for as text since: the list begins anew.
-            (Items::Binary { .. }, Form::Text) => Ok(None),
-        }
-    }
-}
-
-/// The objects of a page, its version, and how to ask for the next one.
-type Page = (Items, String, String);
-
-fn binary_page(bytes: &Bytes) -> Result<Page, WireError> {
-    const METADATA: u64 = 1;
-    let list = bytes.slice_ref(Reading::of_answer(bytes)?.rest());
-    let (mut reading, mut metadata) = (Reading::of_message(&list), Value::Null);
-    while let Some((number, part)) = reading.next()? {
-        if let (METADATA, Wire::Bytes(part)) = (number, part) {
-            metadata = plan_of("ListMeta").read_bare(part)?;
-        }
-    }
-    let text = |field: &str| field::text(&metadata, field).unwrap_or_default().to_owned();
-    Ok((Items::Binary { bytes: list.clone(), read: 0 }, text("/resourceVersion"), text("/continue")))
-}
-
-#[derive(Deserialize)]
-struct TextPage {
-    #[serde(default)]
-    metadata: Value,
-    // A list without items has none, or null.
-    items: Option<Vec<Thin>>,
-}
-
-fn text_page(bytes: &[u8]) -> Result<Page, Broken> {
-    let TextPage { metadata, items } = serde_json::from_slice(bytes).map_err(|error| Broken::other(&error))?;
-    let text = |field: &str| field::text(&metadata, field).unwrap_or_default().to_owned();
-    Ok((Items::Text(items.unwrap_or_default().into_iter()), text("/resourceVersion"), text("/continue")))
-}
-
-/// A watch as it comes in.
-struct Stream {
-    body: Body,
-    is_binary: bool,
-    /// What came in, and how much of it was read.
-    buffer: Vec<u8>,
-    read: usize,
-    begun: Instant,
-    has_said: bool,
-}
-
 /// Why a list or a watch does not go on.
 enum Failure {
     Broken(Broken),
-    Unreadable(WireError),
+    /// What came in the binary format cannot be read.
+    Binary(WireError),
 }
 
 impl From<Broken> for Failure {
@@ -331,84 +281,7 @@ impl From<Broken> for Failure {
 
 impl From<WireError> for Failure {
     fn from(error: WireError) -> Self {
-        Failure::Unreadable(error)
-    }
-}
-
-/// An event of a watch.
-#[derive(Deserialize)]
-struct Told {
-    #[serde(rename = "type")]
-    kind: String,
-    object: Thin,
-}
-
-impl Stream {
-    /// The next event; `None` when it ended.
-    async fn next(&mut self, form: &Form) -> Result<Option<Told>, Failure> {
-        loop {
-            if let Some(told) = self.told(form)? {
-                self.has_said = true;
-                return Ok(Some(told));
-            }
-            let frame = match self.body.frame().await {
-                None => return Ok(None),
-                Some(Err(error)) => return Err(Failure::Broken(Broken::other(&error))),
-                Some(Ok(frame)) => frame,
-            };
-            if let Ok(data) = frame.into_data() {
-                self.buffer.drain(..std::mem::take(&mut self.read));
-                self.buffer.extend_from_slice(&data);
-            }
-        }
-    }
-
-    /// The next event of what came in so far.
-    fn told(&mut self, form: &Form) -> Result<Option<Told>, Failure> {
-        let buffer = &self.buffer[self.read..];
-        match (self.is_binary, form) {
-            (true, Form::Binary(plan)) => {
-                let Some((frame, length)) = wire::frame(buffer)? else { return Ok(None) };
-                self.read += length;
-                Ok(Some(binary_told(frame, plan)?))
-            }
-            _ => {
-                let Some(end) = buffer.iter().position(|byte| *byte == b'\n') else { return Ok(None) };
-                self.read += end + 1;
-                let told = serde_json::from_slice(&buffer[..end]);
-                told.map(Some).map_err(|error| Failure::Broken(Broken::other(&error)))
-            }
-        }
-    }
-
-    fn ended_at_once(&self) -> bool {
-        !self.has_said && self.begun.elapsed() < ENDS_AT_ONCE
-    }
-}
-
-fn binary_told(frame: &[u8], plan: &Plan) -> Result<Told, WireError> {
-    let (kind, object) = wire::event(frame)?;
-    let object = if kind == "ERROR" { plan_of("Status").read(object) } else { plan.read(object) };
-    Ok(Told { kind, object: Thin(object?) })
-}
-
-impl Told {
-    /// What it means; notes the version that the watch has come to.
-    fn meaning(self, version: &mut String) -> Result<Option<Event>, Broken> {
-        let Told { kind, object: Thin(object) } = self;
-        if kind == "ERROR" {
-            let code = object.get("code").and_then(Value::as_u64).and_then(|code| u16::try_from(code).ok());
-            let message = field::text(&object, "/message").unwrap_or_default().to_owned();
-            return Err(Broken::Answered { code: code.unwrap_or(500), message });
-        }
-        if let Some(come_to) = field::text(&object, "/metadata/resourceVersion").filter(|text| !text.is_empty()) {
-            come_to.clone_into(version);
-        }
-        Ok(match kind.as_str() {
-            "ADDED" | "MODIFIED" => Some(Event::Changed(object)),
-            "DELETED" => Some(Event::Deleted(object)),
-            _ => None,
-        })
+        Failure::Binary(error)
     }
 }
 

@@ -15,7 +15,7 @@ pub mod call;
 pub mod clock;
 pub mod connect;
 pub mod dispatch;
-mod follow;
+pub mod follow;
 pub mod install;
 pub mod lease;
 pub mod limit;

@@ -49,7 +49,7 @@ const CARD_METRICS: [(&str, &str); 4] = [
 const READ_WITHIN: Duration = Duration::from_secs(120);
 
 /// A watch that fails for this long is dead: whoever asks this process is answered from what was.
-const WATCH_FAILS_MAX: Duration = Duration::from_secs(60);
+pub const WATCH_FAILS_MAX: Duration = Duration::from_secs(60);
 
 /// How a watch does.
 #[derive(Debug, Clone, Copy)]
@@ -79,6 +79,7 @@ pub struct Metrics {
     stale: Family<Labels, Gauge>,
     lease_transitions: Family<Labels, Counter>,
     watches: Arc<Mutex<BTreeMap<Subject, WatchState>>>,
+    watch_fails_max: Duration,
     /// How quotas stood last, and when somebody last read figures.
     quotas: Arc<Mutex<Arc<Vec<QuotaReport>>>>,
     read_ms: Arc<AtomicU64>,
@@ -121,6 +122,7 @@ impl Default for Metrics {
             stale: Family::default(),
             lease_transitions: Family::default(),
             watches: Arc::default(),
+            watch_fails_max: WATCH_FAILS_MAX,
             quotas: Arc::default(),
             read_ms: Arc::default(),
             card_registry: Arc::default(),
@@ -183,6 +185,11 @@ impl Default for Metrics {
 }
 
 impl Metrics {
+    /// The same, where a watch may fail for another time than [`WATCH_FAILS_MAX`] before it counts as dead.
+    pub fn with_watch_fails_max(self, watch_fails_max: Duration) -> Self {
+        Metrics { watch_fails_max, ..self }
+    }
+
     /// Everything, as Prometheus reads it.
     pub fn text(&self) -> String {
         let mut text = String::new();
@@ -317,7 +324,7 @@ impl Metrics {
         self.listings.get_or_create(&kind_labels(subject)).inc();
     }
 
-    /// A watch said something.
+    /// A watch was answered, or said something.
     pub fn watch_lives(&self, subject: Subject) {
         let state = WatchState { last_life: Instant::now(), fails_since: None };
         self.watches.lock().unwrap_or_else(PoisonError::into_inner).insert(subject, state);
@@ -329,6 +336,11 @@ impl Metrics {
         let now = Instant::now();
         let state = watches.entry(subject).or_insert(WatchState { last_life: now, fails_since: None });
         state.fails_since.get_or_insert(now);
+    }
+
+    /// There is nothing to watch: the kind is not served, or left out.
+    pub fn watch_ends(&self, subject: Subject) {
+        self.watches.lock().unwrap_or_else(PoisonError::into_inner).remove(&subject);
     }
 
     /// The kinds that are not current.
@@ -349,7 +361,10 @@ impl Metrics {
     fn write_watches(&self, text: &mut String) {
         let watches = self.watches.lock().unwrap_or_else(PoisonError::into_inner);
         let name = "quotient_watch_age_seconds";
-        let _ = writeln!(text, "# HELP {name} Since a watch last said something.\n# TYPE {name} gauge");
+        let _ = writeln!(
+            text,
+            "# HELP {name} Since a watch was last heard of: an event, a bookmark, an answer.\n# TYPE {name} gauge"
+        );
         for (subject, state) in watches.iter() {
             let (kind, group) = (subject.name(), subject.kind().group);
             let age = state.last_life.elapsed().as_secs_f64();
@@ -360,7 +375,8 @@ impl Metrics {
     /// Whether a watch is dead, or what it saw is stale.
     fn is_blind(&self) -> bool {
         let watches = self.watches.lock().unwrap_or_else(PoisonError::into_inner);
-        let is_dead = |state: &WatchState| state.fails_since.is_some_and(|since| since.elapsed() > WATCH_FAILS_MAX);
+        let is_dead =
+            |state: &WatchState| state.fails_since.is_some_and(|since| since.elapsed() > self.watch_fails_max);
         self.is_stale.load(Ordering::Relaxed) || watches.values().any(is_dead)
     }
 

@@ -19,6 +19,15 @@ pub fn jittered(pause: Duration) -> Duration {
     pause / 2 + pause.mul_f64(chance as f64 / 2000.0)
 }
 
+/// The longest that a server may ask to be left alone.
+const RETRY_AFTER_MAX: Duration = Duration::from_secs(60);
+
+/// What the header field `Retry-After` says, in seconds; a date is what nobody here sends.
+pub fn retry_after(field: Option<&[u8]>) -> Option<Duration> {
+    let seconds: u64 = std::str::from_utf8(field?).ok()?.trim().parse().ok()?;
+    Some(Duration::from_secs(seconds).min(RETRY_AFTER_MAX)).filter(|after| !after.is_zero())
+}
+
 /// What may be better another time.
 pub trait Passing: Display {
     fn may_pass(&self) -> bool;

@@ -92,7 +92,7 @@ impl Asked {
             Seen::Gone(subject, key) => {
                 self.versions.remove(&(*subject, key.clone()));
             }
-            Seen::Listed(_) | Seen::Stale(..) | Seen::Unavailable(_) => {}
+            Seen::Unreadable(..) | Seen::Listed(_) | Seen::Stale(..) | Seen::Unavailable(_) => {}
         }
     }
 }

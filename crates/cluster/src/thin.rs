@@ -93,7 +93,11 @@ const CONTAINER_STATUS: &[Dropped] = &[
 const INIT_STATUS: &[Dropped] =
     &json::joined::<12>(CONTAINER_STATUS, &[all("ready"), all("restartCount"), all("state")]);
 
-const SPEC: &[Dropped] = &json::joined::<10>(
+/// What a claim tells a driver. Its owner may write anything there, and it is read when the claim is allocated
+/// (`quotient_host::carry_out`).
+const CLAIM_DEVICES: &[Dropped] = &[inside("config", &[inside("opaque", &[all("parameters")])])];
+
+const SPEC: &[Dropped] = &json::joined::<12>(
     json::POD_SPEC,
     &[
         inside("containers", CONTAINER),
@@ -101,6 +105,9 @@ const SPEC: &[Dropped] = &json::joined::<10>(
         // Of what makes pods the selector is read, and what the template says beside the spec.
         inside("template", &[all("spec")]),
         all("volumeClaimTemplates"),
+        inside("devices", CLAIM_DEVICES),
+        // Of a template of claims.
+        inside("spec", &[inside("devices", CLAIM_DEVICES)]),
     ],
 );
 
@@ -128,6 +135,9 @@ const DROPPED: &[Dropped] = &[
             all("volumesAttached"),
             all("volumesInUse"),
             inside("initContainerStatuses", INIT_STATUS),
+            // Of claims: what drivers were told, and what they say.
+            inside("allocation", &[inside("devices", &[all("config")])]),
+            inside("devices", &[all("data")]),
         ],
     ),
 ];

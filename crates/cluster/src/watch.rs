@@ -16,7 +16,7 @@ use quotient_host::{Seen, Subject};
 use serde_json::Value;
 use tokio::sync::mpsc::Sender;
 
-use crate::follow::{Broken, Follow};
+use crate::follow::{Broken, Follow, Heard};
 use crate::metrics::Metrics;
 use crate::patience::jittered;
 use crate::served::{self, Served};
@@ -34,6 +34,9 @@ const FORBIDDEN_FOR: Duration = Duration::from_secs(30);
 const PAUSE_MIN: Duration = Duration::from_millis(200);
 const PAUSE_MAX: Duration = Duration::from_secs(10);
 
+/// After so many answers that lead nowhere from one version, everything is listed again.
+const ERRORS_AT_VERSION: u32 = 3;
+
 /// What is told of objects that change.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Tells {
@@ -47,7 +50,7 @@ pub enum Tells {
 pub async fn watch(client: Client, subject: Subject, tells: Tells, seen: Sender<Seen>, metrics: Metrics) {
     let heartbeats = (tells == Tells::News && is_nodes(subject)).then(Heartbeats::default);
     let watched = Watched::new(subject);
-    let mut watch = Watch { client, subject, seen, metrics, watched, heartbeats, available: None };
+    let mut watch = Watch { client, subject, seen, metrics, watched, heartbeats, available: None, errors: 0 };
     let begun = Instant::now();
     loop {
         match watch.until_listing(begun).await {
@@ -72,6 +75,8 @@ struct Watch {
     heartbeats: Option<Heartbeats>,
     /// Whether it was served when last it was asked for.
     available: Option<bool>,
+    /// How often it failed since it last came further.
+    errors: u32,
 }
 
 impl Watch {
@@ -81,23 +86,26 @@ impl Watch {
         served::find_version(&self.client, kind).await;
         // A list in pages of what is there now. A list by way of a watch may be older than what was written before it.
         let mut follow = Follow::new(self.client.clone(), self.subject);
-        let mut errors = 0;
+        let mut errors_at_version = 0;
         loop {
             let broken = match follow.next().await {
-                Ok(event) => {
-                    // That it is about to list says nothing about whether it can.
-                    if !matches!(event, Event::Listing) {
-                        errors = 0;
-                        self.metrics.watch_lives(self.subject);
+                Ok(heard) => {
+                    if self.take(heard).await? {
+                        (self.errors, errors_at_version) = (0, 0);
                     }
-                    self.take(event).await?;
                     continue;
                 }
                 Err(broken) => broken,
             };
-            self.metrics.watch_fails(self.subject);
-            match trouble(broken) {
-                Trouble::NotFound if served::look(&self.client, kind).await == Served::Not => {
+            let trouble = trouble(broken);
+            let is_absent = trouble == Trouble::NotFound && served::look(&self.client, kind).await == Served::Not;
+            // That a kind is not served is an answer like another.
+            if !is_absent {
+                self.metrics.watch_fails(self.subject);
+            }
+            match trouble {
+                Trouble::NotFound if is_absent => {
+                    self.metrics.watch_ends(self.subject);
                     self.say_availability(
                         false,
                         "is not served by this API server: its objects are left out until it is",
@@ -112,6 +120,7 @@ impl Watch {
                 Trouble::Refused { message, is_forbidden } => {
                     let is_left_out = is_forbidden && !self.watched.was_listed() && begun.elapsed() > FORBIDDEN_FOR;
                     if is_left_out {
+                        self.metrics.watch_ends(self.subject);
                         self.say_availability(false, &format!("may not be read, and is left out: {message}"));
                         self.tell(Event::Absent).await?;
                         return Some(jittered(UNAVAILABLE_EVERY));
@@ -124,26 +133,49 @@ impl Watch {
                     return Some(jittered(PAUSE_MIN * 5));
                 }
                 Trouble::Expired => return Some(jittered(PAUSE_MIN)),
-                Trouble::Other(message) => {
-                    errors += 1;
+                Trouble::Other { message, is_answer, after } => {
+                    self.errors += 1;
+                    errors_at_version += u32::from(is_answer);
                     tracing::warn!(kind = name, group = kind.group, "the watch failed and goes on: {message}");
-                    tokio::time::sleep(jittered((PAUSE_MIN * 2u32.pow(errors.min(8))).min(PAUSE_MAX))).await;
+                    if errors_at_version == ERRORS_AT_VERSION {
+                        self.tell(Event::Lost(message)).await?;
+                    }
+                    let pause = jittered((PAUSE_MIN * 2u32.pow(self.errors.min(8))).min(PAUSE_MAX));
+                    tokio::time::sleep(pause.max(after.unwrap_or_default())).await;
+                    if errors_at_version == ERRORS_AT_VERSION {
+                        return Some(Duration::ZERO);
+                    }
                 }
             }
         }
     }
 
-    async fn take(&mut self, event: Event) -> Option<()> {
+    /// Takes in what was heard. Whether the watch came further.
+    async fn take(&mut self, heard: Heard) -> Option<bool> {
+        let event = match heard {
+            Heard::Event(event) => event,
+            Heard::Answered | Heard::Bookmark => {
+                self.metrics.watch_lives(self.subject);
+                return Some(matches!(heard, Heard::Bookmark));
+            }
+        };
+        // That it is about to list says nothing about whether it can.
         if matches!(event, Event::Listing) {
             self.metrics.count_listing(self.subject);
+            if let Some(heartbeats) = &mut self.heartbeats {
+                heartbeats.is_one(&event);
+            }
+            self.tell(event).await?;
+            return Some(false);
         }
+        self.metrics.watch_lives(self.subject);
         if matches!(event, Event::Complete) {
             self.say_availability(true, "is served now");
         }
-        if self.heartbeats.as_mut().is_some_and(|heartbeats| heartbeats.is_one(&event)) {
-            return Some(());
+        if !self.heartbeats.as_mut().is_some_and(|heartbeats| heartbeats.is_one(&event)) {
+            self.tell(event).await?;
         }
-        self.tell(event).await
+        Some(true)
     }
 
     async fn tell(&mut self, event: Event) -> Option<()> {
@@ -184,7 +216,8 @@ impl Heartbeats {
             Event::Listing | Event::Absent => self.told.clear(),
             Event::Item(object) => drop(self.note(object)),
             Event::Changed(object) => return self.note(object),
-            Event::Deleted(object) => drop(self.told.remove(name(object))),
+            // Whatever it says when it can be read again is news.
+            Event::Deleted(object) | Event::Unreadable(object, _) => drop(self.told.remove(name(object))),
             Event::Complete | Event::Lost(_) => {}
         }
         false
@@ -218,13 +251,20 @@ enum Trouble {
     },
     /// The version that we were at is forgotten, or was never there.
     Expired,
-    Other(String),
+    Other {
+        message: String,
+        /// The server is there and answered, so that asking the same again may lead nowhere.
+        is_answer: bool,
+        /// When it may be asked again, if it said so.
+        after: Option<Duration>,
+    },
 }
 
 fn trouble(broken: Broken) -> Trouble {
-    let (code, message) = match broken {
-        Broken::Answered { code, message } => (code, message),
-        Broken::Other(message) => return Trouble::Other(message),
+    let (code, message, after) = match broken {
+        Broken::Answered { code, message, after } => (code, message, after),
+        Broken::Unreadable(message) => return Trouble::Other { message, is_answer: true, after: None },
+        Broken::Other(message) => return Trouble::Other { message, is_answer: false, after: None },
     };
     match code {
         404 => Trouble::NotFound,
@@ -232,7 +272,9 @@ fn trouble(broken: Broken) -> Trouble {
         410 => Trouble::Expired,
         // A server whose storage was restored from before knows no version as late as ours.
         504 if message.contains("Too large resource version") => Trouble::Expired,
-        _ => Trouble::Other(message),
+        // It has too much to do, or is on its way: later it goes on from the same version.
+        429 | 502..=504 => Trouble::Other { message, is_answer: false, after },
+        _ => Trouble::Other { message, is_answer: true, after },
     }
 }
 

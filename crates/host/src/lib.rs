@@ -35,6 +35,7 @@ pub use objects::{Arrival, Objects, SharedObjects};
 pub use queue::{Failed, Feedback, Outcome, PutOff, WriteQueue};
 pub use scheduler::{Happened, Now, Round, Scheduler, Seen};
 pub use session::{Hold, Parts, Session, Turn};
+pub use ssh_key::base64;
 pub use subject::Subject;
 pub use watched::Watched;
 pub use write::{LANES, Lane, PodRef, Slot, Write};

@@ -215,8 +215,12 @@ impl Scheduler {
                 self.keep_objects(|objects| objects.serves(subject, true));
                 self.controllers.served(subject);
             }
-            // What is known stays known.
-            Seen::Stale(..) => {}
+            Seen::Unreadable(Subject::Kind(_), key, why) => {
+                let message = format!("cannot be read ({why}): what was known of it before counts");
+                self.note_problems(&key, vec![Problem::new(message).of_object(&key)]);
+            }
+            // It is one of its kind too. What is known stays known.
+            Seen::Unreadable(Subject::JobPods | Subject::EndedPods, ..) | Seen::Stale(..) => {}
             Seen::Unavailable(subject) => {
                 self.tell_groups_served(now, subject, false);
                 self.keep_objects(|objects| objects.serves(subject, false));

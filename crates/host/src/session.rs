@@ -178,7 +178,7 @@ impl Session {
             Seen::Listed(subject) => Some((*subject, Sight::Current)),
             Seen::Unavailable(subject) => Some((*subject, Sight::Absent)),
             Seen::Stale(subject, why) => Some((*subject, Sight::Stale(why.clone()))),
-            Seen::Object(..) | Seen::Gone(..) => None,
+            Seen::Object(..) | Seen::Gone(..) | Seen::Unreadable(..) => None,
         };
         self.victims.see(&seen);
         self.shadow.see(&seen);

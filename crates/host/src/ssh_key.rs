@@ -47,7 +47,7 @@ fn field(bytes: &[u8]) -> Vec<u8> {
     [&length.to_be_bytes()[..], bytes].concat()
 }
 
-fn base64(bytes: &[u8]) -> String {
+pub fn base64(bytes: &[u8]) -> String {
     const LETTERS: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
     let mut text = String::new();
     for chunk in bytes.chunks(3) {

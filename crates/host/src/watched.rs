@@ -23,6 +23,8 @@ pub enum Event {
     Complete,
     Changed(Value),
     Deleted(Value),
+    /// An object that is there, of the list or changed, and why it cannot be read. There is no more of it than its name.
+    Unreadable(Value, String),
     /// It cannot go on, and why.
     Lost(String),
     /// Discovery says that the kind is not served.
@@ -85,6 +87,15 @@ impl Watched {
                 }
                 None => Vec::new(),
             },
+            // It is there: what a list has is not gone, and what was known of it stays known.
+            Event::Unreadable(object, why) => match self.key(&object) {
+                Some(key) => {
+                    self.listing.insert(key.clone());
+                    self.keys.insert(key.clone());
+                    vec![Seen::Unreadable(self.subject, key, why)]
+                }
+                None => vec![Seen::Object(self.subject, object)],
+            },
             Event::Lost(why) => self.stale(&why),
             Event::Absent => {
                 self.listing.clear();
@@ -123,6 +134,7 @@ mod tests {
         let show = |seen: &Seen| match seen {
             Seen::Object(_, object) => format!("seen {}", object["metadata"]["name"].as_str().unwrap_or("?")),
             Seen::Gone(_, key) => format!("gone {}", key.name),
+            Seen::Unreadable(_, key, why) => format!("unreadable {}: {why}", key.name),
             Seen::Listed(_) => "listed".to_string(),
             Seen::Stale(_, why) => format!("stale: {why}"),
             Seen::Unavailable(_) => "unavailable".to_string(),
@@ -153,5 +165,22 @@ mod tests {
         assert_eq!(take(Event::Listing), ["stale: is listed again"]);
         assert_eq!(take(Event::Absent), ["gone p", "unavailable"]);
         assert_eq!(take(Event::Absent), ["unavailable"]);
+    }
+
+    #[test]
+    fn an_object_that_cannot_be_read_is_not_gone_until_it_is_deleted() {
+        let kind = quotient_api::kinds::find("", "Pod").expect("it is known");
+        let mut watched = Watched::new(Subject::Kind(kind));
+        let mut take = |event| shown(watched.take(event));
+        let unreadable = |name: &str| Event::Unreadable(pod(name), "too deep".to_string());
+        assert!(take(Event::Listing).is_empty());
+        assert_eq!(take(Event::Item(pod("p"))), ["seen p"]);
+        assert_eq!(take(unreadable("q")), ["unreadable q: too deep"]);
+        assert_eq!(take(Event::Complete), ["listed"]);
+        assert_eq!(take(unreadable("p")), ["unreadable p: too deep"]);
+        assert_eq!(take(Event::Listing), ["stale: is listed again"]);
+        assert_eq!(take(unreadable("p")), ["unreadable p: too deep"]);
+        assert_eq!(take(Event::Complete), ["gone q", "listed"], "the list has one of them");
+        assert_eq!(take(Event::Deleted(pod("p"))), ["gone p"]);
     }
 }

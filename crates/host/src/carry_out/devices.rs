@@ -140,9 +140,34 @@ fn step(
     let mut status = json!({"reservedFor": reserved});
     if let Some(allocation) = allocation.filter(|_| !is_allocated) {
         status["allocation"] = allocation.clone();
+        give_parameters(&mut status["allocation"], claim);
     }
     let body = json!({"metadata": version, "status": status});
     Ok(Some(Call::new(Verb::Patch, key, Content::MergePatch, body).of_part("status")))
+}
+
+/// Copies what the claim tells its drivers into its allocation: it is not kept, and was read just now. The allocation has
+/// the entries of the claim in the claim's order, without some of them.
+fn give_parameters(allocation: &mut Value, claim: &Value) {
+    fn bare(entry: &Value) -> Value {
+        let mut bare = entry.clone();
+        if let Some(fields) = bare.as_object_mut() {
+            fields.remove("source");
+        }
+        if let Some(opaque) = bare.get_mut("opaque").and_then(Value::as_object_mut) {
+            opaque.remove("parameters");
+        }
+        bare
+    }
+    let mut told = claim.pointer("/spec/devices/config").and_then(Value::as_array).into_iter().flatten();
+    let written = allocation.pointer_mut("/devices/config").and_then(Value::as_array_mut).into_iter().flatten();
+    for entry in written.filter(|entry| entry["source"] == "FromClaim") {
+        let wanted = bare(entry);
+        let parameters = told.find(|told| bare(told) == wanted).and_then(|told| told.pointer("/opaque/parameters"));
+        if let Some(parameters) = parameters {
+            entry["opaque"]["parameters"] = parameters.clone();
+        }
+    }
 }
 
 /// Leaves a claim to these pods. Where there are none it may be allocated anew, on another node.
@@ -192,6 +217,24 @@ pub(super) async fn give_back(api: &impl Api, pod: &PodRef, devices: &DeviceWrit
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn an_allocation_has_the_parameters_of_its_claim() {
+        let entry = |requests: Value, parameters: Value| json!({"requests": requests, "opaque": {"driver": "d", "parameters": parameters}});
+        let without =
+            |source: &str, requests: Value| json!({"source": source, "requests": requests, "opaque": {"driver": "d"}});
+        let claim = json!({"spec": {"devices": {"config": [
+            entry(json!(["a"]), json!({"n": 1})), entry(json!(["b"]), json!({"n": 2})),
+            entry(json!(["c"]), json!({"n": 3})), entry(json!(["c"]), json!({"n": 4}))]}}});
+        let mut of_class = without("FromClass", json!(["a"]));
+        of_class["opaque"]["parameters"] = json!("of the class");
+        let of_claim = |name: &str| without("FromClaim", json!([name]));
+        let mut allocation = json!({"devices": {"config": [of_class, of_claim("a"), of_claim("c"), of_claim("c")]}});
+        give_parameters(&mut allocation, &claim);
+        let config = allocation["devices"]["config"].as_array().expect("a list");
+        let parameters: Vec<&Value> = config.iter().map(|entry| &entry["opaque"]["parameters"]).collect();
+        assert_eq!(parameters, [&json!("of the class"), &json!({"n": 1}), &json!({"n": 3}), &json!({"n": 4})]);
+    }
 
     #[test]
     fn a_pod_waits_for_its_devices_to_be_ready() {

@@ -11,6 +11,8 @@ use crate::subject::Subject;
 pub enum Seen {
     Object(Subject, Value),
     Gone(Subject, ObjectKey),
+    /// An object that is there and cannot be read, and why. What was known of it stays known.
+    Unreadable(Subject, ObjectKey, String),
     /// All objects that there are have been seen, and those that are not there any more are gone.
     Listed(Subject),
     /// What was seen may not be so any more, and why: it is being listed again, or cannot be.
