@@ -161,7 +161,15 @@ pub fn key_of(value: &Value) -> Result<ObjectKey, Problem> {
         }
     };
     if !value.is_object() {
-        return Err(Problem::new("expected an object with apiVersion, kind and metadata").with_value(value));
+        // It may be any file at all, and what is in it is not for everyone who sees this line.
+        let form = match value {
+            Value::Null => "nothing",
+            Value::Bool(_) => "a boolean",
+            Value::Number(_) => "a number",
+            Value::String(_) => "plain text",
+            Value::Array(_) | Value::Object(_) => "a list",
+        };
+        return Err(Problem::new(format!("is {form}: expected an object with apiVersion, kind and metadata")));
     }
     let kind_text = text("/kind", "kind")?;
     let api_version = text("/apiVersion", "apiVersion")?;

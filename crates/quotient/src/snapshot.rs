@@ -21,6 +21,11 @@ const MAGIC: [u8; 4] = [0x28, 0xb5, 0x2f, 0xfd];
 /// The most bytes that a snapshot unpacks to: 200,000 pods stay below.
 const UNPACKED_MAX: u64 = 8 << 30;
 
+/// The most bytes that each byte of a file stands for: some tens in snapshots of real clusters. A small file that unpacks
+/// to much more was made to fill the memory of whoever reads it. Small clusters of many like pods are below the floor.
+const BYTES_PER_BYTE_MAX: u64 = 500;
+const UNPACKED_FLOOR: u64 = 64 << 20;
+
 const KIND: &str = "Snapshot";
 
 /// Whether these are the bytes of a snapshot.
@@ -57,7 +62,11 @@ pub fn pack(snapshot: &Value) -> Vec<u8> {
 pub fn unpack(bytes: &[u8]) -> Result<Value> {
     let decoder = StreamingDecoder::new(bytes).context("not a snapshot: the compression cannot be read")?;
     let mut text = Vec::new();
-    decoder.take(UNPACKED_MAX).read_to_end(&mut text).context("not a snapshot: the compression is broken")?;
+    let unpacked_max = (bytes.len() as u64 * BYTES_PER_BYTE_MAX).clamp(UNPACKED_FLOOR, UNPACKED_MAX);
+    decoder.take(unpacked_max + 1).read_to_end(&mut text).context("not a snapshot: the compression is broken")?;
+    if text.len() as u64 > unpacked_max {
+        anyhow::bail!("not a snapshot: {} bytes unpack to more than {} MiB", bytes.len(), unpacked_max >> 20);
+    }
     let text = String::from_utf8(text).context("not a snapshot: expected JSON")?;
     let Exact(value) = Exact::read(&text).context("not a snapshot: expected JSON")?;
     anyhow::ensure!(value["kind"] == KIND, "not a snapshot: expected kind {KIND}");
@@ -116,6 +125,14 @@ mod tests {
         assert_eq!(read.documents.len(), 2);
         assert_eq!(read.documents[0].value["spec"]["containers"][0]["resources"]["requests"]["cpu"], "1500m");
         assert!(unpack(b"\x28\xb5\x2f\xfdnonsense").is_err());
+    }
+
+    #[test]
+    fn a_small_file_does_not_unpack_to_more_than_its_readers_memory() {
+        let bomb = compress_to_vec(&vec![b' '; UNPACKED_FLOOR as usize + 1][..], CompressionLevel::Fastest);
+        assert!(bomb.len() < 100_000, "{} bytes", bomb.len());
+        let error = unpack(&bomb).expect_err("it is too large").to_string();
+        assert_eq!(error, format!("not a snapshot: {} bytes unpack to more than 64 MiB", bomb.len()));
     }
 
     #[test]

@@ -58,7 +58,7 @@ metadata: {name: n}
         "cluster.yaml:16: Pod/q: apiVersion: \"v2\": is not a version that is read: expected v1",
         "cluster.yaml:20: Node: metadata.name: missing: an object needs it",
         "cluster.yaml:24: Pod/a/p: is given twice: first on line 1",
-        "cluster.yaml:28: \"just text\": expected an object with apiVersion, kind and metadata",
+        "cluster.yaml:28: is plain text: expected an object with apiVersion, kind and metadata",
     ];
     let got = lines(&read.problems);
     assert_eq!(got.len(), expected.len(), "{got:#?}");
