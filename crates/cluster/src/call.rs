@@ -21,6 +21,9 @@ use crate::wire::{self, BINARY};
 /// ([`Fence::call_timeout`]), so that nothing of ours arrives after that.
 pub const CALL_TIMEOUT: Duration = Duration::from_secs(5);
 
+/// So much is shown of an answer that is none of the API server's.
+const PLAIN_MAX: usize = 200;
+
 /// A request.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Call {
@@ -96,14 +99,21 @@ impl Call {
             // What is written is sent back whole, and nobody reads it: it is not taken apart.
             200..=299 if !self.reads_answer => Ok(Value::Null),
             200..=299 => serde_json::from_slice(&answer.body).map_err(|error| {
-                CallError::Unavailable(format!("{} {}: the answer cannot be read: {error}", self.method, self.path))
+                let message = format!("{} {}: the answer cannot be read: {error}", self.method, self.path);
+                match answer.body.trim_ascii_start().starts_with(b"{") && !error.is_eof() {
+                    // The object itself: it stays so however often it is asked for.
+                    true => CallError::Refused { code: answer.code, message },
+                    false => CallError::Unavailable(message),
+                }
             }),
             code => {
                 let plain = || {
-                    let message = String::from_utf8_lossy(&answer.body).into_owned();
+                    let text = String::from_utf8_lossy(&answer.body);
+                    let message = format!("it answered {code}: {}", text.chars().take(PLAIN_MAX).collect::<String>());
                     Status { code, message, ..Status::default() }
                 };
-                Err(refusal(&serde_json::from_slice(&answer.body).unwrap_or_else(|_| plain())))
+                let status = serde_json::from_slice(&answer.body).ok().filter(|status: &Status| status.code == code);
+                Err(refusal(&status.unwrap_or_else(plain), answer.retry_after))
             }
         }
     }
@@ -111,19 +121,22 @@ impl Call {
 
 pub fn call_error(error: kube::Error) -> CallError {
     match error {
-        kube::Error::Api(status) => refusal(&status),
-        other => CallError::Unavailable(one_line(&other.to_string())),
+        kube::Error::Api(status) => refusal(&status, None),
+        other => CallError::Unavailable(with_sources(&other)),
     }
 }
 
-/// What the server says went wrong.
-fn refusal(status: &Status) -> CallError {
+/// What the server says went wrong, and when to come again where the answer's head says it.
+fn refusal(status: &Status, after: Option<Duration>) -> CallError {
     let message = one_line(&status.message);
-    let after = status.details.as_ref().map(|details| details.retry_after_seconds).filter(|seconds| *seconds > 0);
+    let told = status.details.as_ref().map(|details| details.retry_after_seconds).filter(|seconds| *seconds > 0);
     match status.code {
         404 => CallError::NotFound(message),
         409 => CallError::Conflict(message),
-        429 => CallError::Throttled { after: after.map(|s| Duration::from_secs(s.into())), message },
+        429 => CallError::Throttled { after: told.map(|s| Duration::from_secs(s.into())).or(after), message },
+        // What stands in between sends us elsewhere, or our token has run out and the next one is not read yet. None of
+        // it says anything about the request.
+        300..=399 | 401 | 408 => CallError::Unavailable(message),
         // The server cannot be reached behind what answers, or has too much to do; otherwise it is this request.
         502..=504 => CallError::Unavailable(message),
         500.. => CallError::Broken(message),

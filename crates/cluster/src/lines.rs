@@ -11,14 +11,18 @@ use std::time::{Duration, Instant};
 
 use futures::FutureExt;
 use futures::future::BoxFuture;
-use http::header::{self, HeaderMap};
+use http::header::{self, HeaderMap, HeaderValue};
 use http::{Method, Request, Response, Uri};
+use hyper_util::client::legacy::connect::proxy::Tunnel;
 use hyper_util::rt::TokioIo;
 use kube::Config;
 use kube::client::middleware::AuthLayer;
 use kube::client::{Body, ConfigExt};
+use quotient_host::base64;
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use tower::{BoxError, Layer, Service, ServiceExt};
+
+use crate::patience::retry_after;
 
 /// A connection that carried nothing for this long is closed.
 const IDLE_MAX: Duration = Duration::from_secs(30);
@@ -47,6 +51,8 @@ pub struct Outgoing {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Answer {
     pub code: u16,
+    /// When to come again, where the server says so.
+    pub retry_after: Option<Duration>,
     pub body: Vec<u8>,
 }
 
@@ -82,15 +88,13 @@ impl Lines {
     /// Connections to the API server of a configuration; none is opened yet.
     pub async fn new(config: &Config) -> Result<Self, BoxError> {
         let url = config.cluster_url.clone();
-        let connector = config.rustls_https_connector()?;
         let host = url.authority().ok_or("the address of the API server has no host")?;
         let mut fields = format!("host: {host}\r\n");
         for (name, value) in &fields_of(&config.extra_headers_layer()?).await? {
             fields.push_str(&format!("{name}: {}\r\n", value.to_str()?));
         }
-        let connect = move || open(connector.clone(), url.clone()).boxed();
         Ok(Lines(Arc::new(Shared {
-            connect: Box::new(connect),
+            connect: connect(config, url.clone())?,
             root: config.cluster_url.path().trim_end_matches('/').to_string(),
             fields,
             auth: config.auth_layer()?,
@@ -175,6 +179,46 @@ impl Shared {
         bytes.extend_from_slice(body);
         Ok(bytes)
     }
+}
+
+/// How connections are opened: directly, or through the proxy of the configuration.
+fn connect(config: &Config, url: Uri) -> Result<Connect, BoxError> {
+    fn opens<C>(connector: C, url: Uri) -> Connect
+    where
+        C: Service<Uri, Error = BoxError, Future: Send> + Clone + Send + Sync + 'static,
+        C::Response: hyper::rt::Read + hyper::rt::Write + Send + Unpin + 'static,
+    {
+        Box::new(move || open(connector.clone(), url.clone()).boxed())
+    }
+    let Some(proxy) = &config.proxy_url else { return Ok(opens(config.rustls_https_connector()?, url)) };
+    // Kubeconfigs and the environment name proxies with a password so; the general client takes them too.
+    let auth = proxy.authority().and_then(|authority| authority.as_str().split_once('@'));
+    let basic = |user: &str| HeaderValue::from_str(&format!("Basic {}", base64(&percent_decoded(user))));
+    let auth = auth.map(|(user, _)| basic(user)).transpose()?;
+    let tunnel = |connector| match auth.clone() {
+        Some(auth) => Tunnel::new(proxy.clone(), connector).with_auth(auth),
+        None => Tunnel::new(proxy.clone(), connector),
+    };
+    match proxy.scheme_str() {
+        Some("http" | "https") => {
+            // TLS to the proxy, where it is asked for, and TLS to the API server within.
+            let connector = config.rustls_https_connector()?;
+            Ok(opens(config.rustls_https_connector_with_connector(tunnel(connector))?, url))
+        }
+        _ => Err(format!("proxy-url {proxy}: expected http:// or https://").into()),
+    }
+}
+
+/// What a part of a URL stands for.
+fn percent_decoded(text: &str) -> Vec<u8> {
+    let (mut decoded, mut rest) = (Vec::new(), text.as_bytes());
+    while let Some((first, after)) = rest.split_first() {
+        let digits = after.get(..2).filter(|digits| *first == b'%' && digits.iter().all(u8::is_ascii_hexdigit));
+        let byte = digits.and_then(|digits| u8::from_str_radix(std::str::from_utf8(digits).ok()?, 16).ok());
+        decoded.push(byte.unwrap_or(*first));
+        rest = if byte.is_some() { &after[2..] } else { after };
+    }
+    decoded
 }
 
 /// Opens a connection.
@@ -282,6 +326,7 @@ fn answer(mut read: &[u8], ended: bool) -> Result<Option<(Answer, bool)>, String
         if (100..200).contains(&code) {
             continue;
         }
+        let retry_after = retry_after(field("retry-after").as_deref().map(str::as_bytes));
         let says_more = head.version == Some(1) && field("connection").is_none_or(|value| value != "close");
         let (body, size) = match (code, field("transfer-encoding"), field("content-length")) {
             (204 | 304, ..) => (Vec::new(), 0),
@@ -302,7 +347,7 @@ fn answer(mut read: &[u8], ended: bool) -> Result<Option<(Answer, bool)>, String
         };
         // What nobody asked for is no answer to what is asked next.
         let goes_on = says_more && !ended && size == read.len();
-        return Ok(Some((Answer { code, body }, goes_on)));
+        return Ok(Some((Answer { code, retry_after, body }, goes_on)));
     }
 }
 

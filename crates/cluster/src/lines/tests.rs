@@ -93,7 +93,10 @@ async fn requests_go_one_after_the_other_over_one_connection_and_say_who_asks() 
         requests
     });
     for _ in 0..2 {
-        assert_eq!(lines.send(&bind()).await.expect("an answer"), Answer { code: 201, body: b"{}".to_vec() });
+        assert_eq!(
+            lines.send(&bind()).await.expect("an answer"),
+            Answer { code: 201, retry_after: None, body: b"{}".to_vec() }
+        );
     }
     for request in server.await.expect("it ends") {
         assert!(request.starts_with("POST /clusters/one/api/v1/pods HTTP/1.1\r\nhost: 127.0.0.1:"), "{request}");
