@@ -28,7 +28,8 @@ help:
 	@echo 'make release  everything that a release has, in dist/'
 	@echo 'make explore  the properties of the engine on random histories, for an hour or so'
 	@echo 'make storm    everything goes wrong: on the virtual API server (SEEDS=20000), then on a real one (STORM_SECONDS=600)'
-	@echo 'make conformance  Kubernetes'\'' own tests of scheduling, beside kube-scheduler: half an hour; keeps conformance/results.tsv'
+	@echo 'make conformance  older versions of Kubernetes (OLDER=1.34), then Kubernetes'\'' own tests of scheduling, beside kube-scheduler; keeps conformance/results.tsv'
+	@echo 'make minutes  what shows only after a minute on a real API server: readiness, handover, rotated tokens'
 	@echo 'make model    every decision on random small clusters compared with a model written apart from the engine'
 	@echo 'make fuzz     one minute of random bytes for each parser (installs cargo-fuzz)'
 
@@ -81,9 +82,23 @@ bench:
 	@$(TARGET)/release/quotient bench --growth docs/pictures/growth.svg
 
 # Kubernetes' own end-to-end tests of scheduling, built from its Go module, with Quotient and with kube-scheduler.
-.PHONY: conformance
-conformance: testenv
+# Before them, the live scenarios and the installation on each older Kubernetes that is supported.
+OLDER ?= 1.34 1.35 1.36
+.PHONY: conformance older
+conformance: testenv older
 	@$(CARGO) test --quiet --locked --package quotient --test it -- --ignored --nocapture conformance::
+
+older:
+	@set -e; for version in $(OLDER); do \
+	  echo "Kubernetes $$version" >&2; testenv/older/build.sh $$version >/dev/null; \
+	  TESTENV_KUBERNETES=$$version $(CARGO) test --quiet --locked --package quotient --test it -- live_scenarios:: install::; \
+	done
+
+# What shows only after a minute: readiness through a handover and a new API server, tokens that are rotated.
+.PHONY: minutes
+minutes: testenv
+	$(CARGO) test --quiet --locked --package quotient --test it -- --ignored --nocapture as_it_comes::
+	$(CARGO) test --quiet --locked --package quotient-cluster --test it -- --ignored faulty_servers::
 
 # Instructions, which no other work on the machine can move, and not time.
 counts:
@@ -97,7 +112,9 @@ explore: export CARGO_PROFILE_DEV_OPT_LEVEL = 2
 explore: export PROPTEST_CASES = $(or $(CASES),20000)
 explore: export TERMINATION_CASES = $(PROPTEST_CASES)
 explore: export METAMORPHIC_CASES = $(PROPTEST_CASES)
-explore:
+explore: testenv
+	OBJECT_SECONDS=$(or $(OBJECT_SECONDS),3600) OBJECT_SEED=$(or $(SEED),$$(od -An -N4 -tu4 /dev/urandom | tr -d ' ')) \
+	  $(CARGO) test --quiet --locked --package quotient --test it -- --nocapture any_object::
 	@set -e; for seed in $(or $(SEED),$$(od -An -N16 -tu4 /dev/urandom)); do \
 	  echo "PROPTEST_RNG_SEED=$$seed PROPTEST_CASES=$(PROPTEST_CASES)"; \
 	  PROPTEST_RNG_SEED=$$seed $(CARGO) test --quiet --locked --package quotient-engine; \

@@ -2,11 +2,10 @@
 //! (`lines`), the one for lists and watches (`follow`), and the general one for what is asked for once (`once`). What each
 //! says of it is in the row. Afterwards each goes on as if nothing had been.
 
-mod scripted;
-
 use std::sync::Arc;
 use std::time::Duration;
 
+use crate::scripted::{Server, Step, answer, chunk, chunked, close, hang, json, say, wait};
 use http::Request;
 use kube::{Client, Config};
 use quotient_api::{ObjectKey, kinds};
@@ -17,7 +16,6 @@ use quotient_cluster::lines::Lines;
 use quotient_host::Subject;
 use quotient_host::watched::Event;
 use quotient_testenv::certificates::{Authority, Identity};
-use scripted::{Server, Step, answer, chunk, chunked, close, hang, json, say, wait};
 use serde_json::Value;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};

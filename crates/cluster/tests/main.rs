@@ -3,6 +3,9 @@
 
 mod binary_format;
 mod controllers;
+mod faulty_servers;
 mod real_api_server;
+mod scripted;
 mod stage;
+mod watching;
 mod webhooks;

@@ -2,7 +2,7 @@
 
 use crate::stage;
 
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use quotient_api::Configuration;
 use quotient_cluster::lease::{Election, Elector};
@@ -66,6 +66,27 @@ fn pods_are_bound_run_and_say_why_they_wait() {
         let line = format!("quotient_bind_latency_seconds_count{{held=\"{held}\"}} {count}");
         assert!(metrics.contains(&line), "{line}: {metrics}");
     }
+}
+
+/// On an API server as it comes, which serves some kinds and not others.
+#[test]
+fn it_is_ready_and_stays_so_and_is_again_when_the_api_server_was_replaced() {
+    let mut stage = stage();
+    // What takes a minute by default shows sooner here.
+    let fails_max = Duration::from_secs(3);
+    let live = stage.start_with(Configuration::default(), Metrics::default().with_watch_fails_max(fails_max));
+    let stays_ready = |live: &stage::Live, when: &str| {
+        let begun = Instant::now();
+        while begun.elapsed() < 3 * fails_max {
+            assert!(live.metrics.is_ready(), "{when}, after {:?}", begun.elapsed());
+            std::thread::sleep(Duration::from_millis(100));
+        }
+    };
+    stage.eventually("it is ready", || live.metrics.is_ready().then_some(()));
+    stays_ready(&live, "from the beginning");
+    stage.plane().restart_api_server().expect("it comes back");
+    stage.eventually("it is ready again", || live.metrics.is_ready().then_some(()));
+    stays_ready(&live, "on another API server");
 }
 
 #[test]
@@ -275,10 +296,10 @@ fn the_lease_is_renewed_while_a_cycle_takes_longer_than_it_lasts() {
         let lease = LeaseSettings { namespace, name, identity, duration: Duration::from_secs(2) };
         let (elector, fence, mut leads) = Elector::new(clients.lease, lease, Metrics::default());
         let election = Election::begin(elector);
-        leads.wait_for(|leads| *leads).await.expect("it goes on");
+        leads.wait_for(Option::is_some).await.expect("it goes on");
         // The task that decides is busy and waits for nothing.
         std::thread::sleep(Duration::from_secs(6));
-        assert!(fence.holds() && *leads.borrow(), "the lease was lost");
+        assert!(fence.holds() && leads.borrow().is_some(), "the lease was lost");
         election.end().await;
     });
 }

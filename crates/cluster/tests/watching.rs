@@ -1,14 +1,12 @@
 //! A watch of one kind against a scripted server: what counts as life, and what an object that cannot be read does.
 
-mod scripted;
-
 use std::time::Duration;
 
+use crate::scripted::{Server, Step, answer, chunk, chunked, close, hang, json, wait};
 use quotient_api::kinds;
 use quotient_cluster::Metrics;
 use quotient_cluster::watch::{Tells, watch};
 use quotient_host::{Seen, Subject};
-use scripted::{Server, Step, answer, chunk, chunked, close, hang, json, wait};
 use tokio::sync::mpsc::{Receiver, channel};
 
 /// A watch that fails for longer than this is dead, here.

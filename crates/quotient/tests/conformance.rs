@@ -74,7 +74,7 @@ fn start(who: Scheduler, plane: &ControlPlane) -> Running {
 
 /// Runs the tests with one of the two on a control plane of its own.
 fn results(who: Scheduler, program: &Path, focus: &str) -> Results {
-    let options = Options { api_server: vec!["--allow-privileged=true".to_string()], ..Options::default() };
+    let options = Options { api_server: vec!["--allow-privileged=true".to_string()], ..Options::with_all_features() };
     let plane = ControlPlane::start(options).expect("the control plane starts");
     let allocatable = json!({"cpu": "8", "memory": "32Gi", "ephemeral-storage": "100Gi", "pods": "110"});
     plane.make_nodes("node", NODES, &NodeShape { allocatable, labels: json!({}) }).expect("the nodes are made");

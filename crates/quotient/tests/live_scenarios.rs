@@ -21,7 +21,7 @@ fn said(output: &Output) -> String {
 
 #[test]
 fn scenarios_come_out_as_in_the_simulator_and_only_an_empty_cluster_is_used() {
-    let plane = ControlPlane::start(Options::default()).expect("the control plane starts");
+    let plane = ControlPlane::start(Options::with_all_features()).expect("the control plane starts");
     plane.install(&quotient_api::crd::definitions()).expect("the kinds are installed");
 
     plane.make_nodes("somebodys", 1, &NodeShape::default()).expect("the node is made");

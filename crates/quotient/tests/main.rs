@@ -2,6 +2,8 @@
 //! One program holds them all, since linking is most of what a test program costs.
 
 mod action;
+mod any_object;
+mod as_it_comes;
 mod attacks;
 mod book;
 mod chart;

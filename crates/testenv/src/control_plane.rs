@@ -16,15 +16,18 @@ use crate::certificates::{Authority, Identity, signing_key};
 use crate::program::{Program, watch};
 use crate::programs;
 
-/// Switches Kubernetes' own groups of pods on.
+/// Switches Kubernetes' own groups of pods on. The kind is off where nobody says otherwise, and older servers lack it.
 const POD_GROUPS: &str = "--feature-gates=GenericWorkload=true";
+const POD_GROUPS_SERVED: &str = "--runtime-config=scheduling.k8s.io/v1beta1=true";
 
 /// How long a program may take to be ready. It takes seconds; the rest is for machines that do much else.
 const READY_SECONDS: u64 = 180;
 
-/// What a control plane has beyond etcd and the API server.
+/// What a control plane has beyond etcd and the API server. Features of Kubernetes are as they come: most clusters run so.
 #[derive(Debug, Clone)]
 pub struct Options {
+    /// Kubernetes' own groups of pods are served, which are off as it comes.
+    pub pod_groups: bool,
     /// Makes pods for Deployments and Jobs, keeps disruption budgets, gives namespaces their service account.
     pub controller_manager: bool,
     /// Each controller has an account of its own, as in a cluster, and none may do everything.
@@ -40,12 +43,20 @@ pub struct Options {
 impl Default for Options {
     fn default() -> Self {
         Options {
+            pod_groups: false,
             controller_manager: true,
             controller_accounts: false,
             kwok: true,
             audit: false,
             api_server: Vec::new(),
         }
+    }
+}
+
+impl Options {
+    /// All that this program uses is switched on, as far as the version of Kubernetes has it.
+    pub fn with_all_features() -> Self {
+        Options { pod_groups: programs::older().is_none(), ..Options::default() }
     }
 }
 
@@ -293,10 +304,10 @@ impl ControlPlane {
             format!("--service-account-signing-key-file={}", signing.display()),
             "--service-cluster-ip-range=10.0.0.0/24".to_string(),
             "--authorization-mode=Node,RBAC".to_string(),
-            // Kubernetes' own groups of pods.
-            POD_GROUPS.to_string(),
-            "--runtime-config=scheduling.k8s.io/v1beta1=true".to_string(),
         ];
+        if self.options.pod_groups {
+            arguments.extend([POD_GROUPS.to_string(), POD_GROUPS_SERVED.to_string()]);
+        }
         if self.options.audit {
             let policy = json!({"apiVersion": "audit.k8s.io/v1", "kind": "Policy", "rules": [{"level": "Metadata"}],
                 "omitStages": ["RequestReceived", "ResponseStarted"]});
@@ -330,7 +341,6 @@ impl ControlPlane {
                 format!("--service-account-private-key-file={}", self.folder.join("service-accounts.key").display()),
                 format!("--root-ca-file={}", self.folder.join("ca.crt").display()),
                 "--leader-elect=false".to_string(),
-                POD_GROUPS.to_string(),
                 // The defaults are for clusters in which it must not be in the way of others.
                 "--kube-api-qps=500".to_string(),
                 "--kube-api-burst=1000".to_string(),
@@ -338,6 +348,9 @@ impl ControlPlane {
                 "--pvclaimbinder-sync-period=1s".to_string(),
                 "--secure-port=0".to_string(),
             ];
+            if self.options.pod_groups {
+                arguments.push(POD_GROUPS.to_string());
+            }
             if self.options.controller_accounts {
                 let own = self.kubeconfig_of("system:kube-controller-manager", &[])?;
                 arguments[0] = format!("--kubeconfig={}", own.display());

@@ -1,5 +1,4 @@
 //! A server that says what a script says, byte for byte, and ends connections where the script does.
-#![allow(dead_code)] // Each test program uses some of it.
 
 use std::net::SocketAddr;
 use std::sync::{Arc, Mutex, PoisonError};

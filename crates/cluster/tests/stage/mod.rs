@@ -150,9 +150,13 @@ impl Stage {
 
     /// Starts a scheduler.
     pub fn start(&self, configuration: Configuration) -> Live {
+        self.start_with(configuration, Metrics::default())
+    }
+
+    /// The same, counting here.
+    pub fn start_with(&self, configuration: Configuration, metrics: Metrics) -> Live {
         let kubeconfig = self.plane.kubeconfig();
         let (stop, stopped) = oneshot::channel::<Ending>();
-        let metrics = Metrics::default();
         let counted = metrics.clone();
         let thread = thread::spawn(move || {
             let runtime = tokio::runtime::Runtime::new().expect("a runtime");
