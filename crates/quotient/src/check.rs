@@ -7,6 +7,7 @@ mod kinds;
 mod program;
 mod rights;
 mod schedulers;
+mod versions;
 mod webhooks;
 
 use anyhow::Result;
@@ -74,6 +75,7 @@ pub async fn check(clients: &Clients, namespace: &str, configuration: Option<Con
     let asking = Asking::new(clients.status.clone());
     let mut server = Section::new("server");
     server.ok(format!("Kubernetes {} answers at {}", clients.version, clients.url));
+    versions::lacks(&clients.version).into_iter().for_each(|line| server.ok(line));
     clock::check(&asking, &mut server).await?;
     let (kinds, systems) = kinds::check(&asking).await?;
     let rights = rights::check(&asking, namespace, &systems).await?;
