@@ -136,12 +136,29 @@ impl Record {
     }
 }
 
+/// A time in which we have the lease without a break. A lease that was lost and won again at once is another: whoever
+/// looks late sees that there was a break.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Term(u64);
+
+impl Term {
+    /// The only one of a process that is alone.
+    pub const ALONE: Term = Term(0);
+
+    /// The one after this.
+    pub fn next(self) -> Self {
+        Term(self.0 + 1)
+    }
+}
+
 /// Takes and keeps the lease. What it has is told through `leads` and the fence.
 pub struct Elector {
     lines: Lines,
     settings: LeaseSettings,
     fence: Fence,
-    leads: watch::Sender<bool>,
+    leads: watch::Sender<Option<Term>>,
+    /// The term that begins when it is won.
+    next_term: Term,
     /// What was last seen, and since when by our own clock.
     observed: Option<(Record, Instant)>,
     metrics: Metrics,
@@ -149,9 +166,17 @@ pub struct Elector {
 
 impl Elector {
     /// One that does not have the lease yet; whether it has is seen through what is returned.
-    pub fn new(lines: Lines, settings: LeaseSettings, metrics: Metrics) -> (Self, Fence, watch::Receiver<bool>) {
-        let (fence, (leads, receiver)) = (Fence::closed(settings.call_timeout()), watch::channel(false));
-        (Elector { lines, settings, fence: fence.clone(), leads, observed: None, metrics }, fence, receiver)
+    pub fn new(
+        lines: Lines,
+        settings: LeaseSettings,
+        metrics: Metrics,
+    ) -> (Self, Fence, watch::Receiver<Option<Term>>) {
+        let (fence, (leads, receiver)) = (Fence::closed(settings.call_timeout()), watch::channel(None));
+        (
+            Elector { lines, settings, fence: fence.clone(), leads, next_term: Term::ALONE, observed: None, metrics },
+            fence,
+            receiver,
+        )
     }
 
     /// Goes on for ever; stop it by dropping, or gently with [`Elector::release`].
@@ -169,17 +194,24 @@ impl Elector {
             if !leads {
                 self.fence.close();
             }
-            if leads != *self.leads.borrow() {
+            if leads != self.leads() {
                 let LeaseSettings { namespace, name, identity, .. } = &self.settings;
                 match leads {
                     true => tracing::info!(lease = format!("{namespace}/{name}"), identity, "has the lease"),
                     false => tracing::warn!(lease = format!("{namespace}/{name}"), identity, "lost the lease"),
                 }
-                self.leads.send_replace(leads);
+                self.leads.send_replace(leads.then_some(self.next_term));
+                if leads {
+                    self.next_term = self.next_term.next();
+                }
                 self.metrics.count_lease_transition(leads);
             }
             tokio::time::sleep(self.settings.retry()).await;
         }
+    }
+
+    fn leads(&self) -> bool {
+        self.leads.borrow().is_some()
     }
 
     /// Gives the lease back, so that another need not wait.
@@ -199,7 +231,7 @@ impl Elector {
     /// Reads the lease, renews it or takes it where we may; says whether it is ours.
     async fn try_once(&mut self) -> Result<bool, CallError> {
         let begun = Instant::now();
-        let led = *self.leads.borrow();
+        let led = self.leads();
         let found = match Call::get(&self.key()).send(&self.lines, &self.fence).await {
             Ok(object) => Record::read(&object),
             Err(CallError::NotFound(_)) if led => return Ok(false),

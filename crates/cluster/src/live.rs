@@ -23,7 +23,7 @@ use crate::call::{CallError, Http};
 use crate::clock::{Clock, wall_us};
 use crate::connect::Clients;
 use crate::dispatch::{Dispatcher, REPORTS_MAX, Report, dispatcher};
-use crate::lease::{Election, Elector, Fence, LeaseSettings};
+use crate::lease::{Election, Elector, Fence, LeaseSettings, Term};
 use crate::metrics::Metrics;
 use crate::onlook::Onlooker;
 use crate::profile::Phase;
@@ -111,7 +111,7 @@ async fn run_with(
 ) {
     let LiveSettings { lease, shadow, .. } = &settings;
     // One that is alone leads for ever: this end is kept and says nothing.
-    let (_alone, leads) = watch::channel(true);
+    let (_alone, leads) = watch::channel(Some(Term::ALONE));
     let (fence, mut leads, election) = match lease.clone().filter(|_| !shadow) {
         Some(lease) => {
             let (elector, fence, leads) = Elector::new(clients.lease.clone(), lease, metrics.clone());
@@ -244,13 +244,15 @@ impl<'a> Session<'a> {
     /// Goes on until the lease is lost, or everything is sent that was decided before it was to stop.
     async fn run(
         mut self,
-        leads: &mut watch::Receiver<bool>,
+        leads: &mut watch::Receiver<Option<Term>>,
         mut drains: watch::Receiver<bool>,
         rehearsal: &mut Option<Rehearsal>,
     ) -> End {
         let mut status = tokio::time::interval(STATUS_EVERY);
         status.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
-        if *leads.borrow_and_update() {
+        // What a session is for ends with the term in which it leads.
+        let mut term = *leads.borrow_and_update();
+        if term.is_some() {
             self.host.lead(self.clock.now());
         }
         let mut wake: Option<Instant> = None;
@@ -281,11 +283,12 @@ impl<'a> Session<'a> {
             tokio::select! {
                 biased;
                 changed = leads.changed() => {
-                    let leads = *leads.borrow_and_update();
-                    if changed.is_err() || (self.host.leads() && !leads) {
+                    let next = *leads.borrow_and_update();
+                    if changed.is_err() || ends(term, next) {
                         return End::Anew;
                     }
-                    if leads {
+                    term = next;
+                    if term.is_some() {
                         self.host.lead(self.clock.now());
                     }
                 }
@@ -572,6 +575,11 @@ impl<'a> Session<'a> {
     }
 }
 
+/// Whether a session that leads in a term is over: the lease was lost, even where it was won again since.
+fn ends(term: Option<Term>, next: Option<Term>) -> bool {
+    term.is_some() && next != term
+}
+
 /// Whoever rehearses waits to see versions of objects; others are told what is new.
 fn tells(is_rehearsed: bool) -> Tells {
     if is_rehearsed { Tells::Versions } else { Tells::News }
@@ -586,4 +594,20 @@ async fn answered<T>(answer: &mut Option<oneshot::Receiver<T>>) -> T {
         return value;
     }
     std::future::pending().await
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::lease::Term;
+
+    #[test]
+    fn a_lease_that_was_lost_and_won_again_at_once_was_lost() {
+        let (first, second) = (Some(Term::ALONE), Some(Term::ALONE.next()));
+        assert!(!ends(None, first) && !ends(first, first) && !ends(None, None));
+        assert!(
+            ends(first, None) && ends(first, second),
+            "what was decided in the first term is not written in the second"
+        );
+    }
 }
