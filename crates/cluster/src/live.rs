@@ -8,7 +8,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use quotient_api::Configuration;
+use quotient_api::device::{CLAIM, GROUP};
+use quotient_api::{Configuration, kinds};
 use quotient_engine::Budget;
 use quotient_engine::fact::PodKey;
 use quotient_host::queue::Failed;
@@ -173,6 +174,8 @@ struct Session<'a> {
     sender: mpsc::Sender<Seen>,
     clients: Clients,
     subjects: BTreeSet<Subject>,
+    /// What asks the watch of a subject to list again, for those of which it may be asked.
+    relist: BTreeMap<Subject, watch::Sender<u64>>,
     /// What came of the pod that was touched after the lease was taken, once the server has answered.
     probing: Option<oneshot::Receiver<(PodRef, Result<u64, CallError>)>>,
     /// Why nothing is decided, as far as it was said.
@@ -206,13 +209,17 @@ impl<'a> Session<'a> {
         let names = Some(configuration.scheduler_names.clone());
         let host = quotient_host::Session::new(configuration, names, parts, settings.objects.clone());
         let subjects: BTreeSet<Subject> = host.first_subjects().collect();
+        let mut relist = BTreeMap::new();
         for subject in &subjects {
             if System::of(subject.kind()).is_some_and(|system| !settings.systems.contains(&system)) {
                 tasks.spawn(crate::watch::leave_out(*subject, sender.clone()));
                 continue;
             }
             let (client, sender) = (clients.watch.clone(), sender.clone());
-            tasks.spawn(crate::watch::watch(client, *subject, tells(held.is_some()), sender, metrics.clone()));
+            let (asks, asked) = watch::channel(0);
+            let tells = tells(held.is_some());
+            tasks.spawn(crate::watch::watch(client, *subject, tells, sender, metrics.clone(), asked));
+            relist.insert(*subject, asks);
         }
         let (report, reports) = mpsc::channel(REPORTS_MAX);
         let (dispatcher, work) = dispatcher(clients, fence.clone(), metrics.clone(), report);
@@ -231,6 +238,7 @@ impl<'a> Session<'a> {
             sender,
             clients: clients.clone(),
             subjects,
+            relist,
             probing: None,
             onlooker: None,
             told_at: Instant::now(),
@@ -289,7 +297,7 @@ impl<'a> Session<'a> {
                     }
                     term = next;
                     if term.is_some() {
-                        self.host.lead(self.clock.now());
+                        self.take_over();
                     }
                 }
                 _ = drains.changed() => {}
@@ -322,6 +330,19 @@ impl<'a> Session<'a> {
             if self.asked.is_none() && self.dispatcher.is_ahead() {
                 tokio::time::sleep(GATHER).await;
             }
+        }
+    }
+
+    /// The lease was won while this watched. What the last leader wrote to pods is waited for ([`Session::take_turn`]);
+    /// which devices it gave to which claim is listed anew: the watch of claims may lag behind that of pods.
+    fn take_over(&mut self) {
+        let now = self.clock.now();
+        self.host.lead(now);
+        let claims = kinds::find(GROUP, CLAIM).map(Subject::Kind).filter(|claims| self.host.is_current(*claims));
+        if let Some((claims, relist)) = claims.and_then(|claims| Some((claims, self.relist.get(&claims)?))) {
+            relist.send_modify(|times| *times += 1);
+            let why = "what the last leader allocated was not listed yet".to_string();
+            self.host.see(now, Seen::Stale(claims, why));
         }
     }
 
@@ -473,8 +494,10 @@ impl<'a> Session<'a> {
             && self.subjects.insert(pods)
         {
             let (client, sender) = (self.clients.watch.clone(), self.sender.clone());
+            let (asks, asked) = watch::channel(0);
             let tells = tells(self.asked.is_some());
-            self.tasks.spawn(crate::watch::watch(client, pods, tells, sender, self.metrics.clone()));
+            self.tasks.spawn(crate::watch::watch(client, pods, tells, sender, self.metrics.clone(), asked));
+            self.relist.insert(pods, asks);
         }
         if !was_complete && self.host.is_complete() {
             tracing::info!("everything was seen");

@@ -15,6 +15,7 @@ use quotient_host::watched::{Event, Watched};
 use quotient_host::{Seen, Subject};
 use serde_json::Value;
 use tokio::sync::mpsc::Sender;
+use tokio::sync::watch::Receiver;
 
 use crate::follow::{Broken, Follow, Heard};
 use crate::metrics::Metrics;
@@ -46,11 +47,18 @@ pub enum Tells {
     News,
 }
 
-/// Watches for ever and says what it sees. Ends when nobody listens.
-pub async fn watch(client: Client, subject: Subject, tells: Tells, seen: Sender<Seen>, metrics: Metrics) {
+/// Watches for ever and says what it sees; lists again when `relist` changes. Ends when nobody listens.
+pub async fn watch(
+    client: Client,
+    subject: Subject,
+    tells: Tells,
+    seen: Sender<Seen>,
+    metrics: Metrics,
+    relist: Receiver<u64>,
+) {
     let heartbeats = (tells == Tells::News && is_nodes(subject)).then(Heartbeats::default);
     let watched = Watched::new(subject);
-    let mut watch = Watch { client, subject, seen, metrics, watched, heartbeats, available: None, errors: 0 };
+    let mut watch = Watch { client, subject, seen, metrics, relist, watched, heartbeats, available: None, errors: 0 };
     let begun = Instant::now();
     loop {
         match watch.until_listing(begun).await {
@@ -71,6 +79,7 @@ struct Watch {
     subject: Subject,
     seen: Sender<Seen>,
     metrics: Metrics,
+    relist: Receiver<u64>,
     watched: Watched,
     heartbeats: Option<Heartbeats>,
     /// Whether it was served when last it was asked for.
@@ -88,7 +97,12 @@ impl Watch {
         let mut follow = Follow::new(self.client.clone(), self.subject);
         let mut errors_at_version = 0;
         loop {
-            let broken = match follow.next().await {
+            let heard = tokio::select! {
+                heard = follow.next() => heard,
+                // Nobody asks any more: the session ends.
+                Ok(()) = self.relist.changed() => return Some(Duration::ZERO),
+            };
+            let broken = match heard {
                 Ok(heard) => {
                     if self.take(heard).await? {
                         (self.errors, errors_at_version) = (0, 0);

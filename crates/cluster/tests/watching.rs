@@ -12,6 +12,9 @@ use tokio::sync::mpsc::{Receiver, channel};
 /// A watch that fails for longer than this is dead, here.
 const FAILS_MAX: Duration = Duration::from_millis(300);
 
+/// What asks for another list.
+type Relist = tokio::sync::watch::Sender<u64>;
+
 fn claims() -> Subject {
     Subject::Kind(kinds::find("resource.k8s.io", "ResourceClaim").expect("it is known"))
 }
@@ -25,13 +28,14 @@ fn list(items: &str) -> Vec<Step> {
     vec![json(&format!(r#"{{"metadata": {{"resourceVersion": "5"}}, "items": [{items}]}}"#))]
 }
 
-fn begin(server: &Server) -> (Metrics, Receiver<Seen>) {
+fn begin(server: &Server) -> (Metrics, Receiver<Seen>, Relist) {
     let metrics = Metrics::default().with_watch_fails_max(FAILS_MAX);
     metrics.set_ready(true);
     metrics.beat();
     let (sender, seen) = channel(1000);
-    tokio::spawn(watch(server.client(), claims(), Tells::News, sender, metrics.clone()));
-    (metrics, seen)
+    let (relist, relists) = tokio::sync::watch::channel(0);
+    tokio::spawn(watch(server.client(), claims(), Tells::News, sender, metrics.clone(), relists));
+    (metrics, seen, relist)
 }
 
 /// What is seen next, as a line.
@@ -56,7 +60,7 @@ fn age(metrics: &Metrics) -> Option<f64> {
 #[tokio::test]
 async fn a_kind_that_is_not_served_leaves_everything_ready() {
     let server = Server::start(|_, _| vec![answer("404 Not Found", "", "404 page not found")]).await;
-    let (metrics, mut seen) = begin(&server);
+    let (metrics, mut seen, _relist) = begin(&server);
     assert_eq!(next(&mut seen).await, "unavailable");
     tokio::time::sleep(3 * FAILS_MAX).await;
     assert!(metrics.is_ready(), "a kind that is not served is no failure");
@@ -73,7 +77,7 @@ async fn a_watch_that_was_cut_and_answered_again_is_alive() {
         _ => vec![chunked(), hang()],
     })
     .await;
-    let (metrics, mut seen) = begin(&server);
+    let (metrics, mut seen, _relist) = begin(&server);
     assert_eq!(next(&mut seen).await, "listed");
     tokio::time::sleep(Duration::from_millis(600) + 3 * FAILS_MAX).await;
     assert!(server.requests().len() >= 4, "it was cut, and asked again: {:?}", server.requests());
@@ -88,7 +92,7 @@ async fn a_watch_that_gets_no_answer_is_dead() {
         _ => vec![close()],
     })
     .await;
-    let (metrics, mut seen) = begin(&server);
+    let (metrics, mut seen, _relist) = begin(&server);
     assert_eq!(next(&mut seen).await, "listed");
     assert!(metrics.is_ready(), "it may come back");
     tokio::time::sleep(4 * FAILS_MAX).await;
@@ -106,11 +110,26 @@ async fn bookmarks_are_life() {
         }
     })
     .await;
-    let (metrics, mut seen) = begin(&server);
+    let (metrics, mut seen, _relist) = begin(&server);
     assert_eq!(next(&mut seen).await, "listed");
     tokio::time::sleep(Duration::from_millis(1000)).await;
     let age = age(&metrics).expect("it is watched");
     assert!(age < 0.8, "the bookmark came {age} s ago");
+}
+
+#[tokio::test]
+async fn it_is_listed_again_when_that_is_asked_for() {
+    let server = Server::start(|_, head| match head {
+        _ if head.contains("get /apis/resource.k8s.io/v1 ") => discovery(),
+        _ if !head.contains("watch=true") => list(""),
+        _ => vec![chunked(), hang()],
+    })
+    .await;
+    let (_metrics, mut seen, relist) = begin(&server);
+    assert_eq!(next(&mut seen).await, "listed");
+    relist.send_modify(|times| *times += 1);
+    assert_eq!(next(&mut seen).await, "stale: is listed again");
+    assert_eq!(next(&mut seen).await, "listed");
 }
 
 /// An object as nobody expects it, of a size that an API server takes.
@@ -141,7 +160,7 @@ async fn an_object_that_cannot_be_read_is_said_to_be_and_the_others_are_seen() {
         }
     })
     .await;
-    let (metrics, mut seen) = begin(&server);
+    let (metrics, mut seen, _relist) = begin(&server);
     let mut lines = Vec::new();
     for _ in 0..9 {
         lines.push(next(&mut seen).await);
@@ -174,7 +193,7 @@ async fn where_nothing_can_be_read_from_a_version_on_it_is_listed_again_and_said
         _ => vec![chunked(), chunk("<html>\n"), hang()],
     })
     .await;
-    let (_, mut seen) = begin(&server);
+    let (_, mut seen, _relist) = begin(&server);
     assert_eq!(next(&mut seen).await, "listed");
     let stale = next(&mut seen).await;
     assert!(stale.starts_with("stale: it is no JSON object, and begins \"<html>"), "{stale}");

@@ -222,6 +222,11 @@ impl Session {
         })
     }
 
+    /// Whether what is known of a subject is current.
+    pub fn is_current(&self, subject: Subject) -> bool {
+        self.sight.get(&subject) == Some(&Sight::Current)
+    }
+
     /// We have the lease from now on.
     pub fn lead(&mut self, now: Now) {
         if std::mem::replace(&mut self.leads, true) {
