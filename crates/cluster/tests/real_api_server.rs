@@ -89,6 +89,45 @@ fn it_is_ready_and_stays_so_and_is_again_when_the_api_server_was_replaced() {
     is_ready_for_long(&stage, "on another API server it is ready again and stays so");
 }
 
+/// What a claim tells its driver is stored as it came: nested without end, with half of a character, with a number of no size.
+#[test]
+fn claims_that_say_what_nobody_can_read_stop_nobody() {
+    let mut stage = stage();
+    stage.namespace("odd");
+    stage.namespace("others");
+    stage.node("n", json!({"cpu": "4", "memory": "8Gi", "pods": "10"}));
+    let deep = format!("{}1{}", "{\"a\":".repeat(200), "}".repeat(200));
+    let make = |stage: &mut stage::Stage, name: &str, parameters: &str| {
+        let claim = format!(
+            r#"{{"apiVersion": "resource.k8s.io/v1", "kind": "ResourceClaim", "metadata": {{"name": "{name}"}}, "spec": {{"devices": {{
+                "requests": [{{"name": "r", "exactly": {{"deviceClassName": "c"}}}}],
+                "config": [{{"opaque": {{"driver": "d.example.com", "parameters": {parameters}}}}}]}}}}}}"#
+        );
+        let path = "/apis/resource.k8s.io/v1/namespaces/odd/resourceclaims";
+        stage.plane().kubectl_with(&["create", "--raw", path, "-f", "-"], &claim).expect("the API server takes it");
+    };
+    let runs = |stage: &stage::Stage, name: &str| {
+        stage.apply(&[pod("others", name, json!({"cpu": "100m"}))]);
+        stage.eventually("a pod of somebody else runs", || {
+            stage.running("others").iter().any(|(running, _)| running == name).then_some(())
+        });
+    };
+    make(&mut stage, "before", &deep);
+    let live = stage.start(Configuration::default());
+    runs(&stage, "first");
+    make(&mut stage, "deep", &deep);
+    make(&mut stage, "half", r#"{"a": "\ud800"}"#);
+    make(&mut stage, "large", r#"{"a": 1e999}"#);
+    runs(&stage, "second");
+    let stale = |live: &stage::Live| live.metrics.text().lines().any(|line| line.starts_with("quotient_watch_stale{"));
+    assert!(live.metrics.is_ready() && !stale(&live), "{}", live.metrics.text());
+    drop(live);
+    let live = stage.start(Configuration::default());
+    runs(&stage, "third");
+    assert!(live.metrics.is_ready() && !stale(&live), "{}", live.metrics.text());
+    stage.kubectl(&["delete", "resourceclaims", "--all", "-n", "odd"]);
+}
+
 #[test]
 fn a_quota_claims_back_what_is_its_own() {
     let mut stage = stage();
