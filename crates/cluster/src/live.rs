@@ -291,14 +291,11 @@ impl<'a> Session<'a> {
             tokio::select! {
                 biased;
                 changed = leads.changed() => {
-                    let next = *leads.borrow_and_update();
-                    if changed.is_err() || ends(term, next) {
+                    let before = std::mem::replace(&mut term, *leads.borrow_and_update());
+                    if changed.is_err() || ends(before, term) {
                         return End::Anew;
                     }
-                    term = next;
-                    if term.is_some() {
-                        self.take_over();
-                    }
+                    self.take_over(term);
                 }
                 _ = drains.changed() => {}
                 _ = status.tick() => self.tell_status(),
@@ -335,7 +332,10 @@ impl<'a> Session<'a> {
 
     /// The lease was won while this watched. What the last leader wrote to pods is waited for ([`Session::take_turn`]);
     /// which devices it gave to which claim is listed anew: the watch of claims may lag behind that of pods.
-    fn take_over(&mut self) {
+    fn take_over(&mut self, term: Option<Term>) {
+        if term.is_none() {
+            return;
+        }
         let now = self.clock.now();
         self.host.lead(now);
         let claims = kinds::find(GROUP, CLAIM).map(Subject::Kind).filter(|claims| self.host.is_current(*claims));

@@ -158,8 +158,7 @@ impl Default for Metrics {
         let request = "How long a request of a write took, by its verb";
         registry.register_with_unit("request", request, Unit::Seconds, metrics.request_seconds.clone());
         registry.register("requests", "Requests of writes, by verb and outcome", metrics.requests.clone());
-        let channels = "What waits to be taken in by the scheduler, by channel";
-        registry.register("channel_length", channels, metrics.channels.clone());
+        registry.register("channel_length", "What waits for the scheduler, by channel", metrics.channels.clone());
         registry.register("events_dropped", "Events that were not told", metrics.events_dropped.clone());
         registry.register("watch_listings", "How often a kind was listed", metrics.listings.clone());
         let stale = "1 while a kind is listed again or may not be read: nothing is decided meanwhile";

@@ -89,7 +89,8 @@ fn it_is_ready_and_stays_so_and_is_again_when_the_api_server_was_replaced() {
     is_ready_for_long(&stage, "on another API server it is ready again and stays so");
 }
 
-/// What a claim tells its driver is stored as it came: nested without end, with half of a character, with a number of no size.
+/// What a claim tells its driver is stored as it came: nested without end, with half of a character, with a number of
+/// no size.
 #[test]
 fn claims_that_say_what_nobody_can_read_stop_nobody() {
     let mut stage = stage();

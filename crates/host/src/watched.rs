@@ -23,7 +23,8 @@ pub enum Event {
     Complete,
     Changed(Value),
     Deleted(Value),
-    /// An object that is there, of the list or changed, and why it cannot be read. There is no more of it than its name.
+    /// An object that is there, of the list or changed, and why it cannot be read. There is no more of it than its
+    /// name.
     Unreadable(Value, String),
     /// It cannot go on, and why.
     Lost(String),

@@ -21,8 +21,9 @@ const MAGIC: [u8; 4] = [0x28, 0xb5, 0x2f, 0xfd];
 /// The most bytes that a snapshot unpacks to: 200,000 pods stay below.
 const UNPACKED_MAX: u64 = 8 << 30;
 
-/// The most bytes that each byte of a file stands for: some tens in snapshots of real clusters. A small file that unpacks
-/// to much more was made to fill the memory of whoever reads it. Small clusters of many like pods are below the floor.
+/// The most bytes that each byte of a file stands for: some tens in snapshots of real clusters. A small file that
+/// unpacks to much more was made to fill the memory of whoever reads it. Small clusters of many like pods are below the
+/// floor.
 const BYTES_PER_BYTE_MAX: u64 = 500;
 const UNPACKED_FLOOR: u64 = 64 << 20;
 

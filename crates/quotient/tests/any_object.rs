@@ -1,9 +1,9 @@
 //! Objects as nobody writes them (deep, wide, of odd characters, with the largest names and counts, with every optional
-//! field) through a real API server into a running scheduler. Whatever the server takes: everything stays ready, no kind is
-//! stale, and a pod of somebody else is bound.
+//! field) through a real API server into a running scheduler. Whatever the server takes: everything stays ready, no
+//! kind is stale, and a pod of somebody else is bound.
 //!
-//! What may be in an object is read from the schemas that the API server publishes. `OBJECT_SECONDS` is how long it goes on,
-//! `OBJECT_SEED` brings a run back.
+//! What may be in an object is read from the schemas that the API server publishes. `OBJECT_SECONDS` is how long it
+//! goes on, `OBJECT_SEED` brings a run back.
 
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};

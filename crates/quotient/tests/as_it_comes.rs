@@ -1,5 +1,6 @@
-//! Two replicas with webhooks on a cluster as it comes, for minutes: they are ready and stay so, whatever the API server does
-//! not serve, while one takes over from the other and while the API server behind a load balancer is replaced.
+//! Two replicas with webhooks on a cluster as it comes, for minutes: they are ready and stay so, whatever the API
+//! server does not serve, while one takes over from the other and while the API server behind a load balancer is
+//! replaced.
 
 use std::net::{TcpListener, TcpStream};
 use std::path::PathBuf;

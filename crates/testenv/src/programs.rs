@@ -1,5 +1,5 @@
-//! Where the programs are: built by `testenv/build.sh`, which knows when there is nothing to build. An older Kubernetes is
-//! taken where `TESTENV_KUBERNETES` names one, such as 1.34.
+//! Where the programs are: built by `testenv/build.sh`, which knows when there is nothing to build. An older Kubernetes
+//! is taken where `TESTENV_KUBERNETES` names one, such as 1.34.
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};

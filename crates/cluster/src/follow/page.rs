@@ -1,5 +1,5 @@
-//! A page of a list, whose objects are read one by one: the list of a large cluster takes much more room than its bytes,
-//! and what cannot be read of one object says nothing about the others.
+//! A page of a list, whose objects are read one by one: the list of a large cluster takes much more room than its
+//! bytes, and what cannot be read of one object says nothing about the others.
 
 use std::ops::Range;
 

@@ -146,8 +146,8 @@ fn step(
     Ok(Some(Call::new(Verb::Patch, key, Content::MergePatch, body).of_part("status")))
 }
 
-/// Copies what the claim tells its drivers into its allocation: it is not kept, and was read just now. The allocation has
-/// the entries of the claim in the claim's order, without some of them.
+/// Copies what the claim tells its drivers into its allocation: it is not kept, and was read just now. The allocation
+/// has the entries of the claim in the claim's order, without some of them.
 fn give_parameters(allocation: &mut Value, claim: &Value) {
     fn bare(entry: &Value) -> Value {
         let mut bare = entry.clone();
