@@ -5,7 +5,6 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use kube::{Client, Config};
-use quotient_cluster::lines::Lines;
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use tokio::net::TcpListener;
 use tokio_rustls::TlsAcceptor;
@@ -117,10 +116,6 @@ impl Server {
 
     pub fn client(&self) -> Client {
         Client::try_from(self.config()).expect("a client")
-    }
-
-    pub async fn lines(&self) -> Lines {
-        Lines::new(&self.config()).await.expect("there is nothing to be wrong")
     }
 }
 
