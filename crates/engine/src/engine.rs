@@ -12,7 +12,9 @@ mod news;
 mod observe;
 mod outcome;
 mod overuse;
+mod owed;
 mod patience;
+mod recall;
 mod report;
 mod wake;
 
@@ -193,6 +195,8 @@ pub struct Engine {
     reserved_now: BTreeMap<PodId, u64>,
     /// How many pods were bound and evicted in this cycle, and how many reservations left others less.
     acts: u64,
+    /// How often in this cycle pods were given more of what quotas held beyond what they keep.
+    lent_in_cycle: u32,
     /// Pods whose plan came to nothing in this cycle although nothing happened since.
     misled: BTreeSet<PodId>,
     /// Waiting pods that cannot be placed for what they are (gates, an unreadable request) and were not told so yet.
@@ -201,9 +205,9 @@ pub struct Engine {
     patience: BTreeSet<(Tick, PodId)>,
     /// With how many changes, and for how many pods that waited long enough, no node was found that could be held.
     patience_in_vain: Option<(u64, usize)>,
-    /// Counts all changes; what was found hopeless is hopeless until then.
+    /// Counts all changes; what was found hopeless is hopeless until then. With it goes whose guarantee stood against it.
     changes: u64,
-    hopeless: LookupMap<LikeClaimants, u64>,
+    hopeless: LookupMap<LikeClaimants, (u64, Option<QuotaId>)>,
     /// Pods whose reservations others may take over as soon as the evictions for them are seen, with the others.
     contested: BTreeMap<PodId, PodId>,
     /// A claimant waits for a victim that was only decided to be where it is.

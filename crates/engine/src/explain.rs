@@ -164,6 +164,15 @@ impl World {
         reason
     }
 
+    /// One within a guarantee waits for nothing but another guarantee; which, is said.
+    pub fn say_who_stops(&self, reason: &mut Reason) {
+        if let Some(quota) = self.stopped_by {
+            let quota = self.quotas.shown(quota);
+            reason.message +=
+                &format!("; who could go for it is guaranteed as much by {quota}, and would take it back");
+        }
+    }
+
     /// Why a pod is evicted: for whom, by what right, and what the quotas use before and after.
     pub fn evicted(
         &self,

@@ -2,6 +2,8 @@
 
 mod reserved;
 
+use std::collections::BTreeSet;
+
 use crate::cards::Attempt;
 use crate::devices::world::DeviceAsk;
 use crate::fact::{Amount, Name};
@@ -215,10 +217,37 @@ impl World {
     /// pods counted, and also when all have come and gone, each on its own: it does not wait for others' victims.
     pub fn takes_claimant(&self, id: PodId, question: &Question) -> bool {
         let Some(reservation) = self.pods.get(id).reservation else { return false };
-        let (node, shape) = (reservation.node, self.shapes.get(question.shape));
+        self.takes_apart(question, reservation.node, self.pods.get(id).has_victims())
+    }
+
+    /// A node for a pod within what its quota keeps, which does not wait beside what others claim of it: there is room now and
+    /// when all have come and gone, each on its own, and so have its quotas. It is the best as things are, or else of
+    /// those on which others claim room the first by name.
+    pub fn node_beside_claims(&mut self, attempt: Attempt<'_>, question: &Question) -> Option<NodeId> {
+        let charge = self.asked_charge(attempt);
+        if !self.refusals_apart(attempt.pod, &charge, true).is_empty() {
+            return None;
+        }
+        if let Answer::Node(node) = self.answer(question) {
+            return Some(node);
+        }
+        let claimed: BTreeSet<NodeId> = self.reservations.iter().filter_map(|pod| self.stands_on(*pod)).collect();
+        let mut open: Vec<NodeId> = claimed.into_iter().filter(|node| self.nodes.is_present(*node)).collect();
+        open.retain(|node| {
+            let shape = self.shapes.get(self.pods.get(attempt.pod).shape);
+            let cards = self.nodes.cards_for(*node, &shape.demand);
+            let charge: Vec<(ResourceId, Amount)> = shape.charge.iter().chain(&cards).copied().collect();
+            self.takes_apart(question, *node, true) && self.refusals_apart(attempt.pod, &charge, true).is_empty()
+        });
+        open.into_iter().min_by(|a, b| self.nodes.get(*a).name.cmp(&self.nodes.get(*b).name))
+    }
+
+    /// Whether a node fits a pod. `apart`: an amount must be free now, and when all have come and gone, each on its own.
+    fn takes_apart(&self, question: &Question, node: NodeId, apart: bool) -> bool {
+        let shape = self.shapes.get(question.shape);
         match self.closed_by(question, node) {
             None => true,
-            Some(Filter::NodeResourcesFit | Filter::NodeCap) if self.pods.get(id).has_victims() => {
+            Some(Filter::NodeResourcesFit | Filter::NodeCap) if apart => {
                 let demand = &shape.demand;
                 let has_room = |(r, amount): &(ResourceId, Amount)| {
                     let most = self.nodes.held(*r, node).max(self.nodes.to_be_held(*r, node));

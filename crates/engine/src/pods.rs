@@ -171,15 +171,22 @@ pub(crate) struct Resident {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum QuotaOf {
     None,
+    /// A queue that says nothing.
+    Plain(QuotaId),
     One(QuotaId),
+    /// Beside another, a queue that says nothing.
+    OneAndPlain(QuotaId, QuotaId),
     Several,
 }
 
 impl QuotaOf {
-    pub fn new(quotas: &[QuotaId]) -> Self {
-        match quotas {
-            [] => QuotaOf::None,
-            [one] => QuotaOf::One(*one),
+    /// `plain`: a queue that says nothing, beside the others.
+    pub fn new(quotas: &[QuotaId], plain: Option<QuotaId>) -> Self {
+        match (quotas, plain) {
+            ([], None) => QuotaOf::None,
+            ([], Some(plain)) => QuotaOf::Plain(plain),
+            ([one], None) => QuotaOf::One(*one),
+            ([one], Some(plain)) => QuotaOf::OneAndPlain(*one, plain),
             _ => QuotaOf::Several,
         }
     }

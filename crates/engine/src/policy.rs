@@ -33,8 +33,10 @@ pub(crate) use crate::policy::membership::{Membership, Ties};
 use crate::policy::quotas::Counted;
 pub(crate) use crate::policy::quotas::{Quota, QuotaId, Quotas, Seniority, seniority};
 pub(crate) use crate::policy::rules::{
-    Amounts, Ask, Ceiling, Charge, Draw, DrawDepth, LedgerId, Moved, Reassigned, Standing, Taking,
+    Amounts, Ask, Ceiling, Charge, Crossing, Draw, DrawDepth, LedgerId, Moved, Reassigned, Standing, Strength, Taking,
 };
+
+use std::borrow::Cow;
 
 use crate::engine::{QuotaReport, Settings};
 use crate::fact::{Labels, Name, QuotaKey, Tick};
@@ -288,6 +290,20 @@ impl Quotas {
         ask!(self, id, at => at.permits_below(compared, gone))
     }
 
+    /// Of these resources those for which a quota may be drawn on by one within what `claimant` is entitled to.
+    pub fn comparable<'a>(
+        &self,
+        from: QuotaId,
+        claimant: QuotaId,
+        charge: &Charge,
+        compared: &'a [ResourceId],
+    ) -> Cow<'a, [ResourceId]> {
+        if !self.is_plain(from) {
+            return Cow::Borrowed(compared);
+        }
+        Cow::Owned(compared.iter().copied().filter(|r| self.owes_though_plain(from, claimant, charge, *r)).collect())
+    }
+
     /// Whether a quota says nothing: it gives no right and no protection.
     pub fn is_plain(&self, id: QuotaId) -> bool {
         ask!(self, id, at => at.is_plain())
@@ -307,6 +323,23 @@ impl Quotas {
     pub fn may_use(&self, id: QuotaId, namespace: &Name, labels: &Labels) -> bool {
         let said = self.path(id).find_map(|level| ask!(self, level, at => at.users().include(namespace, labels)));
         said.unwrap_or(!self.listed_only || self.is_plain(id))
+    }
+
+    /// What giving a pod so much does to one of its quotas, or to one above it: whether some of that is beyond what the
+    /// quota keeps, so that others may claim it, and whether it held no more than that before.
+    pub fn lends_with(&self, quota: QuotaId, charge: &Charge) -> Option<Crossing> {
+        let mut found = None;
+        for level in self.path(quota) {
+            for (resource, amount) in charge.iter().filter(|(_, amount)| *amount > 0) {
+                let Some(kept) = self.keeps(level, *resource, DrawDepth::Min) else { continue };
+                let held = self.get(level).ledger.to_be_used(*resource);
+                if held > kept {
+                    let crossing = if held - i128::from(*amount) <= kept { Crossing::Now } else { Crossing::Before };
+                    found = found.max(Some(crossing));
+                }
+            }
+        }
+        found
     }
 
     /// Whether pods of a quota may claim what others hold beyond what they are entitled to.
@@ -392,6 +425,7 @@ impl Quotas {
 
     /// Something is counted in these quotas, and in no others (or no longer).
     fn counted(&mut self, quotas: &[QuotaId], what: Counted, charge: &Charge, sign: Sign) {
+        self.count_everything(what, charge, sign);
         self.count_outside_trees(quotas, what, charge, sign);
     }
 
@@ -427,6 +461,7 @@ impl Quotas {
 
     /// What the policies keep equals a recount. The error is the first thing that does not.
     pub fn check(&self) -> Result<(), String> {
-        self.check_requests()
+        self.check_requests()?;
+        self.check_lent()
     }
 }

@@ -375,6 +375,18 @@ impl Queue {
         !resting.is_empty()
     }
 
+    /// Whether some group rests for which nobody leaves.
+    pub fn has_any_at_rest(&self) -> bool {
+        !self.resting.is_empty()
+    }
+
+    /// The groups of a quota's pods that rest and for which nobody leaves, each with its first pod.
+    pub fn at_rest(&self, quota: QuotaId) -> Vec<(GroupId, PodId)> {
+        let groups =
+            self.by_quota.get(&quota).into_iter().flatten().filter(|id| self.group(**id).state == State::Rests);
+        groups.filter_map(|id| Some((*id, self.group(*id).members.first()?.2))).collect()
+    }
+
     /// Something changed that may matter to all.
     pub fn wake_all(&mut self) {
         for id in std::mem::take(&mut self.awaiting) {

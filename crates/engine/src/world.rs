@@ -15,7 +15,7 @@ use crate::load_index::LoadIndex;
 use crate::node_rules::NodeRules;
 use crate::nodes::{NodeId, Nodes};
 use crate::pods::{Granted, Place, Pod, PodId, Pods};
-use crate::policy::{Ask, Quotas, Refusal};
+use crate::policy::{Ask, QuotaId, Quotas, Refusal};
 use crate::preempt::loops::Takings;
 use crate::preempt::rights::Beyond;
 use crate::reason::Code;
@@ -57,6 +57,8 @@ pub(crate) struct World {
     pub spreading_reservations: BTreeSet<PodId>,
     /// Who took from whom since something last changed from outside.
     pub takings: Takings,
+    /// By its own guarantee, this quota stood against a set of victims in the last search, of one within a guarantee.
+    pub stopped_by: Option<QuotaId>,
     /// The kinds of card that nodes have, by the resource by which they are asked for, with how many nodes have them.
     pub card_kinds: BTreeMap<ResourceId, BTreeMap<ResourceId, u32>>,
     /// The shapes that shapes have when their pods may take some cards only.
@@ -272,8 +274,19 @@ impl World {
     }
 
     fn refusals_of(&self, id: PodId, charge: &[(ResourceId, Amount)]) -> Vec<crate::policy::Refusal> {
+        self.refusals_apart(id, charge, self.pods.get(id).has_victims())
+    }
+
+    /// The same. `has_victims`: what is held now, and what will be held when all have come and gone, counts each on its
+    /// own.
+    pub fn refusals_apart(
+        &self,
+        id: PodId,
+        charge: &[(ResourceId, Amount)],
+        has_victims: bool,
+    ) -> Vec<crate::policy::Refusal> {
         let pod = self.pods.get(id);
-        let (non_preemptible, has_victims) = (pod.is_non_preemptible(), pod.has_victims());
+        let non_preemptible = pod.is_non_preemptible();
         let ask = Ask { charge, non_preemptible, has_victims };
         let mut refusals = self.quotas.refusals(&pod.quotas, &ask, &self.names);
         // What was freed for it is its own, whatever others make of the ceiling meanwhile.
@@ -297,6 +310,16 @@ impl World {
             }
         });
         granted
+    }
+
+    /// What the ceilings allowed a pod for which victims leave, as far as a scheduler that starts anew can know: what
+    /// will be held with it when all have come and gone.
+    pub fn grant_anew(&self, id: PodId) -> Vec<Granted> {
+        let held = |(quota, resource, limit): Granted| {
+            let then = self.quotas.get(quota).ledger.to_be_used(resource);
+            (quota, resource, limit.max(then))
+        };
+        self.grant(id).into_iter().map(held).collect()
     }
 
     /// What a pod is charged to its quotas where it is: what it asks for, what follows from it, and the cards there.

@@ -162,11 +162,60 @@ impl<'a> View<'a> {
         let total: i128 = self.server.nodes.values().map(|node| Self::on_node(node, resource)).sum();
         let above = parent.and_then(|parent| self.most(parent, resource)).unwrap_or(total);
         let mine = Self::guarantee(queue, resource);
-        let left = match parent {
-            None => (above - others).max(0),
-            Some(_) => (above - others - mine).max(0) + mine,
-        };
+        let left = (above - others - mine).max(0) + mine;
         Some(own.map_or(left, |own| own.min(left)))
+    }
+
+    /// The most that a queue says it may hold.
+    fn capability(queue: &QueueFact, resource: &str) -> Option<i128> {
+        let cards = queue.card_quota.as_ref().filter(|_| CARDS.contains(&resource));
+        let named = cards.map(|cards| cards.get(resource).unwrap_or(0));
+        [named, queue.capability.get(resource)].into_iter().flatten().min().map(i128::from)
+    }
+
+    /// What is held below a queue, or of everything, and what queues there are guaranteed beyond what they hold, if
+    /// `by` holds so much more.
+    fn held_or_kept(&self, above: Option<&QueueFact>, resource: &str, by: (&QueueFact, i128)) -> i128 {
+        let children = self
+            .server
+            .queues
+            .values()
+            .filter(|queue| self.parent(queue).map(|parent| &parent.key) == above.map(|above| &above.key));
+        let of_child = |child: &QueueFact| {
+            let below = self.held_or_kept(Some(child), resource, by);
+            below.max(Self::guarantee(child, resource))
+        };
+        let own = self.server.placed().filter(|pod| self.queue_of(pod).map(|own| &own.key) == above.map(|at| &at.key));
+        let own: i128 = own.map(|pod| self.charged(pod, resource)).sum();
+        let more = if above.is_some_and(|above| above.key == by.0.key) { by.1 } else { 0 };
+        children.map(of_child).sum::<i128>() + own + more
+    }
+
+    /// Whether so much more for a queue takes what others are guaranteed, wherever there is only so much: what is
+    /// guaranteed is kept from all others together.
+    fn takes_guaranteed(&self, queue: &'a QueueFact, resource: &str, more: i128) -> bool {
+        let total: i128 = self.server.nodes.values().map(|node| Self::on_node(node, resource)).sum();
+        let above = self.path(queue).into_iter().skip(1);
+        let levels = above.filter_map(|level| Some((Some(level), Self::capability(level, resource)?)));
+        levels.chain([(None, total)]).any(|(level, limit)| {
+            let (before, after) =
+                (self.held_or_kept(level, resource, (queue, 0)), self.held_or_kept(level, resource, (queue, more)));
+            let held: i128 = match level {
+                Some(level) => self.used(level, resource, &|_| false),
+                None => self.server.placed().map(|pod| self.charged(pod, resource)).sum(),
+            };
+            after > limit && after > before && after > held + more
+        })
+    }
+
+    /// Whether a queue that says nothing owes what another is within, of a resource: the other is guaranteed it, or a
+    /// queue above says what it is entitled to.
+    fn owes(&self, plain: &'a QueueFact, own: &QueueFact, resource: &str, then: i128) -> bool {
+        let says = |level: &&QueueFact| {
+            Self::says_deserved(level).is_some_and(|deserved| deserved.get(resource).is_some())
+                || level.guarantee.get(resource).is_some()
+        };
+        then <= Self::guarantee(own, resource) || self.path(plain).iter().skip(1).any(says)
     }
 
     fn on_node(node: &NodeFact, resource: &str) -> i128 {
@@ -245,6 +294,11 @@ impl<'a> View<'a> {
                 if most.is_some_and(|most| used + asked * count > most) {
                     return Some(format!("{used} + {asked} {resource} pass {most:?} of {}", level.key.name));
                 }
+            }
+        }
+        for (resource, asked) in self.held_to(Self::charge(pod, node)) {
+            if self.takes_guaranteed(queue, &resource, asked * count) {
+                return Some(format!("{asked} {resource} are guaranteed to others"));
             }
         }
         None
@@ -498,7 +552,6 @@ impl Run {
             let members = gang.into_iter().flat_map(|group| view.members(group));
             let members = members.filter(|pod| self.server.is_candidate(pod) && pod.nominated.is_some());
             let claimants: Vec<&PodFact> = if gang.is_some() { members.collect() } else { vec![claimant] };
-            prop_assert!(!view.is_protected(victim, &claimants), "{pod} is protected");
             prop_assert!(victim.node.is_some() && !self.server.is_leaving(victim), "{pod} is not there to be evicted");
             prop_assert!(!claimant.never_preempts && self.server.is_candidate(claimant));
             // The others of its gang wait for the victims of one only until the gang has started.
@@ -506,7 +559,10 @@ impl Run {
             let awaits = awaiting.contains(&claimant.key()) && !is_joined;
             prop_assert!(!awaits, "pods leave for {} already", claimant.key());
             let own = view.queue_of(claimant).filter(|queue| !View::is_plain(queue));
-            let other = view.queue_of(victim).filter(|queue| !View::is_plain(queue));
+            let owes = |queue: &&QueueFact| own.is_some() || !View::is_plain(queue);
+            let other = view.queue_of(victim).filter(owes);
+            let is_borrowed = other.is_some_and(View::is_plain);
+            prop_assert!(is_borrowed || !view.is_protected(victim, &claimants), "{pod} is protected");
             let lower = victim.priority < claimant.priority;
             match (own, other) {
                 (None, None) => prop_assert!(*rule == Rule::Priority && lower, "{pod} for {}", claimant.key()),
@@ -548,7 +604,9 @@ impl Run {
         let within = |resource: &&&str| {
             let asked: i128 = claimants.iter().map(|pod| view.claimed(pod, resource)).sum();
             let stays = view.used(own, resource, &|pod| self.server.is_leaving(pod));
-            asked > 0 && view.deserved(own, resource).is_some_and(|d| stays + asked <= d)
+            asked > 0
+                && view.deserved(own, resource).is_some_and(|d| stays + asked <= d)
+                && (!View::is_plain(other) || view.owes(other, own, resource, stays + asked))
         };
         let compared: Vec<&str> = COUNTED.iter().filter(within).copied().collect();
         // A gang that goes whole counts as one pod.
@@ -628,7 +686,8 @@ impl Run {
         let binds = |queue: &&QueueFact| !View::is_plain(queue);
         let is_below_all = |holder: &&PodFact| taking.iter().all(|(pod, _)| holder.priority < pod.priority);
         let lower = holders.iter().all(is_below_all);
-        let may = match (own.filter(binds), other.filter(binds)) {
+        let own = own.filter(binds);
+        let may = match (own, other.filter(|other| own.is_some() || binds(other))) {
             (None, None) => lower,
             (Some(own), Some(other)) if own.key == other.key => lower,
             (Some(own), Some(other)) => {
@@ -644,6 +703,7 @@ impl Run {
                     asked(r) > 0
                         && holders.iter().any(|holder| view.claimed(holder, r) > 0)
                         && view.deserved(own, r).is_some_and(|d| stays(own, r) + asked(r) <= d)
+                        && (!View::is_plain(other) || view.owes(other, own, r, stays(own, r) + asked(r)))
                         && view.deserved(other, r).is_some_and(|d| stays(other, r) + claims(r) > d)
                 };
                 other.reclaimable && COUNTED.iter().any(compares)

@@ -232,10 +232,16 @@ impl Maker {
         let deep = self.has("hierarchy");
         let mut queues = Vec::new();
         if deep {
-            let deserved = self.amounts(3, 6);
+            let mut spec = json!({"deserved": self.amounts(3, 6)});
+            if self.random.chance(40) {
+                spec["guarantee"] = json!({"resource": self.amounts(2, 3)});
+            }
+            if self.random.chance(30) {
+                spec["capability"] = self.amounts(6, 8);
+            }
             queues.push(
                 json!({"apiVersion": "scheduling.volcano.sh/v1beta1", "kind": "Queue", "metadata": {"name": "q-top"},
-                "spec": {"deserved": deserved}}),
+                "spec": spec}),
             );
         }
         for (index, name) in QUEUES.iter().take(self.tenants).enumerate() {
@@ -244,7 +250,10 @@ impl Maker {
                 spec.insert("parent".to_string(), json!("q-top"));
             }
             let high = if deep { 1 } else { 3 };
-            if self.random.chance(80) {
+            if self.random.chance(10) {
+                let guarantee = self.amounts(0, if deep { 1 } else { 2 });
+                spec.insert("guarantee".to_string(), json!({"resource": guarantee}));
+            } else if self.random.chance(80) {
                 let mut deserved = self.amounts(u64::from(deep), high);
                 if self.has("cards") && self.random.chance(50) {
                     for card in CARDS {
@@ -257,7 +266,8 @@ impl Maker {
                     spec.insert("guarantee".to_string(), json!({"resource": guarantee}));
                 }
             }
-            if spec.len() <= usize::from(deep) || self.random.chance(25) {
+            let is_plain = spec.len() <= usize::from(deep) && self.random.chance(40);
+            if !is_plain && spec.len() <= usize::from(deep) || self.random.chance(if is_plain { 0 } else { 25 }) {
                 spec.insert("capability".to_string(), self.amounts(3, 7));
             }
             if self.random.chance(6) {

@@ -46,6 +46,13 @@ impl World {
                         return why;
                     }
                 }
+                if self.quotas[*leaf].policy == Policy::Queue {
+                    let charge = self.charge(*pod, *node);
+                    let why = charge.keys().find_map(|resource| self.taken_guarantee(held, &then, *leaf, resource));
+                    if why.is_some() {
+                        return why;
+                    }
+                }
                 let why = self.passed_non_preemptible(&then, *pod, *leaf);
                 if why.is_some() {
                     return why;

@@ -207,6 +207,57 @@ impl World {
         Some(own.map_or(left, |own| own.min(left)))
     }
 
+    /// What is held below a queue, or of everything, and what the queues there are guaranteed and do not hold: "reserved,
+    /// not shared with other queues".
+    fn held_or_reserved(&self, held: &Held, above: Option<usize>, resource: &str) -> i128 {
+        let is_child = |index: &usize| {
+            let quota = &self.quotas[*index];
+            quota.policy == Policy::Queue && quota.parent == above
+        };
+        let of_child = |index: usize| {
+            let guarantee = self.quotas[index].guarantee.get(resource).copied().unwrap_or(0);
+            self.held_or_reserved(held, Some(index), resource).max(guarantee)
+        };
+        let is_direct = |pod: usize| {
+            let queue = self.pods[pod].quotas.iter().find(|quota| self.quotas[**quota].policy == Policy::Queue);
+            queue.copied() == above
+        };
+        let direct = held.iter().filter(|(pod, _)| is_direct(**pod));
+        let direct: i128 = direct.map(|(pod, node)| self.charged(*pod, *node, resource)).sum();
+        (0..self.quotas.len()).filter(is_child).map(of_child).sum::<i128>() + direct
+    }
+
+    /// A guarantee that these pods of a queue would take from the queues beside it, together with all others.
+    pub fn taken_guarantee(&self, held: &Held, then: &Held, quota: usize, resource: &str) -> Option<String> {
+        let mut levels: Vec<(Option<usize>, i128)> = vec![(None, self.total(resource))];
+        for level in self.chain(quota).into_iter().skip(1) {
+            levels.extend(self.quotas[level].max.get(resource).map(|max| (Some(level), *max)));
+        }
+        levels.into_iter().find_map(|(level, limit)| {
+            let before = self.held_or_reserved(held, level, resource);
+            let after = self.held_or_reserved(then, level, resource);
+            let in_level = |pod: usize| level.is_none_or(|level| self.in_quota(pod, level));
+            let used: i128 = then
+                .iter()
+                .filter(|(pod, _)| in_level(**pod))
+                .map(|(pod, node)| self.charged(*pod, *node, resource))
+                .sum();
+            (after > limit && after > before && after > used)
+                .then(|| format!("{after} of {resource} would be held or guaranteed, of {limit}"))
+        })
+    }
+
+    /// Whether a queue that says nothing owes a resource to one that would hold `then` of it: "a queue that sets nothing
+    /// below a department that has an entitlement is entitled to nothing of it", and a guarantee is reserved.
+    pub fn owes(&self, plain: usize, own: usize, resource: &str, then: i128) -> bool {
+        let names = |level: &usize| {
+            let of = &self.quotas[*level];
+            of.guarantee.contains_key(resource) || of.deserved.as_ref().is_some_and(|d| d.contains_key(resource))
+        };
+        let guarantee = self.quotas[own].guarantee.get(resource).copied().unwrap_or(0);
+        then <= guarantee || self.chain(plain).iter().skip(1).any(names)
+    }
+
     /// "guaranteed over-quota of A, per resource: floor(Σ max(0, minᵢ − usedᵢ) × min_A / Σminᵢ)".
     pub fn guaranteed_over_quota(&self, held: &Held, quota: usize, resource: &str) -> i128 {
         let of = &self.quotas[quota];

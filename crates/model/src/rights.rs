@@ -153,6 +153,7 @@ impl<'a> Rights<'a> {
         }
         // "A claimant without a quota may evict only lower-priority pods without one, and pods without a quota are
         // victims for nobody else."
+        let theirs: Vec<usize> = theirs.into_iter().chain(self.owing(victim)).collect();
         if ours.is_empty() || theirs.is_empty() {
             let both = ours.is_empty() && theirs.is_empty() && less_important;
             return if both { vec![Base::NoQuota] } else { Vec::new() };
@@ -220,6 +221,22 @@ impl<'a> Rights<'a> {
                 reached[all]
             }
         }
+    }
+
+    /// The queues of a pod that say nothing, and that yet owe the claimant something.
+    fn owing(&self, victim: usize) -> Vec<usize> {
+        let own = self.world.counting_quotas(self.of_pod()).into_iter();
+        let own: Vec<usize> = own.filter(|quota| self.world.quotas[*quota].policy == Policy::Queue).collect();
+        let plain = self.world.pods[victim].quotas.iter().filter(|quota| self.world.quotas[**quota].says_nothing());
+        let owes = |plain: &&usize| {
+            own.iter().any(|own| self.asked().any(|(resource, _)| self.is_owed(**plain, *own, resource)))
+        };
+        plain.filter(owes).copied().collect()
+    }
+
+    fn is_owed(&self, plain: usize, own: usize, resource: &str) -> bool {
+        let asks = self.asks.get(resource).copied().unwrap_or(0);
+        self.world.owes(plain, own, resource, self.world.used(&self.then, own, resource) + asks)
     }
 
     /// "The minimum of a gang counts as one pod of that size as victim": members go together as one, others by
@@ -328,7 +345,8 @@ impl<'a> Rights<'a> {
         let mut left = held.clone();
         left.retain(|pod, _| !gone.contains(pod));
         let ours = world.counting_quotas(self.of_pod());
-        world.counting_quotas(victim).iter().all(|quota| {
+        let owing = if matches!(base, Base::Reclaim(_)) { self.owing(victim) } else { Vec::new() };
+        world.counting_quotas(victim).iter().chain(&owing).all(|quota| {
             let shared = ours.contains(quota);
             match base {
                 Base::Own(own) if own == *quota => true,
@@ -358,8 +376,12 @@ impl<'a> Rights<'a> {
             Policy::Tree => self.levels(quota, sure).iter().all(|level| self.above(unit, *level, left, sure, None, 0)),
             Policy::Queue => {
                 let Base::Reclaim(own) = base else { return false };
-                let within = self.within_deserved(own, sure);
-                let relevant = (sure == Sure::Surely).then_some(&within);
+                let mut within = self.within_deserved(own, sure);
+                if of.says_nothing() {
+                    within = self.asked().map(|(name, _)| name).filter(|name| self.is_owed(quota, own, name)).collect();
+                }
+                let sure_of = if of.says_nothing() { Sure::Surely } else { sure };
+                let relevant = (sure_of == Sure::Surely).then_some(&within);
                 of.reclaimable
                     && self.levels(quota, sure).iter().all(|level| {
                         let says = *level == quota || world.quotas[*level].deserved.is_some();

@@ -84,6 +84,7 @@ impl Engine {
             self.take_in_quotas();
             self.admit_gangs(&mut decisions);
             if !std::mem::replace(&mut self.has_begun, true) {
+                self.recall_claims();
                 self.complete_gangs(&mut decisions);
             }
             let Some(first) = self.queue.first() else {
@@ -188,27 +189,6 @@ impl Engine {
         }
     }
 
-    /// What pods of a pool were given changes what the others there may claim. They are looked at again when nothing
-    /// else can be decided, so that a cycle that fills a pool looks at each of its pods a few times and not once for
-    /// each placement. In a tree nobody is given more than its due; there it matters whose due has changed. Returns
-    /// whether there is anybody to look at.
-    fn wake_claimants(&mut self) -> bool {
-        let quotas = &self.world.quotas;
-        let pools = std::mem::take(&mut self.moved_pools);
-        let mut is_any_woken = false;
-        if !pools.is_empty() {
-            let may_claim = |id: &QuotaId| pools.contains(&quotas.get(*id).pool) && quotas.may_reclaim(*id);
-            for quota in self.queue.quotas().filter(may_claim).collect::<Vec<QuotaId>>() {
-                is_any_woken |= self.queue.wake_quota(quota);
-            }
-        }
-        is_any_woken
-    }
-
-    pub(super) fn note_moved_pools(&mut self, pod: PodId) {
-        self.world.quotas.note_given(&self.world.pods.get(pod).quotas);
-    }
-
     /// All levels that bear on a pod and whose ceilings move.
     pub(super) fn moving_levels(&self, pod: PodId) -> Vec<QuotaId> {
         self.world.quotas.moving_levels(&self.world.pods.get(pod).quotas)
@@ -290,6 +270,18 @@ impl Engine {
             }
             tried.push(Tried { choice, question, refusals, closed });
         }
+        // One within what its quota keeps does not wait beside what others claim of that quota.
+        if reservation.is_none_or(|reservation| reservation.kind == ReservationKind::Room)
+            && !self.world.reservations.is_empty()
+            && self.world.is_owed_beside_claims(id)
+        {
+            for Tried { choice, question, .. } in &tried {
+                let attempt = Attempt { pod: id, choice: choice.as_ref() };
+                if let Some(node) = self.world.node_beside_claims(attempt, question) {
+                    return self.bind(id, node, decisions);
+                }
+            }
+        }
         self.take_turn_without_room(id, reservation, &tried, decisions)
     }
 
@@ -301,6 +293,7 @@ impl Engine {
         tried: &[Tried],
         decisions: &mut Decisions,
     ) -> Turn {
+        self.world.stopped_by = None;
         for Tried { question, .. } in tried {
             self.wait_for_company(id, question);
         }
@@ -366,7 +359,11 @@ impl Engine {
             let known = (question.shape, pod.priority, pod.is_non_preemptible(), pod.quotas.clone(), pod.gang, way);
             // Who holds a reservation has more room than others of its kind, for whom all may be hopeless.
             let is_known = reservation.is_none() && !question.has_objections();
-            if is_known && self.hopeless.get(&known) == Some(&self.changes) {
+            if is_known
+                && let Some((changes, stopped_by)) = self.hopeless.get(&known)
+                && *changes == self.changes
+            {
+                self.world.stopped_by = *stopped_by;
                 continue;
             }
             match self.world.find_victims(id, choice, &question) {
@@ -375,7 +372,7 @@ impl Engine {
                 Outcome::Wait(places) => return Some(Outcome::Wait(places)),
                 Outcome::Hopeless => {
                     if !question.has_objections() {
-                        self.hopeless.insert(known, self.changes);
+                        self.hopeless.insert(known, (self.changes, self.world.stopped_by));
                     }
                 }
             }
@@ -434,7 +431,9 @@ impl Engine {
         }
         let gates = tried.iter().flat_map(|tried| self.world.quotas.gates(&tried.refusals));
         let gates = if pod.reservation.is_some() { self.moving_levels(id) } else { gates.collect() };
-        Turn::Rests(explain::first_of(reasons), gates)
+        let mut reason = explain::first_of(reasons);
+        self.world.say_who_stops(&mut reason);
+        Turn::Rests(reason, gates)
     }
 
     /// A pod that other pods keep out is woken when one of their kind comes.

@@ -42,7 +42,7 @@ impl Engine {
         }
         evictions.sort_by_cached_key(|(victim, _)| self.world.pods.get(*victim).key());
         let claimants = self.world.classes(plan.places.iter().map(|(pod, _)| pod));
-        let victims = self.world.classes(plan.going.iter().flat_map(|goes| &goes.pods));
+        let victims = self.world.victims(&plan.going);
         self.world.takings.note(&claimants, &victims);
         let holders = plan.going.iter().filter(|goes| goes.is_reservation).flat_map(|goes| &goes.pods);
         // Who takes over room that is on its way, and evicts nobody, holds what the holder did.
@@ -136,6 +136,7 @@ impl Engine {
         self.reserved_now.clear();
         self.misled.clear();
         self.acts = 0;
+        self.lent_in_cycle = 0;
     }
 
     /// A pod gives up its reservation, which came to nothing.

@@ -26,8 +26,8 @@ impl World {
         let labels = self.relations.labels_of(&pod.namespace);
         let ties = Ties { namespace: &pod.namespace, labels, quota: pod.tree_quota.as_ref(), queue };
         let Membership { quotas, error } = self.quotas.membership(ties);
-        let binding: Vec<QuotaId> = quotas.iter().copied().filter(|id| !self.quotas.is_plain(*id)).collect();
-        PodMembership { quota: QuotaOf::new(&binding), quotas, membership_error: error }
+        let (plain, binding): (Vec<QuotaId>, _) = quotas.iter().partition(|id| self.quotas.is_plain(**id));
+        PodMembership { quota: QuotaOf::new(&binding, plain.first().copied()), quotas, membership_error: error }
     }
 
     /// The quota that admits a group. The error is why there is none, though there should be.

@@ -3,7 +3,7 @@
 //! A pending pod that found no way to run rests. It is tried again when something changes that may let it run; this
 //! table says who is woken by what. Beside it only two things wake pods, and both name the pods themselves: a pod that
 //! comes to a node wakes those whose affinity waits for its kind ([`Engine::wake`]), and a quota that rises, or a pool
-//! that is drawn on, wakes those who wait for it (`Moved`, in the cycle).
+//! that is drawn on, wakes those who wait for it (`Moved`, in the cycle, and `owed.rs`).
 
 use crate::engine::Engine;
 use crate::relations::Effects;

@@ -8,7 +8,7 @@ use crate::ledger::share::Share;
 use crate::ledger::{amount_of, compile};
 use crate::policy::{
     Ask, At, Ceiling, Charge, Draw, DrawDepth, ElasticFact, LedgerId, Policy, PolicyKind, QuotaId, Quotas, Reassigned,
-    Rules, Standing,
+    Rules, Standing, Strength,
 };
 use crate::reason::Code;
 use crate::resources::{ResourceId, ResourceNames};
@@ -66,7 +66,8 @@ impl<'a> Rules<'a> for At<'a, Elastic> {
         let compared: Vec<ResourceId> = governed.map(|(resource, _)| *resource).collect();
         // What no quota of the pool governs is nobody's guarantee.
         let is_within = !compared.is_empty() && self.stays_within(charge, |resource| self.policy.min(resource));
-        let draw = is_within.then_some(Draw { rule: Rule::ElasticReclaim, depth: DrawDepth::Min });
+        let (rule, depth, strength) = (Rule::ElasticReclaim, DrawDepth::Min, Strength::Guarantee);
+        let draw = is_within.then_some(Draw { rule, depth, strength });
         Standing { draw, compared }
     }
 

@@ -8,7 +8,7 @@ use crate::fact::Amount;
 use crate::ledger::fraction::mul_div;
 use crate::ledger::share::Share;
 use crate::policy::elastic::Elastic;
-use crate::policy::{Ask, At, Ceiling, Charge, Draw, DrawDepth, PolicyKind, Rules, Standing};
+use crate::policy::{Ask, At, Ceiling, Charge, Draw, DrawDepth, PolicyKind, Rules, Standing, Strength};
 use crate::resources::ResourceId;
 
 /// What a fair elastic quota says.
@@ -55,7 +55,8 @@ impl<'a> Rules<'a> for At<'a, Fair> {
         if standing.draw.is_some() || standing.compared.is_empty() || !is_within() {
             return standing;
         }
-        Standing { draw: Some(Draw { rule: Rule::ElasticFairShare, depth: DrawDepth::FairShare }), ..standing }
+        let (rule, depth, strength) = (Rule::ElasticFairShare, DrawDepth::FairShare, Strength::FairShare);
+        Standing { draw: Some(Draw { rule, depth, strength }), ..standing }
     }
 
     fn keeps(&self, resource: ResourceId, depth: DrawDepth) -> Option<i128> {

@@ -1,7 +1,8 @@
 //! What follows from ceilings, once for all policies: refusals, shortages, room for groups, which cards are counted.
 
 use crate::fact::Amount;
-use crate::policy::{Ask, LedgerId, QuotaId, Quotas};
+use crate::policy::queue::lent::When;
+use crate::policy::{Ask, Ceiling, LedgerId, QuotaId, Quotas};
 use crate::reason::{Code, Numbers};
 use crate::resources::{ResourceId, ResourceNames};
 
@@ -29,13 +30,12 @@ impl Quotas {
         self.ceilings(quotas, ask, |ceiling| {
             // For one for whom pods went a ceiling holds now, pods that are leaving included, and when all have come
             // and gone: each on its own. Others leave what is reserved alone, too.
-            let (ledger, resource) = (ceiling.ledger, ceiling.resource);
-            let apart = self.used(ledger, resource).max(self.to_be_used(ledger, resource));
+            let passes = |used: &i128| used + ceiling.requested > ceiling.limit;
+            let apart = self.held(&ceiling, When::Now).max(self.held(&ceiling, When::Later));
             // Whoever is refused by one of the two alone is told that one: their sum is held at no time.
-            let is_told_apart = ask.has_victims || apart + ceiling.requested > ceiling.limit;
-            let used = if is_told_apart { apart } else { self.taken(ledger, resource) };
-            if used + ceiling.requested > ceiling.limit {
-                refusals.push(ceiling.refusal(used, names));
+            let together = || if ask.has_victims { None } else { self.held(&ceiling, When::Both) };
+            if let Some(used) = apart.filter(passes).or_else(|| together().filter(passes)) {
+                refusals.push(self.refusal(&ceiling, used, names));
             }
         });
         refusals.sort_by_key(|refusal| refusal.code);
@@ -46,10 +46,10 @@ impl Quotas {
     pub fn shortages(&self, quotas: &[QuotaId], ask: &Ask<'_>) -> Vec<Shortage> {
         let mut shortages = Vec::new();
         self.ceilings(quotas, ask, |ceiling| {
-            let (ledger, resource) = (ceiling.ledger, ceiling.resource);
-            let amount = self.to_be_used(ledger, resource) + ceiling.requested - ceiling.limit;
+            let Some(held) = self.held(&ceiling, When::Later) else { return };
+            let amount = held + ceiling.requested - ceiling.limit;
             if amount > 0 {
-                shortages.push(Shortage { ledger, resource, amount });
+                shortages.push(Shortage { ledger: ceiling.ledger, resource: ceiling.resource, amount });
             }
         });
         shortages
@@ -62,10 +62,10 @@ impl Quotas {
             let used = match ceiling.ledger {
                 LedgerId::Quota(id) => self.get(id).ledger.admitted(ceiling.resource),
                 LedgerId::Pool(id) => self.pool(id).ledger.admitted(ceiling.resource),
-                LedgerId::NonPreemptible(_) => return,
+                LedgerId::NonPreemptible(_) | LedgerId::Kept { .. } => return,
             };
             if refusal.is_none() && used + ceiling.requested > ceiling.limit {
-                refusal = Some(ceiling.refusal(used, names));
+                refusal = Some(self.refusal(&ceiling, used, names));
             }
         });
         refusal.map_or(Ok(()), Err)
@@ -85,38 +85,46 @@ impl Quotas {
         self.iter().any(|(id, _)| self.entitlement(id, resource).is_some() || self.counts_card(&[id], resource))
     }
 
-    /// What is held and claimed in a ledger now.
-    fn taken(&self, ledger: LedgerId, resource: ResourceId) -> i128 {
-        match ledger {
-            LedgerId::Quota(id) => self.get(id).ledger.taken(resource),
-            LedgerId::Pool(id) => self.pool(id).ledger.taken(resource),
+    /// What is held in the ledger of a ceiling; `None` where the ceiling does not bind what is asked.
+    fn held(&self, ceiling: &Ceiling, when: When) -> Option<i128> {
+        let resource = ceiling.resource;
+        Some(match ceiling.ledger {
+            LedgerId::Quota(id) => self.get(id).ledger.held(resource, when),
+            LedgerId::Pool(id) => self.pool(id).ledger.held(resource, when),
+            LedgerId::NonPreemptible(id) if when == When::Now => self.get(id).ledger.non_preemptible.get(resource),
             LedgerId::NonPreemptible(id) => self.get(id).ledger.taken_by_non_preemptible(resource),
-        }
+            LedgerId::Kept { queue, below } => {
+                return self.kept_with(queue, below, (resource, ceiling.requested), when);
+            }
+        })
     }
 
-    /// What is held in a ledger now.
-    fn used(&self, ledger: LedgerId, resource: ResourceId) -> i128 {
-        match ledger {
-            LedgerId::Quota(id) => self.get(id).ledger.used.get(resource),
-            LedgerId::Pool(id) => self.pool(id).ledger.used.get(resource),
-            LedgerId::NonPreemptible(id) => self.get(id).ledger.non_preemptible.get(resource),
-        }
-    }
-
-    /// What will be held in a ledger when those who leave are gone and those who claim have come.
-    fn to_be_used(&self, ledger: LedgerId, resource: ResourceId) -> i128 {
-        match ledger {
-            LedgerId::Quota(id) => self.get(id).ledger.to_be_used(resource),
-            LedgerId::Pool(id) => self.pool(id).ledger.to_be_used(resource),
-            LedgerId::NonPreemptible(id) => self.get(id).ledger.taken_by_non_preemptible(resource),
+    /// What a pod is told that would pass a ceiling.
+    fn refusal(&self, ceiling: &Ceiling, used: i128, names: &ResourceNames) -> Refusal {
+        let Ceiling { quota, ledger, resource, requested, limit, code } = *ceiling;
+        // Of what is kept from all others together, a queue is told what is left for it.
+        let others = match ledger {
+            LedgerId::Kept { .. } => (used - self.get(quota).ledger.taken(resource)).clamp(0, limit.max(0)),
+            _ => 0,
+        };
+        let (used, limit) = (used - others, limit - others);
+        Refusal {
+            code,
+            quota,
+            resource,
+            numbers: Numbers { resource: names.name(resource).clone(), used, requested, limit },
         }
     }
 
     /// Whether there may be more room in a ledger when a pod of these quotas goes: it holds something there, or it
     /// stands outside all trees, and what is shared out in one grows.
     pub fn may_gain(&self, ledger: LedgerId, quotas: &[QuotaId]) -> bool {
-        let is_shared = matches!(ledger, LedgerId::Quota(id) if self.is_shared_out(id));
-        self.is_charged(ledger, quotas) || is_shared && !self.is_any_shared_out(quotas)
+        self.is_charged(ledger, quotas) || self.is_moving(ledger) && !self.is_any_shared_out(quotas)
+    }
+
+    /// Whether what may be held in a ledger moves with what others hold and request.
+    pub fn is_moving(&self, ledger: LedgerId) -> bool {
+        matches!(ledger, LedgerId::Quota(id) if self.is_shared_out(id))
     }
 
     /// Whether one of these quotas has ceilings that move with what others hold and request.
@@ -126,10 +134,15 @@ impl Quotas {
 
     /// Whether holdings in a ledger go down when a pod of these quotas goes.
     fn is_charged(&self, ledger: LedgerId, quotas: &[QuotaId]) -> bool {
+        if matches!(ledger, LedgerId::Kept { below: None, .. }) {
+            return true;
+        }
         quotas.iter().any(|quota| match ledger {
             LedgerId::Quota(id) => self.path(*quota).any(|above| above == id),
             LedgerId::Pool(pool) => self.get(*quota).pool == pool,
             LedgerId::NonPreemptible(_) => false,
+            LedgerId::Kept { below: Some(id), .. } => self.path(*quota).any(|above| above == id),
+            LedgerId::Kept { below: None, .. } => true,
         })
     }
 
@@ -158,14 +171,5 @@ impl Quotas {
     pub fn moving_levels(&self, quotas: &[QuotaId]) -> Vec<QuotaId> {
         let moving = quotas.iter().filter(|quota| self.is_shared_out(**quota));
         moving.flat_map(|quota| self.path(*quota)).collect()
-    }
-}
-
-impl crate::policy::Ceiling {
-    /// What a pod is told that would pass it.
-    fn refusal(&self, used: i128, names: &ResourceNames) -> Refusal {
-        let (resource, requested, limit) = (self.resource, self.requested, self.limit);
-        let numbers = Numbers { resource: names.name(resource).clone(), used, requested, limit };
-        Refusal { code: self.code, quota: self.quota, resource, numbers }
     }
 }

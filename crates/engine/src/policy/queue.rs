@@ -1,8 +1,10 @@
 //! Queues: a capability that is the limit, a guarantee that is kept free, and what is deserved in between.
 //!
-//! *Ceiling*: the capability, and what the guarantees of others leave, at every level; cards are counted by name.
+//! *Ceiling*: the capability, and what the guarantees of others leave, at every level; cards are counted by name. What
+//! is guaranteed is kept from all others together (`lent.rs`).
 //! *Entitlement*: what is deserved, never less than the guarantee.
 
+pub(super) mod lent;
 mod links;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -13,10 +15,11 @@ use crate::fact::{Amount, Name};
 use crate::ledger::links::Links;
 use crate::ledger::share::Share;
 use crate::ledger::sums::Sums;
-use crate::ledger::{amount_of, compile};
+use crate::ledger::{Ledger, amount_of, compile};
+use crate::policy::queue::lent::Lent;
 use crate::policy::{
     Amounts, Ask, At, Ceiling, Charge, Draw, DrawDepth, LedgerId, PolicyKind, QueueFact, QuotaId, Quotas, Rules,
-    Standing, Taking, Users,
+    Standing, Strength, Taking, Users,
 };
 use crate::reason::Code;
 use crate::resources::{CPU_ID, MEMORY_ID, ResourceId, ResourceNames};
@@ -36,6 +39,8 @@ pub(super) struct QueuePolicy {
     cards: Option<Vec<(ResourceId, Amount)>>,
     /// Σ guarantee of the queues below it.
     guaranteed_below: Sums,
+    /// Σ what those leave of it.
+    lent_below: Lent,
     children: u32,
 }
 
@@ -80,6 +85,10 @@ pub(super) struct Queues {
     of_namespace: BTreeMap<Name, Name>,
     /// Σ guarantee of the queues that have no other above them.
     guaranteed_top: Sums,
+    /// Σ what those leave of it.
+    lent: Lent,
+    /// What all pods hold and reserve, those of no queue too.
+    everything: Ledger,
     /// By resource number: whether it is a kind of card.
     is_card: Vec<bool>,
     /// The resources by which nodes have cards now.
@@ -177,12 +186,34 @@ impl<'a> Rules<'a> for At<'a, QueuePolicy> {
         self.policy.capability.iter().chain(cards).copied().collect()
     }
 
-    fn ceilings(&self, ask: &Ask<'_>, _direct: bool, each: &mut impl FnMut(Ceiling)) {
+    fn ceilings(&self, ask: &Ask<'_>, direct: bool, each: &mut impl FnMut(Ceiling)) {
         let (quota, queues) = (self.id, &self.quotas.shared.queues);
         for (resource, requested) in queues.held_to(ask.charge) {
-            let Some(limit) = self.quotas.real_capability(quota, resource) else { continue };
             let code = if queues.is_card(resource) { Code::CardQuotaExceeded } else { Code::QuotaMaxExceeded };
-            each(Ceiling { quota, ledger: LedgerId::Quota(quota), resource, requested, limit, code });
+            if let Some(limit) = self.quotas.real_capability(quota, resource) {
+                each(Ceiling { quota, ledger: LedgerId::Quota(quota), resource, requested, limit, code });
+            }
+            if !direct || !queues.lent.has(resource) {
+                continue;
+            }
+            // What others leave of their guarantees is kept from this one and all others together, wherever there is
+            // only so much: below a queue that says how much, and in the cluster.
+            let mut kept = |below: Option<QuotaId>, limit: i128| {
+                each(Ceiling {
+                    quota,
+                    ledger: LedgerId::Kept { queue: quota, below },
+                    resource,
+                    requested,
+                    limit,
+                    code,
+                });
+            };
+            for level in self.quotas.path(quota).skip(1) {
+                if let Some(limit) = self.quotas.capability(level, resource) {
+                    kept(Some(level), limit);
+                }
+            }
+            kept(None, self.quotas.total.get(resource));
         }
     }
 
@@ -193,7 +224,10 @@ impl<'a> Rules<'a> for At<'a, QueuePolicy> {
         };
         let compared: Vec<ResourceId> = charge.iter().filter(stays_within).map(|(resource, _)| *resource).collect();
         let is_entitled = !compared.is_empty() && self.closed().is_none();
-        let draw = is_entitled.then_some(Draw { rule: Rule::QueueReclaim, depth: DrawDepth::Min });
+        let is_guaranteed = |r: &ResourceId| self.quotas.is_guaranteed(self.id, *r, charge);
+        let strength = if compared.iter().any(is_guaranteed) { Strength::Guarantee } else { Strength::Deserved };
+        let (rule, depth) = (Rule::QueueReclaim, DrawDepth::Min);
+        let draw = is_entitled.then_some(Draw { rule, depth, strength });
         Standing { draw, compared }
     }
 
@@ -276,15 +310,21 @@ impl Quotas {
         self.get_mut(id).policy.queue_mut().expect("a quota that is listed with the queues is one of them")
     }
 
-    /// The most a queue may hold of a resource, by itself and by what the others are guaranteed; `None` where nothing
-    /// limits it.
-    fn real_capability(&self, id: QuotaId, resource: ResourceId) -> Option<i128> {
+    /// The most a queue says that it may hold of a resource, or of a card.
+    fn capability(&self, id: QuotaId, resource: ResourceId) -> Option<i128> {
         let queue = self.queue(id);
         let named = match &queue.cards {
             Some(cards) if self.shared.queues.is_card(resource) => Some(amount_of(cards, resource).unwrap_or(0)),
             _ => None,
         };
-        let capability = [named, amount_of(&queue.capability, resource)].into_iter().flatten().min();
+        [named, amount_of(&queue.capability, resource)].into_iter().flatten().min()
+    }
+
+    /// The most a queue may hold of a resource, by itself and by what the others are guaranteed; `None` where nothing
+    /// limits it.
+    fn real_capability(&self, id: QuotaId, resource: ResourceId) -> Option<i128> {
+        let queue = self.queue(id);
+        let capability = self.capability(id, resource);
         let parent = self.get(id).parent;
         if parent.is_none() && *queue.fact.key.name == *ROOT_QUEUE {
             return capability;
@@ -296,9 +336,29 @@ impl Quotas {
         }
         let above = parent.and_then(|parent| self.real_capability(parent, resource));
         let above = above.unwrap_or_else(|| self.total.get(resource));
-        let is_top = parent.is_none_or(|parent| *self.get(parent).key.name == *ROOT_QUEUE);
-        let left = if is_top { (above - (all - own)).max(0) } else { (above - all).max(0) + own };
+        let left = (above - all).max(0) + own;
         Some(capability.map_or(left, |capability| capability.min(left)))
+    }
+
+    /// Whether a queue that says nothing may be drawn on for a resource. It counts as no quota, and yet it is entitled
+    /// to nothing of what the queues above it are entitled to, nor of what others are guaranteed: who stays within a
+    /// guarantee takes it back from anybody who has a queue.
+    pub(super) fn owes_though_plain(
+        &self,
+        from: QuotaId,
+        claimant: QuotaId,
+        charge: &Charge,
+        resource: ResourceId,
+    ) -> bool {
+        let has_queues = self.get(from).policy.queue().is_some() && self.get(claimant).policy.queue().is_some();
+        let speaks = || self.path(from).skip(1).any(|level| self.entitlement(level, resource).is_some());
+        has_queues && (self.is_guaranteed(claimant, resource, charge) || speaks())
+    }
+
+    /// Whether a queue stays within its guarantee of a resource with a pod that is charged so much.
+    fn is_guaranteed(&self, id: QuotaId, resource: ResourceId, charge: &Charge) -> bool {
+        let asked = amount_of(charge, resource).unwrap_or(0);
+        asked > 0 && self.get(id).ledger.to_be_used(resource) + asked <= self.queue(id).guarantee(resource)
     }
 
     /// What a queue deserves of a resource; `None` where nothing is reclaimed, for it or from it.

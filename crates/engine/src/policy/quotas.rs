@@ -13,6 +13,7 @@ use crate::ledger::Ledger;
 use crate::ledger::pool::{Pool, PoolId};
 use crate::ledger::sums::Sums;
 use crate::pods::{Pod, PodId};
+use crate::policy::queue::lent::Lent;
 use crate::policy::{Moved, Policy, Shared};
 use crate::reason::QuotaPath;
 use crate::resources::{ResourceId, ResourceNames};
@@ -27,6 +28,17 @@ pub(super) enum Counted {
     Used,
     Leaving,
     Reserved,
+}
+
+impl Counted {
+    /// The sums of a ledger in which it counts.
+    pub fn of(self, ledger: &mut Ledger) -> &mut Sums {
+        match self {
+            Counted::Used => &mut ledger.used,
+            Counted::Leaving => &mut ledger.leaving,
+            Counted::Reserved => &mut ledger.reserved,
+        }
+    }
 }
 
 /// A pod's place among the pods of its quota: the older first, then the more important, then the smaller, then by name.
@@ -185,20 +197,27 @@ impl Quotas {
         let ledger = self.get(id).ledger.clone();
         for (from, sign) in [(self.get(id).parent, Sign::Take), (parent, Sign::Add)] {
             let above: Vec<QuotaId> = from.into_iter().flat_map(|from| self.path(from)).collect();
-            for quota in above {
-                self.get_mut(quota).ledger.count(&ledger, sign);
-                self.moved.shares.insert(quota);
-            }
+            self.change_from(from, Lent::default(), |level| level.count(&ledger, sign));
+            self.moved.shares.extend(above);
         }
         self.get_mut(id).parent = parent;
     }
 
     /// Changes the ledgers of a quota and of those above it, by amounts that are added or taken off.
     pub(super) fn change(&mut self, id: QuotaId, change: impl Fn(&mut Ledger)) {
-        let mut at = Some(id);
+        self.change_from(Some(id), Lent::default(), change);
+    }
+
+    /// The same from some level on, below which queues leave so much more of what they are guaranteed.
+    pub(super) fn change_from(&mut self, from: Option<QuotaId>, mut lent: Lent, change: impl Fn(&mut Ledger)) {
+        let mut at = from;
         while let Some(id) = at {
             let quota = self.list[id.0 as usize].as_mut().expect("a quota's number is used only while it is listed");
             at = quota.parent;
+            if let Policy::Queue(queue) = &mut quota.policy {
+                lent = queue.change_ledger(&mut quota.ledger, &lent, &change);
+                continue;
+            }
             match quota.policy.pooled() {
                 Some(min) => {
                     let pool = &mut self.pools[quota.pool.0 as usize];
@@ -211,6 +230,7 @@ impl Quotas {
                 None => change(&mut quota.ledger),
             }
         }
+        self.lend_at_top(&lent);
     }
 
     /// Charges a pod on a node to its quotas (or no longer).

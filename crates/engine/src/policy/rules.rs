@@ -32,6 +32,9 @@ pub(crate) enum LedgerId {
     Pool(PoolId),
     /// Of a quota, what pods that are never evicted hold: no eviction frees any of it.
     NonPreemptible(QuotaId),
+    /// What is held below a queue, or of everything, with what other queues there than this one leave of what they are
+    /// guaranteed.
+    Kept { queue: QuotaId, below: Option<QuotaId> },
 }
 
 /// The most that may be held of a resource in one ledger.
@@ -57,11 +60,30 @@ pub(crate) enum DrawDepth {
     FairShare,
 }
 
+/// How strong a right to evict is: where two cannot both have their way, the weaker gives way.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub(crate) enum Strength {
+    /// To be more important than others without a quota, or of the same one.
+    Priority,
+    /// A share of what others leave unused.
+    FairShare,
+    /// What is deserved beyond a guarantee.
+    Deserved,
+    /// A min, or a guarantee.
+    Guarantee,
+}
+
+impl Strength {
+    /// All of them, from the weakest on.
+    pub const ALL: [Strength; 4] = [Strength::Priority, Strength::FairShare, Strength::Deserved, Strength::Guarantee];
+}
+
 /// A right to take from others of the pool.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Draw {
     pub rule: Rule,
     pub depth: DrawDepth,
+    pub strength: Strength,
 }
 
 /// How a claimant stands in one of its quotas.
@@ -85,6 +107,13 @@ pub(crate) struct Taking<'a> {
     pub compared: &'a [ResourceId],
     /// What is gone from the victim's quota before this pod.
     pub gone_before: Amounts<'a>,
+}
+
+/// When a quota came to hold more than it keeps.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Crossing {
+    Before,
+    Now,
 }
 
 /// What came of changes since this was last asked.

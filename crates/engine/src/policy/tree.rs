@@ -21,8 +21,8 @@ use crate::ledger::sums::Sums;
 use crate::ledger::{Ledger, amount_of, compile};
 use crate::lookup::LookupMap;
 use crate::policy::{
-    Ask, At, Ceiling, Charge, Draw, DrawDepth, LedgerId, PolicyKind, QuotaId, Quotas, Rules, Standing, Ties, TreeFact,
-    Users,
+    Ask, At, Ceiling, Charge, Draw, DrawDepth, LedgerId, PolicyKind, QuotaId, Quotas, Rules, Standing, Strength, Ties,
+    TreeFact, Users,
 };
 use crate::reason::Code;
 use crate::resources::{ResourceId, ResourceNames};
@@ -200,7 +200,8 @@ impl<'a> Rules<'a> for At<'a, Tree> {
             !counts || ledger.to_be_used(*r) + i128::from(*amount) <= tree.min(*r)
         };
         let is_entitled = !compared.is_empty() && charge.iter().all(is_guaranteed);
-        let draw = is_entitled.then_some(Draw { rule: Rule::TreeReclaim, depth: DrawDepth::Min });
+        let (rule, depth, strength) = (Rule::TreeReclaim, DrawDepth::Min, Strength::Guarantee);
+        let draw = is_entitled.then_some(Draw { rule, depth, strength });
         Standing { draw, compared }
     }
 

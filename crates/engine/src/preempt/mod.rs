@@ -1,7 +1,8 @@
 //! Preemption: the cheapest pods, anywhere, whose going lets a claimant run.
 //!
 //! ```text
-//! rights.rs    who may evict whom, and which may go together
+//! rights.rs    who may evict whom
+//! together.rs  which may go together
 //! within.rs    which pods are within what their quota is entitled to
 //! missing.rs   what is short at a place, as things that victims can give
 //! problem.rs   both as a problem for the search
@@ -24,6 +25,7 @@ pub(crate) mod rights;
 mod search;
 mod sets;
 mod sharers;
+mod together;
 mod within;
 
 use std::borrow::Cow;
@@ -71,6 +73,9 @@ pub(crate) struct Plan {
     /// Where the search was cut short: what the cheapest set costs at least.
     pub at_least: Option<Counts>,
 }
+
+/// A node by its cheapest single pod: the priority and the age of that pod, the place of the node by name, and the node.
+type Promising = (i32, Reverse<Created>, u64, NodeId);
 
 /// The cheapest so far: at a node, or anywhere.
 pub(crate) struct Best {
@@ -217,7 +222,7 @@ impl World {
     /// tree leave more to share, and another quota of the claimant may entitle it to evict them.
     fn may_raise_ceilings(&self, claimant: PodId, shortages: &Missing) -> bool {
         let moves = |short: &Short| match short {
-            Short::Ledger(shortage) => self.quotas.may_gain(shortage.ledger, &[]),
+            Short::Ledger(shortage) => self.quotas.is_moving(shortage.ledger),
             _ => false,
         };
         let is_other = |quota: &QuotaId| !self.quotas.is_shared_out(*quota) && !self.quotas.is_plain(*quota);
@@ -249,8 +254,12 @@ impl World {
             best = self.best_anywhere(&mut hunt, has_room);
         }
         let Some(best) = best else { return Outcome::Hopeless };
-        // Where others are in the way, their going may open several nodes.
-        let node = best.node.filter(|_| !hunt.is_related || hunt.local.is_some());
+        // Where others are in the way, or where they are on several nodes, their going may open several: the best of
+        // these is taken, and not the one that was looked at first.
+        let is_one = |node: &NodeId| {
+            best.going.iter().flat_map(|goes| &goes.pods).all(|pod| self.stands_on(*pod) == Some(*node))
+        };
+        let node = best.node.filter(|node| (!hunt.is_related || hunt.local.is_some()) && is_one(node));
         let node = node.or_else(|| self.best_node_without(hunt.choices.attempt(claimant), &best.going));
         let Some(node) = node else { return Outcome::Hopeless };
         Outcome::Plan(Box::new(self.plan(vec![(claimant, node)], hunt.rights, hunt.choices, best)))
@@ -316,7 +325,7 @@ impl World {
 
     /// The nodes where victims could be, those with the cheapest single pods first. Whether a node serves at all is
     /// asked when it is its turn: most searches end long before the last.
-    fn promising_nodes(&self, hunt: &Hunt<'_>) -> BinaryHeap<Reverse<(i32, Reverse<Created>, NodeId)>> {
+    fn promising_nodes(&self, hunt: &Hunt<'_>) -> BinaryHeap<Reverse<Promising>> {
         let mut nodes = Vec::new();
         let mut known = (QuotaOf::None, hunt.rights.might_take_below(QuotaOf::None));
         let reserved: BTreeSet<NodeId> = hunt.takeable.iter().filter_map(|pod| self.stands_on(*pod)).collect();
@@ -335,7 +344,7 @@ impl World {
                 true => Some(first),
                 false => cheapest.filter(|_| !hunt.reservations_only),
             };
-            nodes.extend(least.map(|(priority, created)| Reverse((priority, created, node))));
+            nodes.extend(least.map(|(priority, created)| Reverse((priority, created, self.nodes.rank(node), node))));
         }
         BinaryHeap::from(nodes)
     }
@@ -344,7 +353,7 @@ impl World {
     fn best_on_nodes(&mut self, hunt: &mut Hunt<'_>) -> Option<Best> {
         let mut best: Option<Best> = None;
         let mut nodes = self.promising_nodes(hunt);
-        while let Some(Reverse((priority, created, node))) = nodes.pop() {
+        while let Some(Reverse((priority, created, _, node))) = nodes.pop() {
             if let Some(Best { cost: least, .. }) = &best
                 && (least.counts.violations, least.counts.entitled, least.counts.gangs) == (0, 0, 0)
             {
@@ -480,7 +489,18 @@ impl World {
         }
         let own = self.pods.get(hunt.rights.claimant).quotas.iter();
         let quotas = own.chain(&hunt.rights.drawable);
-        let pods = quotas.flat_map(|quota| self.quotas.get(*quota).pods.iter().map(|senior| senior.pod)).collect();
+        let pods = match hunt.rights.has_quota() {
+            true => quotas.flat_map(|quota| self.quotas.get(*quota).pods.iter().map(|senior| senior.pod)).collect(),
+            // Its victims have no quota either, and yet some queue above that says something may be above both.
+            false => {
+                let below = hunt.rights.might_take_below(QuotaOf::None);
+                let lower = self.pods.placed().filter(|(_, pod)| i64::from(pod.priority) < below);
+                lower
+                    .filter(|(_, pod)| matches!(pod.quota, QuotaOf::None | QuotaOf::Plain(_)))
+                    .map(|(id, _)| id)
+                    .collect()
+            }
+        };
         let mut helpers = self.all_going(hunt, pods, |_| true);
         helpers.retain(|goes| hunt.shortages.iter().any(|(short, _)| self.given(short, goes) > 0));
         hunt.helpers = Some(helpers);

@@ -112,7 +112,7 @@ impl World {
             of_quota().map(|goes| goes.right.from.filter(|(from, _)| *from == quota).map(|(_, depth)| depth)).collect();
         let compared = rights.compared_in(quota, self);
         let most = |short: &Short| {
-            let (resource, [only]) = (short.resource()?, compared?) else { return None };
+            let (resource, [only]) = (short.resource()?, compared.as_deref()?) else { return None };
             let first = (*depths.first()?)?;
             if resource != *only || depths.iter().any(|depth| *depth != Some(first)) {
                 return None;

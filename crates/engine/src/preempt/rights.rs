@@ -7,6 +7,7 @@
 //! several victims may go together is asked of the set (`permits`), since each one that goes leaves its quotas with
 //! less.
 
+use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
@@ -16,7 +17,7 @@ use crate::gangs::GangId;
 use crate::ledger::amount_of;
 use crate::ledger::pool::PoolId;
 use crate::pods::{PodId, QuotaOf, Resident};
-use crate::policy::{Amounts, DrawDepth, Quota, QuotaId, Standing, Taking};
+use crate::policy::{Draw, DrawDepth, Quota, QuotaId, Standing, Strength};
 use crate::preempt::within::Seniors;
 use crate::resources::ResourceId;
 use crate::world::World;
@@ -27,6 +28,13 @@ pub(crate) struct Right {
     pub rule: Rule,
     /// For a claim on what others hold beyond what they keep: the quota that is drawn on, and how far that may go.
     pub from: Option<(QuotaId, DrawDepth)>,
+    pub strength: Strength,
+}
+
+impl Right {
+    fn by_priority(rule: Rule) -> Right {
+        Right { rule, from: None, strength: Strength::Priority }
+    }
 }
 
 /// What a claimant may do, worked out once for a search.
@@ -38,9 +46,9 @@ pub(crate) struct Rights {
     pub priority: i32,
     pub charge: Vec<(ResourceId, Amount)>,
     /// The claimant's quotas, without those that say nothing.
-    own: Vec<(QuotaId, Standing)>,
+    pub(super) own: Vec<(QuotaId, Standing)>,
     /// The claimant's quotas and those above them.
-    levels: Vec<QuotaId>,
+    pub(super) levels: Vec<QuotaId>,
     /// Who is within what quotas are entitled to, as far as it was asked.
     pub(super) seniors: Seniors,
     /// The quotas of others that hold more than they keep.
@@ -57,6 +65,11 @@ impl Rights {
         self.own.iter().any(|(_, standing)| standing.draw.is_some())
     }
 
+    /// Whether a quota of its says something.
+    pub fn has_quota(&self) -> bool {
+        !self.own.is_empty()
+    }
+
     /// Whether pods that are not less important could have to go.
     pub fn could_reclaim(&self) -> bool {
         !self.drawable.is_empty()
@@ -67,10 +80,11 @@ impl Rights {
     }
 
     /// What is compared between the claimant and those who are drawn on, if it may draw on a quota.
-    pub fn compared_in(&self, quota: QuotaId, world: &World) -> Option<&[ResourceId]> {
+    pub fn compared_in(&self, quota: QuotaId, world: &World) -> Option<Cow<'_, [ResourceId]>> {
         let pool = world.quotas.get(quota).pool;
-        let own = self.own.iter().find(|(own, _)| world.quotas.get(*own).pool == pool);
-        own.filter(|(_, standing)| standing.draw.is_some()).map(|(_, standing)| &standing.compared[..])
+        let (own, standing) = self.own.iter().find(|(own, _)| world.quotas.get(*own).pool == pool)?;
+        standing.draw?;
+        Some(world.quotas.comparable(quota, *own, &self.charge, &standing.compared))
     }
 
     pub(super) fn is_own(&self, quota: QuotaId) -> bool {
@@ -87,11 +101,13 @@ impl Rights {
         let (lower, all, none) = (i64::from(self.priority), i64::MAX, i64::MIN);
         let is_drawable = |quota: QuotaId| self.is_drawable.get(quota.0 as usize).is_some_and(|drawable| *drawable);
         match quota {
-            QuotaOf::None if self.own.is_empty() => lower,
+            QuotaOf::Plain(quota) | QuotaOf::OneAndPlain(_, quota) if is_drawable(quota) => all,
+            QuotaOf::OneAndPlain(quota, _) => self.might_take_below(QuotaOf::One(quota)),
+            QuotaOf::None | QuotaOf::Plain(_) if self.own.is_empty() => lower,
             QuotaOf::One(quota) if self.is_own(quota) && !self.spares_own => lower,
             QuotaOf::One(quota) if !self.is_own(quota) && is_drawable(quota) => all,
             QuotaOf::Several if !self.own.is_empty() => all,
-            QuotaOf::None | QuotaOf::One(_) | QuotaOf::Several => none,
+            QuotaOf::None | QuotaOf::Plain(_) | QuotaOf::One(_) | QuotaOf::Several => none,
         }
     }
 }
@@ -129,7 +145,7 @@ impl Going {
             == (&other.quotas, &other.charge, other.right, other.is_reservation)
     }
 
-    fn charged(&self, resource: ResourceId) -> i128 {
+    pub(super) fn charged(&self, resource: ResourceId) -> i128 {
         amount_of(&self.charge, resource).unwrap_or(0)
     }
 }
@@ -170,13 +186,33 @@ impl World {
             gang: pod.gang,
             priority,
             charge,
-            levels: own.iter().flat_map(|(quota, _)| self.quotas.path(*quota)).collect(),
+            levels: pod.quotas.iter().flat_map(|quota| self.quotas.path(*quota)).collect(),
             own,
             seniors: Seniors::default(),
             drawable: Vec::new(),
             is_drawable: Vec::new(),
             spares_own: false,
         }
+    }
+
+    /// Whether a pod stays within what one of its quotas is entitled to.
+    pub fn is_owed(&self, id: PodId) -> bool {
+        self.standings(id).any(|(_, standing)| standing.draw.is_some())
+    }
+
+    /// The same of a quota that pods are leaving: beside what others claim of it the pod has what its quota keeps.
+    pub fn is_owed_beside_claims(&self, id: PodId) -> bool {
+        self.standings(id).any(|(quota, Standing { draw, compared })| {
+            let leaving = &self.quotas.get(quota).ledger.leaving;
+            draw.is_some() && compared.iter().any(|resource| leaving.get(*resource) > 0)
+        })
+    }
+
+    /// How a pod stands in those of its quotas that say something.
+    fn standings(&self, id: PodId) -> impl Iterator<Item = (QuotaId, Standing)> + '_ {
+        let charge = self.asked_charge(id);
+        let own = self.pods.get(id).quotas.iter().copied().filter(|quota| !self.quotas.is_plain(*quota));
+        own.map(move |quota| (quota, self.quotas.standing(quota, &charge)))
     }
 
     /// Finds the quotas that the claimant may draw on.
@@ -189,7 +225,13 @@ impl World {
             }
             pools.push(pool);
             let lenders = self.beyond(pool, &standing.compared);
-            rights.drawable.extend(lenders.iter().filter(|quota| !rights.own.iter().any(|(own, _)| own == *quota)));
+            let is_own = |quota: &QuotaId| rights.own.iter().any(|(own, _)| own == quota);
+            let quotas = &self.quotas;
+            let owes = |quota: &QuotaId| {
+                !quotas.is_plain(*quota)
+                    || !quotas.comparable(*quota, *own, &rights.charge, &standing.compared).is_empty()
+            };
+            rights.drawable.extend(lenders.iter().filter(|quota| !is_own(quota) && owes(quota)));
         }
         if rights.drawable.is_empty() {
             return;
@@ -224,14 +266,13 @@ impl World {
         let is_lender = |(id, quota): &(QuotaId, &Quota)| {
             quota.pool == pool
                 && holds(quota)
-                && !self.quotas.is_plain(*id)
                 && compared.iter().any(|resource| self.is_beyond(*id, *resource, DrawDepth::Min, 0))
         };
         self.quotas.iter().filter(is_lender).map(|(id, _)| id).collect()
     }
 
     /// Whether a quota, after so much is gone, will hold more of a resource than it keeps.
-    fn is_beyond(&self, id: QuotaId, resource: ResourceId, depth: DrawDepth, gone: i128) -> bool {
+    pub(super) fn is_beyond(&self, id: QuotaId, resource: ResourceId, depth: DrawDepth, gone: i128) -> bool {
         let held = self.quotas.get(id).ledger.to_be_used(resource) - gone;
         self.quotas.keeps(id, resource, depth).is_some_and(|kept| held > kept)
     }
@@ -250,18 +291,19 @@ impl World {
         let lower = pods.iter().all(|pod| self.pods.get(*pod).priority < rights.priority);
         let mut binding = first.quotas.iter().copied().filter(|quota| !self.quotas.is_plain(*quota)).peekable();
         if rights.own.is_empty() {
-            return (binding.peek().is_none() && lower).then_some(Right { rule: Rule::Priority, from: None });
+            return (binding.peek().is_none() && lower).then_some(Right::by_priority(Rule::Priority));
         }
         let binding: Vec<QuotaId> = binding.collect();
         // Under a quota that both answer to, the less important make room, after all others.
         if lower && !rights.spares_own && binding.iter().any(|quota| rights.is_own(*quota)) {
-            return Some(Right { rule: Rule::OwnQuota, from: None });
+            return Some(Right::by_priority(Rule::OwnQuota));
         }
         rights.own.iter().find_map(|(own, standing)| {
             let pool = self.quotas.get(*own).pool;
-            let is_drawn_on = |quota: &&QuotaId| self.quotas.get(**quota).pool == pool && !rights.is_own(**quota);
-            let from = *binding.iter().find(is_drawn_on)?;
             let draw = standing.draw?;
+            let is_of_pool = |quota: &&QuotaId| self.quotas.get(**quota).pool == pool;
+            let from = *first.quotas.iter().filter(is_of_pool).find(|quota| !rights.is_own(**quota))?;
+            let compared = self.quotas.comparable(from, *own, &rights.charge, &standing.compared);
             let is_marked = |pod: &PodId| self.quotas.marks_pods(from) && self.is_marked_within(rights, *pod, from);
             if pods.iter().all(is_marked) {
                 return None;
@@ -269,8 +311,8 @@ impl World {
             let gives = |r: &ResourceId| {
                 amount_of(charge, *r).is_some_and(|amount| amount > 0) && self.is_beyond(from, *r, draw.depth, 0)
             };
-            let gives = standing.compared.iter().any(gives);
-            gives.then_some(Right { rule: draw.rule, from: Some((from, draw.depth)) })
+            let Draw { rule, depth, strength } = draw;
+            compared.iter().any(gives).then_some(Right { rule, from: Some((from, depth)), strength })
         })
     }
 
@@ -287,7 +329,7 @@ impl World {
         Some(Going {
             pods: vec![pod],
             charge,
-            quotas: self.binding(pod),
+            quotas: self.concerned(pod, right),
             right,
             gang,
             is_whole_gang: false,
@@ -342,10 +384,12 @@ impl World {
         let mut right = None;
         for alike in by_quotas.values() {
             let of_these = self.right(rights, alike, &self.charge_of_all(alike))?;
-            right = right.or(Some(of_these));
+            let strength = right.map_or(of_these.strength, |right: Right| right.strength.min(of_these.strength));
+            right = Some(Right { strength, ..right.unwrap_or(of_these) });
         }
         let (right, charge) = (right?, self.charge_of_all(&pods));
         let mut quotas: Vec<QuotaId> = by_quotas.into_keys().flatten().collect();
+        quotas.extend(right.from.map(|(from, _)| from));
         quotas.sort_unstable();
         quotas.dedup();
         let party = pods.iter().find_map(|pod| self.sharers(*pod)).and_then(|sharers| sharers.first().copied());
@@ -357,141 +401,13 @@ impl World {
         self.pods.get(pod).quotas.iter().copied().filter(|quota| !self.quotas.is_plain(*quota)).collect()
     }
 
-    /// Whether a gang falls below its minimum when these go, or is not to be split.
-    pub fn breaks(&self, gang: GangId, victims: &[PodId]) -> bool {
-        let known = self.gangs.get(gang);
-        let mut stays =
-            known.settled(&self.pods).filter(|(id, _)| !victims.contains(id)).map(|(_, pod)| pod).peekable();
-        if known.is_evicted_whole() {
-            return stays.peek().is_some();
+    /// The same, with the one that is drawn on although it says nothing.
+    fn concerned(&self, pod: PodId, right: Right) -> Vec<QuotaId> {
+        let mut quotas = self.binding(pod);
+        if let Some((from, _)) = right.from.filter(|(from, _)| !quotas.contains(from)) {
+            quotas.push(from);
+            quotas.sort_unstable();
         }
-        known.is_gang() && known.is_started() && !known.is_enough(stays)
+        quotas
     }
-
-    /// Whether these may go together: no gang is broken, no guarantee, and in some order each finds every quota it
-    /// leaves still above what that quota keeps or is entitled to. Any part of a set that may go may go.
-    pub fn permits(&self, rights: &Rights, set: &[&Going]) -> bool {
-        self.spares_gangs(set)
-            && self.spares_guarantees(rights, set)
-            && {
-                let mut quotas: Vec<QuotaId> = set.iter().flat_map(|going| going.quotas.iter().copied()).collect();
-                quotas.sort_unstable();
-                quotas.dedup();
-                // A quota of the claimant's own protects none that it evicts by priority.
-                let is_reclaimed = |quota: &QuotaId| {
-                    let mut reclaimed = set.iter().filter(|going| going.right.from.is_some());
-                    reclaimed.any(|going| going.quotas.contains(quota))
-                };
-                quotas.retain(|quota| !rights.is_own(*quota) || is_reclaimed(quota));
-                is_some_order_right(set.to_vec(), |going, all| {
-                    going.quotas.iter().filter(|quota| quotas.contains(quota)).all(|quota| {
-                        let of_quota = || all.iter().filter(|other| other.quotas.contains(quota));
-                        let gone = |r| of_quota().map(|other| other.charged(r)).sum::<i128>() - going.charged(r);
-                        self.may_go_after(rights, *quota, going, &gone)
-                    })
-                })
-            }
-            && self.spares_parents(rights, set)
-    }
-
-    /// Whether the quotas above those that are drawn on let all go together. Where all are of one quota, that was asked
-    /// of it.
-    fn spares_parents(&self, rights: &Rights, set: &[&Going]) -> bool {
-        let mut below: BTreeMap<QuotaId, Vec<&Going>> = BTreeMap::new();
-        for going in set {
-            let Some((from, _)) = going.right.from else { continue };
-            for level in self.quotas.path(from).skip(1).filter(|level| !rights.levels.contains(level)) {
-                below.entry(level).or_default().push(going);
-            }
-        }
-        let from = |going: &Going| going.right.from.map(|(from, _)| from);
-        below.into_iter().filter(|(_, set)| set.iter().any(|going| from(going) != from(set[0]))).all(|(level, set)| {
-            is_some_order_right(set, |going, all| {
-                let compared = from(going).and_then(|from| rights.compared_in(from, self)).unwrap_or_default();
-                let gone = |r| all.iter().map(|other| other.charged(r)).sum::<i128>() - going.charged(r);
-                self.quotas.permits_below(level, compared, &gone)
-            })
-        })
-    }
-
-    fn spares_gangs(&self, set: &[&Going]) -> bool {
-        let mut by_gang: BTreeMap<GangId, Vec<PodId>> = BTreeMap::new();
-        for going in set.iter().filter(|going| !going.is_whole_gang && (going.gang.is_some() || going.is_party)) {
-            for gang in self.running_gangs(&going.pods) {
-                let of_gang = going.pods.iter().filter(|pod| self.pods.get(**pod).gang == Some(gang));
-                by_gang.entry(gang).or_default().extend(of_gang);
-            }
-        }
-        by_gang.iter().all(|(gang, pods)| !self.breaks(*gang, pods))
-    }
-
-    /// Whether all quotas that the claimant is not under keep their guarantees of what it requests.
-    fn spares_guarantees(&self, rights: &Rights, set: &[&Going]) -> bool {
-        let mut lost: BTreeMap<QuotaId, Vec<&Going>> = BTreeMap::new();
-        for going in set {
-            for level in going.quotas.iter().flat_map(|quota| self.quotas.path(*quota)) {
-                if !rights.levels.contains(&level) && !self.quotas.guarantees(level).is_empty() {
-                    lost.entry(level).or_default().push(going);
-                }
-            }
-        }
-        lost.iter().all(|(level, set)| {
-            let ledger = &self.quotas.get(*level).ledger;
-            let mut guarantees = self.quotas.guarantees(*level).iter().filter(|(r, _)| rights.requests(*r));
-            guarantees.all(|(resource, amount)| {
-                let (amount, lost) = (i128::from(*amount), |of: &dyn Fn(&Going) -> bool| -> i128 {
-                    set.iter().filter(|going| of(going)).map(|going| going.charged(*resource)).sum()
-                });
-                // Both now, when what is only reserved is not held yet, and once all have come and gone.
-                let (pods, all) = (lost(&|going| !going.is_reservation), lost(&|_| true));
-                (pods == 0 || ledger.stays(*resource) - pods >= amount)
-                    && (all == 0 || ledger.to_be_used(*resource) - all >= amount)
-            })
-        })
-    }
-
-    /// Whether a quota lets one more go after so much is gone.
-    fn may_go_after(&self, rights: &Rights, quota: QuotaId, going: &Going, gone: Amounts<'_>) -> bool {
-        if let Some((_, depth)) = going.right.from.filter(|(from, _)| *from == quota) {
-            let pool = self.quotas.get(quota).pool;
-            let own = rights.own.iter().find(|(own, _)| self.quotas.get(*own).pool == pool);
-            let Some((own, standing)) = own else { return false };
-            let finds = |r: &ResourceId| going.charged(*r) > 0 && self.is_beyond(quota, *r, depth, gone(*r));
-            let compared = &standing.compared[..];
-            let taking = Taking { claimant: *own, charge: &rights.charge, compared, gone_before: gone };
-            return standing.compared.iter().any(finds) && self.quotas.permits(quota, &taking);
-        }
-        if going.right.from.is_none() && rights.is_own(quota) {
-            return true;
-        }
-        if self.quotas.marks_pods(quota) && going.pods.iter().all(|pod| self.is_marked_within(rights, *pod, quota)) {
-            return false;
-        }
-        let mut speaks = false;
-        let held = |r: ResourceId| self.quotas.get(quota).ledger.to_be_used(r) - gone(r);
-        // What it does not hold it does not take from anybody.
-        let mut taken = rights.charge.iter().filter(|(r, _)| rights.requests(*r) && going.charged(*r) > 0);
-        let finds = taken.any(|(r, _)| {
-            let Some(entitled) = self.quotas.entitlement(quota, *r) else { return false };
-            speaks = true;
-            self.quotas.keeps(quota, *r, DrawDepth::Min).is_some() && held(*r) > entitled
-        });
-        finds || !speaks
-    }
-}
-
-/// Whether these can go in some order in which each may go after those before it. One is asked with all that are there
-/// until it goes, itself among them.
-///
-/// It is found from the last one back: whoever can go last is no hindrance to the others, which find more there before
-/// it than after, so that it does not matter which of several is put last.
-fn is_some_order_right(mut unordered: Vec<&Going>, may_go_last: impl Fn(&Going, &[&Going]) -> bool) -> bool {
-    while !unordered.is_empty() {
-        let all = unordered.clone();
-        unordered.retain(|going| !may_go_last(going, &all));
-        if unordered.len() == all.len() {
-            return false;
-        }
-    }
-    true
 }

@@ -6,9 +6,9 @@ use std::collections::BTreeSet;
 use crate::cards::CardChoices;
 use crate::nodes::NodeId;
 use crate::pods::{Place, Pod, PodId};
-use crate::policy::Quotas;
+use crate::policy::{QuotaId, Quotas, Strength};
 use crate::preempt::cost::Cost;
-use crate::preempt::loops::Class;
+use crate::preempt::loops::{Class, Victims};
 use crate::preempt::missing::{Missing, Short};
 use crate::preempt::rights::{Going, Rights};
 use crate::preempt::search::{Found, Rules, cheapest};
@@ -94,8 +94,13 @@ impl Rules for SetRules<'_> {
             true => vec![self.rights.claimant],
             false => places.iter().map(|(pod, _)| *pod).collect(),
         };
-        self.world.closes_circle(&claimants, &chosen)
-            || self.world.evicts_back(&claimants, self.choices, places, &chosen)
+        let keeps = self.world.keeps_from(&claimants, &chosen);
+        let keeps = keeps.or_else(|| self.world.evicts_back(&claimants, self.choices, places, &chosen));
+        // What stands against a set of a guarantee is another guarantee: that is said.
+        let is_guaranteed = chosen.iter().all(|goes| goes.right.strength == Strength::Guarantee);
+        let stops = keeps.as_ref().filter(|_| is_guaranteed).and_then(|quotas| quotas.first());
+        self.world.stopped_by = self.world.stopped_by.or(stops.copied());
+        keeps.is_some()
     }
 }
 
@@ -173,24 +178,42 @@ impl World {
         ended.iter().for_each(|class| self.takings.forget(class));
     }
 
-    fn closes_circle(&self, claimants: &[PodId], going: &[Going]) -> bool {
-        let victims = self.classes(going.iter().flat_map(|goes| &goes.pods));
-        self.takings.closes_circle(&self.classes(claimants.iter()), &victims)
+    /// The classes of those who go, each with the weakest right by which one of it goes.
+    pub fn victims(&self, going: &[Going]) -> Victims {
+        let mut victims = Victims::new();
+        for goes in going {
+            for pod in &goes.pods {
+                let strength = victims.entry(self.class(*pod)).or_insert(goes.right.strength);
+                *strength = goes.right.strength.min(*strength);
+            }
+        }
+        victims
     }
 
-    /// Whether a victim, if it came back as it is once all is done, could evict the claimant that it went for.
+    /// The quotas of those who keep the claimants from taking so, because it would close a circle.
+    fn keeps_from(&self, claimants: &[PodId], going: &[Going]) -> Option<Vec<QuotaId>> {
+        let (claimants, victims) = (self.classes(claimants.iter()), self.victims(going));
+        self.takings.keeps_from(&claimants, &victims).map(|class| self.saying(&class.quotas))
+    }
+
+    fn saying(&self, quotas: &[QuotaId]) -> Vec<QuotaId> {
+        quotas.iter().copied().filter(|quota| !self.quotas.is_plain(*quota)).collect()
+    }
+
+    /// The quotas of a victim that, if it came back as it is once all is done, could evict the claimant that it went
+    /// for, by a right that is not weaker than that by which it goes.
     fn evicts_back(
         &mut self,
         claimants: &[PodId],
         choices: &CardChoices,
         mut places: Vec<(PodId, NodeId)>,
         going: &[Going],
-    ) -> bool {
+    ) -> Option<Vec<QuotaId>> {
         // Who is less important under the same quota, or without one, cannot, unless another quota entitles it to.
         let could_return = |goes: &&Going| goes.right.from.is_some() || goes.quotas.len() > 1;
         let reclaimed: Vec<&Going> = going.iter().filter(could_return).collect();
         if reclaimed.is_empty() {
-            return false;
+            return None;
         }
         if places.is_empty() {
             let node = self.best_node_without(choices.attempt(claimants[0]), going);
@@ -208,17 +231,18 @@ impl World {
             }
             self.enter(*claimant, Place::Placed(*node), &mut effects);
         }
-        let mut harmless: BTreeSet<(Class, bool)> = BTreeSet::new();
-        let mut could = false;
+        let mut harmless: BTreeSet<(Class, bool, Strength)> = BTreeSet::new();
+        let mut could = None;
         for goes in &reclaimed {
-            let class = (self.class(goes.pods[0]), self.pods.get(goes.pods[0]).never_preempts);
+            let first = goes.pods[0];
+            let class = (self.class(first), self.pods.get(first).never_preempts, goes.right.strength);
             if harmless.contains(&class) && !goes.is_whole_gang {
                 continue;
             }
             if !places.iter().any(|(claimant, _)| self.could_evict(goes, *claimant)) {
                 harmless.insert(class);
-            } else if self.could_run_again(goes.pods[0]) {
-                could = true;
+            } else if self.could_run_again(first) {
+                could = Some(self.saying(&self.pods.get(first).quotas));
                 break;
             }
         }
@@ -236,7 +260,8 @@ impl World {
         self.nodes.by_name().any(|node| self.could_serve(&question, node))
     }
 
-    /// Whether what is gone, if it came back, could evict a pod that is in place by now.
+    /// Whether what is gone, if it came back, could evict a pod that is in place by now, by a right that is not weaker
+    /// than that by which it goes.
     fn could_evict(&self, gone: &Going, placed: PodId) -> bool {
         if gone.pods.iter().any(|pod| self.pods.get(*pod).never_preempts) {
             return false;
@@ -245,7 +270,7 @@ impl World {
         let rights = self.rights(gone.pods[0], priority, gone.charge.clone());
         let gang = self.pods.get(placed).gang.filter(|gang| self.is_running_gang(*gang));
         let goes = self.going(&rights, placed).or_else(|| self.going_gang(&rights, gang?));
-        goes.is_some_and(|goes| self.permits(&rights, &[&goes]))
+        goes.is_some_and(|goes| goes.right.strength >= gone.right.strength && self.permits(&rights, &[&goes]))
     }
 
     /// Takes what goes away for a look: pods off their nodes, and reservations. Where pods outside a tree go for one of

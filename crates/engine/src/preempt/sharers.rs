@@ -110,12 +110,16 @@ impl World {
         for alike in by_quotas.values() {
             let charge = self.charge_of_all(alike);
             match self.right(rights, alike, &charge) {
-                Some(of_these) => right = right.or(Some(of_these)),
+                Some(of_these) => {
+                    let strength = right.map_or(of_these.strength, |right| right.strength.min(of_these.strength));
+                    right = Some(Right { strength, ..right.unwrap_or(of_these) });
+                }
                 None if self.goes_along(rights, alike, &charge) => {}
                 None => return None,
             }
         }
         let mut quotas: Vec<QuotaId> = by_quotas.into_keys().flatten().collect();
+        quotas.extend(right.and_then(|right| right.from).map(|(from, _)| from));
         quotas.sort_unstable();
         quotas.dedup();
         let gang = self.running_gangs(&pods).into_iter().find(|gang| self.breaks(*gang, &pods));

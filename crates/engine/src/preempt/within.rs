@@ -64,7 +64,9 @@ impl World {
         }
         let mut binding = pod.quotas.iter().filter(|quota| !self.quotas.is_plain(**quota)).peekable();
         if binding.peek().is_none() {
-            return true;
+            // A queue that says nothing is entitled to nothing of what others are owed.
+            let owes = |quota: &QuotaId| rights.compared_in(*quota, self).is_some_and(|compared| !compared.is_empty());
+            return !pod.quotas.iter().any(owes);
         }
         binding.any(|quota| {
             if pod.node().is_none() {

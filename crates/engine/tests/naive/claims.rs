@@ -32,6 +32,21 @@ pub fn opens_once_left(world: &World, claimant: &PodFact, node: &NodeFact) -> bo
     filters::closed_by(&world.view(claimant, &leaving), node).is_none()
 }
 
+/// What a scheduler that starts anew makes of the claims that it reads: one for which pods leave, or that could have
+/// evicted some, is taken to have done so.
+pub fn recall(world: &mut World) {
+    let could = |key: &PodKey| {
+        let pod = &world.pods[key];
+        let is_lower = world.placed().iter().any(|placed| placed.pod.priority < pod.priority);
+        awaits_victims(world, pod) || !pod.never_preempts && is_lower
+    };
+    let read = world.claims.iter().filter(|(_, claim)| claim.kind == ClaimKind::Room).map(|(key, _)| key);
+    let found: Vec<PodKey> = read.filter(|key| could(key)).cloned().collect();
+    for key in found {
+        world.claims.entry(key).and_modify(|claim| claim.kind = ClaimKind::Preemption);
+    }
+}
+
 /// The waiting pods that claim room which does not come, the least important and then the youngest first: what one
 /// gives up counts for the next.
 pub fn baseless(world: &World) -> Vec<PodKey> {

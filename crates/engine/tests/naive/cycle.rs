@@ -44,6 +44,9 @@ impl World {
                 self.drop_claim(&key, &mut cycle.acts);
             }
         }
+        if !std::mem::replace(&mut self.has_begun, true) {
+            claims::recall(self);
+        }
         'again: loop {
             cycle.holds.clear();
             for key in order::candidates(self) {

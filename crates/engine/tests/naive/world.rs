@@ -70,6 +70,8 @@ pub struct World {
     pub expected: BTreeMap<PodKey, Name>,
     /// An eviction failed since the last cycle.
     pub evict_failed: bool,
+    /// A cycle has begun.
+    pub has_begun: bool,
     /// Several pods may share a claim, and be bound on the strength of the same.
     pub promises: Vec<Promise>,
 }

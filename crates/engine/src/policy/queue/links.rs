@@ -40,8 +40,8 @@ impl Quotas {
             near = chain(id, |id| self.named_above(id));
             self.detach_queue(id);
             let old = self.queue_mut(id);
-            let QueuePolicy { guaranteed_below, children, .. } = std::mem::take(old);
-            self.get_mut(id).policy = Policy::Queue(QueuePolicy { guaranteed_below, children, ..new });
+            let QueuePolicy { guaranteed_below, lent_below, children, .. } = std::mem::take(old);
+            self.get_mut(id).policy = Policy::Queue(QueuePolicy { guaranteed_below, lent_below, children, ..new });
             id
         };
         self.attach_queue(id);
@@ -78,13 +78,16 @@ impl Quotas {
     }
 
     fn attach_queue(&mut self, id: QuotaId) {
-        let Some(name) = self.named_parent(id) else { return };
-        self.shared.queues.links.name_parent(name, id);
-        self.set_parent(id, above_unless_circle(id, |id| self.named_above(id)));
-        self.count_child(id, Sign::Add);
+        if let Some(name) = self.named_parent(id) {
+            self.shared.queues.links.name_parent(name, id);
+            self.set_parent(id, above_unless_circle(id, |id| self.named_above(id)));
+            self.count_child(id, Sign::Add);
+        }
+        self.count_lent(id, Sign::Add);
     }
 
     fn detach_queue(&mut self, id: QuotaId) {
+        self.count_lent(id, Sign::Take);
         let Some(name) = self.named_parent(id) else { return };
         self.shared.queues.links.unname_parent(&name, id);
         self.count_child(id, Sign::Take);

@@ -82,13 +82,7 @@ impl Quotas {
         let quota = self.tree_among(quotas);
         let (is_outside, is_beside) = (quota.is_none(), quota.is_some_and(|tree| tree.is_beside));
         if is_outside {
-            let outside = &mut self.shared.trees.outside;
-            let sums = match what {
-                Counted::Used => &mut outside.used,
-                Counted::Leaving => &mut outside.leaving,
-                Counted::Reserved => &mut outside.reserved,
-            };
-            sums.charge(charge, sign);
+            what.of(&mut self.shared.trees.outside).charge(charge, sign);
         }
         if is_outside || is_beside {
             self.tree_total_changed(charge.iter().map(|(resource, _)| *resource));
