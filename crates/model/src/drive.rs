@@ -2,6 +2,7 @@
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::Path;
+use std::time::Duration;
 
 use quotient_sim::cluster::Outcome;
 use quotient_sim::scenario::{Step, parse};
@@ -58,7 +59,7 @@ fn drive(scenario: &Scenario, is_watched: bool) -> Run {
     // A fault of the program is a difference like any other.
     let outcome = catch_unwind(AssertUnwindSafe(|| {
         let (checker, run) = (Checker::default(), Run::default());
-        let mut driver = Driver { cluster: Cluster::new(setup), checker, run, is_watched };
+        let mut driver = Driver { cluster: Cluster::new(setup), checker, run, is_watched, waited: Duration::ZERO };
         if is_watched {
             driver.cluster.record_rounds();
         }
@@ -87,6 +88,27 @@ struct Driver {
     checker: Checker,
     run: Run,
     is_watched: bool,
+    waited: Duration,
+}
+
+/// Waits that are longer in all than this start reservations, which a restart starts anew.
+pub const WAIT_MAX: Duration = Duration::from_secs(290);
+
+/// Who waits in a cluster at rest although a scheduler that starts anew with the same objects would serve it.
+/// `is_guarded`: pods were evicted, and what such a scheduler would evict beyond that could go on without end.
+pub fn forgotten(cluster: &Cluster, is_guarded: bool) -> Result<Option<Difference>, Stuck> {
+    let mut fresh = cluster.clone();
+    fresh.take_happened();
+    fresh.restart();
+    fresh.settle()?;
+    let happened = fresh.take_happened();
+    let evicted = happened.evicted.iter().filter(|_| !is_guarded);
+    let evicts = evicted.map(|pod| format!("evicts {}/{}", pod.namespace, pod.name));
+    let binds = happened.bound.iter().filter(|_| !is_guarded || happened.evicted.is_empty());
+    let binds = binds.map(|pod| format!("binds {}/{} to {}", pod.namespace, pod.name, pod.node));
+    let does: Vec<String> = binds.chain(evicts).collect();
+    let why = || format!("a scheduler that starts anew {}", does.join(", "));
+    Ok((!does.is_empty()).then(|| Difference { kind: Kind::Metamorphic, about: "forgotten".to_string(), why: why() }))
 }
 
 impl Driver {
@@ -129,6 +151,11 @@ impl Driver {
             self.checker.rest(&objects);
         }
         let happened = self.cluster.take_happened();
+        self.waited += step.wait.unwrap_or_default();
+        if self.is_watched && self.waited <= WAIT_MAX {
+            let is_guarded = !happened.evicted.is_empty();
+            self.checker.differences.extend(forgotten(&self.cluster, is_guarded)?);
+        }
         self.run.rejected.extend(happened.rejected.iter().map(|rejected| rejected.message.clone()));
         let running = objects.iter().filter(|object| text(object, "/kind") == "Pod").filter_map(|pod| {
             let node = text(pod, "/spec/nodeName");

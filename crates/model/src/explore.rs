@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 
 use crate::case::case;
 use crate::check::{Difference, Kind};
-use crate::drive::{Run, StepLog, run, run_unwatched};
+use crate::drive::{Run, StepLog, WAIT_MAX, run, run_unwatched};
 use crate::world::text;
 
 const CARD_QUOTA: &str = "volcano.sh/card.quota";
@@ -37,9 +37,6 @@ pub fn differences(scenario: &Value) -> (Run, Vec<Difference>) {
     }
     (first, all)
 }
-
-/// Waits that are longer in all than this start reservations, which a restart starts anew.
-const WAIT_MAX: Duration = Duration::from_secs(290);
 
 /// The same with a restart at every step, or without any where it has some: "restart changes nothing". Only where
 /// nothing makes pods anew: what comes back by itself may go once more after a restart.

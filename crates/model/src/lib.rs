@@ -10,6 +10,7 @@ pub mod amount;
 pub mod case;
 pub mod check;
 pub mod cost;
+pub mod crowd;
 pub mod difference;
 pub mod drive;
 pub mod explore;

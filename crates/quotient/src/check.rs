@@ -3,6 +3,7 @@
 
 mod asking;
 mod clock;
+mod decisions;
 mod kinds;
 mod program;
 mod rights;
@@ -14,6 +15,8 @@ use anyhow::Result;
 use quotient_api::Configuration;
 use quotient_cluster::Clients;
 use serde::Serialize;
+
+use crate::live::Which;
 
 pub use asking::Asking;
 pub use schedulers::scheduler_name_flags;
@@ -70,8 +73,12 @@ impl Section {
     }
 }
 
-/// Asks everything. `configuration`: the one that the program runs with, if it is at hand.
-pub async fn check(clients: &Clients, namespace: &str, configuration: Option<Configuration>) -> Result<Vec<Finding>> {
+/// Asks everything. `configuration`: the one that the program runs with, if it is at hand. Returns the one that counts.
+pub async fn check(
+    clients: &Clients,
+    namespace: &str,
+    configuration: Option<Configuration>,
+) -> Result<(Vec<Finding>, Configuration)> {
     let asking = Asking::new(clients.status.clone());
     let mut server = Section::new("server");
     server.ok(format!("Kubernetes {} answers at {}", clients.version, clients.url));
@@ -84,5 +91,10 @@ pub async fn check(clients: &Clients, namespace: &str, configuration: Option<Con
     let configuration = configuration.or(runs_with).unwrap_or_default();
     let schedulers = schedulers::check(&asking, namespace, &configuration).await?;
     let sections = [server, kinds, rights, program, webhooks, schedulers];
-    Ok(sections.into_iter().flat_map(|section| section.findings).collect())
+    Ok((sections.into_iter().flat_map(|section| section.findings).collect(), configuration))
+}
+
+/// Compares what the running scheduler leaves pending with what one that starts anew would do.
+pub fn check_decisions(which: &Which, configuration: &Configuration) -> Result<Vec<Finding>> {
+    Ok(decisions::check(which, configuration)?.findings)
 }
