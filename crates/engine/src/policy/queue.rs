@@ -41,6 +41,8 @@ pub(super) struct QueuePolicy {
     guaranteed_below: Sums,
     /// Σ what those leave of it.
     lent_below: Lent,
+    /// What it leaves itself counts above it; not while it changes or goes.
+    is_counted: bool,
     children: u32,
 }
 

@@ -95,7 +95,7 @@ impl QueuePolicy {
         let before = self.leaves(ledger);
         self.lent_below.add(below, Sign::Add);
         change(ledger);
-        self.leaves(ledger).less(&before)
+        if self.is_counted { self.leaves(ledger).less(&before) } else { Lent::default() }
     }
 }
 
@@ -113,8 +113,10 @@ impl Quotas {
     /// Counts what a queue leaves with those above it (or no longer).
     pub(super) fn count_lent(&mut self, id: QuotaId, sign: Sign) {
         let mut lent = Lent::default();
+        debug_assert_ne!(self.queue(id).is_counted, sign.is_add(), "what a queue leaves counts once");
         lent.add(&self.queue(id).leaves(&self.get(id).ledger), sign);
         self.change_from(self.get(id).parent, lent, |_| ());
+        self.queue_mut(id).is_counted = sign.is_add();
     }
 
     /// What is held at a level, and what queues leave there once a pod of `queue` has so much more: below one above it,
