@@ -205,7 +205,7 @@ pub struct Engine {
     patience: BTreeSet<(Tick, PodId)>,
     /// With how many changes, and for how many pods that waited long enough, no node was found that could be held.
     patience_in_vain: Option<(u64, usize)>,
-    /// Counts all changes; what was found hopeless is hopeless until then. With it goes whose guarantee stood against it.
+    /// Counts all changes; what was found hopeless is hopeless until then. Beside it: whose guarantee is in the way.
     changes: u64,
     hopeless: LookupMap<LikeClaimants, (u64, Option<QuotaId>)>,
     /// Pods whose reservations others may take over as soon as the evictions for them are seen, with the others.

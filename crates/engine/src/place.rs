@@ -220,7 +220,7 @@ impl World {
         self.takes_apart(question, reservation.node, self.pods.get(id).has_victims())
     }
 
-    /// A node for a pod within what its quota keeps, which does not wait beside what others claim of it: there is room now and
+    /// A node for a pod within what its quota keeps, which does not wait beside what others claim of it: room now and
     /// when all have come and gone, each on its own, and so have its quotas. It is the best as things are, or else of
     /// those on which others claim room the first by name.
     pub fn node_beside_claims(&mut self, attempt: Attempt<'_>, question: &Question) -> Option<NodeId> {

@@ -319,7 +319,7 @@ impl World {
             let then = self.quotas.get(quota).ledger.to_be_used(resource);
             (quota, resource, limit.max(then))
         };
-        self.grant(id).into_iter().map(held).collect()
+        self.grant(id.into()).into_iter().map(held).collect()
     }
 
     /// What a pod is charged to its quotas where it is: what it asks for, what follows from it, and the cards there.

@@ -207,8 +207,8 @@ impl World {
         Some(own.map_or(left, |own| own.min(left)))
     }
 
-    /// What is held below a queue, or of everything, and what the queues there are guaranteed and do not hold: "reserved,
-    /// not shared with other queues".
+    /// What is held below a queue, or of everything, and what queues there are guaranteed and do not hold: "reserved, not
+    /// shared with other queues".
     fn held_or_reserved(&self, held: &Held, above: Option<usize>, resource: &str) -> i128 {
         let is_child = |index: &usize| {
             let quota = &self.quotas[*index];

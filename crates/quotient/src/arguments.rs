@@ -681,11 +681,6 @@ pub struct CheckArguments {
     /// The QuotientConfiguration of a program outside of the cluster; otherwise its ConfigMap is read
     #[arg(long, value_name = "FILE")]
     pub config: Option<PathBuf>,
-    /// Also compare the pending pods with what a scheduler that starts anew would do with the same objects
-    ///
-    /// Reads what bears on scheduling, as `quotient snapshot` does. What differs is looked at once more after 10 seconds.
-    #[arg(long)]
-    pub decisions: bool,
     #[command(flatten)]
     pub output: OutputArguments,
 }

@@ -3,7 +3,6 @@
 
 mod asking;
 mod clock;
-mod decisions;
 mod kinds;
 mod program;
 mod rights;
@@ -15,8 +14,6 @@ use anyhow::Result;
 use quotient_api::Configuration;
 use quotient_cluster::Clients;
 use serde::Serialize;
-
-use crate::live::Which;
 
 pub use asking::Asking;
 pub use schedulers::scheduler_name_flags;
@@ -73,12 +70,8 @@ impl Section {
     }
 }
 
-/// Asks everything. `configuration`: the one that the program runs with, if it is at hand. Returns the one that counts.
-pub async fn check(
-    clients: &Clients,
-    namespace: &str,
-    configuration: Option<Configuration>,
-) -> Result<(Vec<Finding>, Configuration)> {
+/// Asks everything. `configuration`: the one that the program runs with, if it is at hand.
+pub async fn check(clients: &Clients, namespace: &str, configuration: Option<Configuration>) -> Result<Vec<Finding>> {
     let asking = Asking::new(clients.status.clone());
     let mut server = Section::new("server");
     server.ok(format!("Kubernetes {} answers at {}", clients.version, clients.url));
@@ -91,10 +84,5 @@ pub async fn check(
     let configuration = configuration.or(runs_with).unwrap_or_default();
     let schedulers = schedulers::check(&asking, namespace, &configuration).await?;
     let sections = [server, kinds, rights, program, webhooks, schedulers];
-    Ok((sections.into_iter().flat_map(|section| section.findings).collect(), configuration))
-}
-
-/// Compares what the running scheduler leaves pending with what one that starts anew would do.
-pub fn check_decisions(which: &Which, configuration: &Configuration) -> Result<Vec<Finding>> {
-    Ok(decisions::check(which, configuration)?.findings)
+    Ok(sections.into_iter().flat_map(|section| section.findings).collect())
 }

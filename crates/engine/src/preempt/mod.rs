@@ -74,7 +74,7 @@ pub(crate) struct Plan {
     pub at_least: Option<Counts>,
 }
 
-/// A node by its cheapest single pod: the priority and the age of that pod, the place of the node by name, and the node.
+/// A node by its cheapest single pod: that pod's priority and age, the node's place by name, and the node.
 type Promising = (i32, Reverse<Created>, u64, NodeId);
 
 /// The cheapest so far: at a node, or anywhere.

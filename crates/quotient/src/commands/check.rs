@@ -5,14 +5,13 @@ use quotient_api::Configuration;
 use quotient_cluster::connect;
 
 use crate::arguments::{CheckArguments, OutputArguments};
-use crate::check::{Finding, Verdict, check, check_decisions};
+use crate::check::{Finding, Verdict, check};
 use crate::exit::Exit;
-use crate::live::Which;
 use crate::printer::{Printer, Tone};
 
 /// Asks, and prints what was found.
 pub fn run(arguments: CheckArguments) -> Result<Exit> {
-    let CheckArguments { kubeconfig, namespace, config, decisions, output: OutputArguments { output } } = arguments;
+    let CheckArguments { kubeconfig, namespace, config, output: OutputArguments { output } } = arguments;
     let mut printer = Printer::new(output);
     let configuration = match config.as_deref().map(Configuration::read_path).transpose() {
         Ok(configuration) => configuration,
@@ -20,16 +19,11 @@ pub fn run(arguments: CheckArguments) -> Result<Exit> {
     };
     let runtime =
         tokio::runtime::Builder::new_current_thread().enable_all().build().context("the runtime cannot be started")?;
-    let (mut findings, configuration) = runtime.block_on(async {
+    let findings = runtime.block_on(async {
         let clients = connect(kubeconfig.as_deref()).await?;
         printer.progress(format_args!("asks {}", clients.url));
         check(&clients, &namespace, configuration).await
     })?;
-    if decisions {
-        printer.progress(format_args!("compares what is pending with what a scheduler that starts anew would do"));
-        let which = Which { kubeconfig, ..Which::default() };
-        findings.extend(check_decisions(&which, &configuration)?);
-    }
     if printer.is_for_people() {
         tell(&mut printer, &findings)?;
     } else {
