@@ -6,6 +6,7 @@ use std::time::Duration;
 use kube::config::{AuthInfo, KubeConfigOptions, Kubeconfig, KubeconfigError};
 use kube::{Client, Config};
 
+use crate::bulk::BulkHandle;
 use crate::lines::Lines;
 
 /// The oldest API server that is supported: the first in which rules of CustomResourceDefinitions are stable.
@@ -29,6 +30,8 @@ pub struct Clients {
     pub webhook: Client,
     /// What they keep: certificates, and who trusts them.
     pub keep: Lines,
+    /// Where answers to writes and what watches tell are taken in.
+    pub bulk: BulkHandle,
     /// The API server's address.
     pub url: String,
     /// The API server's version, as it says itself.
@@ -143,6 +146,11 @@ pub async fn with_token(kubeconfig: Option<&Path>, token: &str) -> Result<Client
 
 /// Connects to the cluster that the kubeconfig names, or that is found as kubectl finds it, or that we run in.
 pub async fn connect(kubeconfig: Option<&Path>) -> Result<Clients, ConnectError> {
+    connect_beside(kubeconfig, BulkHandle::current()).await
+}
+
+/// The same with a thread of its own for what comes by the thousand.
+pub async fn connect_beside(kubeconfig: Option<&Path>, bulk: BulkHandle) -> Result<Clients, ConnectError> {
     let config = find(kubeconfig, None).await?;
     let url = config.cluster_url.to_string();
     let unreachable =
@@ -169,14 +177,20 @@ pub async fn connect(kubeconfig: Option<&Path>) -> Result<Clients, ConnectError>
         return Err(ConnectError::TooOld { url, version: version.git_version });
     }
     let version = version.git_version;
+    // What a client does besides is done where it was made.
+    let watch = {
+        let _bulk = bulk.handle.enter();
+        client(true)?
+    };
     Ok(Clients {
-        watch: client(true)?,
+        watch,
         place: lines().await?,
         tell: lines().await?,
         lease: lines().await?,
         status,
         webhook: client(false)?,
         keep: lines().await?,
+        bulk,
         url,
         version,
     })

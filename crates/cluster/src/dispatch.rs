@@ -13,6 +13,7 @@ use quotient_host::write::{LANES, Lane, PodRef, Slot, Waited, Write};
 use tokio::sync::Notify;
 use tokio::sync::mpsc::Sender;
 
+use crate::bulk::BulkHandle;
 use crate::call::{CallError, Http};
 use crate::clock::wall_us;
 use crate::connect::Clients;
@@ -21,11 +22,17 @@ use crate::limit::Limit;
 use crate::lines::Lines;
 use crate::metrics::Metrics;
 
-/// How many writes of each lane are under way at once: at first, and at most. HTTP/1.1 has a connection for each; with
+/// How many writes of a lane are under way at once: at first, and at most. HTTP/1.1 has a connection for each; with
 /// 20 ms for an answer, 96 of them are some five thousand binds a second, which is more than an API server does. Of the
 /// 600 requests that it has under way at most, by default, less than half may be those of pods' accounts.
-const PLACE_CONCURRENT: (u32, u32) = (16, 96);
-const TELL_CONCURRENT: (u32, u32) = (8, 16);
+fn concurrent(lane: Lane) -> (u32, u32) {
+    match lane {
+        Lane::Place => (16, 96),
+        Lane::Make => (8, 32),
+        Lane::Status => (8, 16),
+        Lane::Event => (16, 64),
+    }
+}
 
 /// More binds and evictions than this that wait for their turn or are under way are a rush.
 const RUSH: usize = 4;
@@ -33,21 +40,32 @@ const RUSH: usize = 4;
 /// With more than this that wait for their turn there is enough to send for some milliseconds.
 const AHEAD: usize = 32;
 
-/// In a rush, what only tells of things has one request for so many answers to binds and evictions: each takes its time
-/// from the server.
-const ANSWERS_FOR_TELL: u32 = 256;
+/// In a rush no more creations and deletions of controllers than this are under way.
+const MAKES_IN_A_RUSH: usize = 8;
 
-/// What they answered is saved up for this many at most.
-const TELLS_SAVED_MAX: u32 = 4;
+/// In a rush a status has one request for so many answers to binds and evictions: each takes its time from the server.
+const ANSWERS_FOR_STATUS: u32 = 256;
+
+/// What was answered is saved up for this many at most.
+const ANSWERS_SAVED_MAX: u32 = 4 * ANSWERS_FOR_STATUS;
+
+/// With more events than the first number one is sent for so many answers: few come late in a short rush, and in a long
+/// one there are no more of them than there were.
+const ANSWERS_FOR_EVENT: [(usize, u32); 3] = [(32_768, 1), (8192, 4), (0, 256)];
+
+/// How long the thread rests before it takes in the next answers, while there is enough to send: where decisions wait,
+/// and where only events and statuses do, which a decision may come to in the meantime.
+const REST_PLACING: Duration = Duration::from_millis(8);
+const REST_TELLING: Duration = Duration::from_millis(4);
 
 /// One is sent after so long whatever they answered: a server that answers none of them may do the other.
-const TELL_AT_LEAST_EVERY: Duration = Duration::from_millis(100);
+const ONE_AT_LEAST_EVERY: Duration = Duration::from_millis(100);
 
 /// The engine is not asked for decisions while more than this wait to be sent: what it would decide on top could not be
 /// done soon, and would be decided better later. It is what an API server answers in about a second.
 pub const BACKLOG_MAX: usize = 1024;
 
-/// The most reports that wait to be read. Nothing more is sent while so many do: what is under way adds 112 at most.
+/// The most reports that wait to be read. Nothing more is sent while so many do: what is under way adds 208 at most.
 /// They are read after every cycle, so that they are few unless one takes long.
 pub const REPORTS_MAX: usize = 1024;
 
@@ -157,9 +175,9 @@ pub fn dispatcher(
         shared: shared.clone(),
         place: http(&clients.place),
         tell: http(&clients.tell),
-        place_limit: Limit::new(PLACE_CONCURRENT.0, PLACE_CONCURRENT.1),
-        tell_limit: Limit::new(TELL_CONCURRENT.0, TELL_CONCURRENT.1),
-        rush: Rush::default(),
+        bulk: clients.bulk.clone(),
+        limits: LANES.map(|lane| Limit::new(concurrent(lane).0, concurrent(lane).1)),
+        rush: Default::default(),
         events_dropped: 0,
         metrics,
         reports,
@@ -171,45 +189,58 @@ struct Task {
     shared: Arc<Shared>,
     place: Arc<Http>,
     tell: Arc<Http>,
+    bulk: BulkHandle,
     metrics: Metrics,
-    place_limit: Limit,
-    tell_limit: Limit,
-    rush: Rush,
+    limits: [Limit; LANES.len()],
+    /// What statuses and events may take while decisions are on their way.
+    rush: [Rush; LANES.len()],
     /// How many events were dropped, as far as it was counted.
     events_dropped: u64,
     reports: Sender<Report>,
 }
 
-/// How much may be told of things while many binds and evictions are on their way.
+/// How much of a lane may be sent while many binds and evictions are on their way.
 #[derive(Debug, Default)]
 struct Rush {
-    /// Answers to binds and evictions that nothing was told for.
+    /// Answers to binds and evictions that nothing was sent for.
     answers: u32,
-    told_at: Option<Instant>,
+    sent_at: Option<Instant>,
 }
 
 impl Rush {
     /// A bind or an eviction was answered.
     fn answered(&mut self) {
-        self.answers = (self.answers + 1).min(ANSWERS_FOR_TELL * TELLS_SAVED_MAX);
+        self.answers = (self.answers + 1).min(ANSWERS_SAVED_MAX);
     }
 
-    /// How many more may be sent now.
-    fn allowed(&self, now: Instant) -> usize {
-        let is_due = self.told_at.is_none_or(|at| now.duration_since(at) >= TELL_AT_LEAST_EVERY);
-        (self.answers / ANSWERS_FOR_TELL).max(u32::from(is_due)) as usize
+    /// How many more may be sent now, at one for so many answers.
+    fn allowed(&self, now: Instant, answers_for: u32) -> usize {
+        let is_due = self.sent_at.is_none_or(|at| now.duration_since(at) >= ONE_AT_LEAST_EVERY);
+        (self.answers / answers_for).max(u32::from(is_due)) as usize
     }
 
     /// When the next one may be sent, whatever is answered.
     fn due(&self) -> Option<Instant> {
-        self.told_at.map(|at| at + TELL_AT_LEAST_EVERY)
+        self.sent_at.map(|at| at + ONE_AT_LEAST_EVERY)
     }
 
     /// So many were sent.
-    fn told(&mut self, count: usize, now: Instant) {
+    fn sent(&mut self, count: usize, now: Instant, answers_for: u32) {
         if count > 0 {
-            self.answers = self.answers.saturating_sub(ANSWERS_FOR_TELL.saturating_mul(count as u32));
-            self.told_at = Some(now);
+            self.answers = self.answers.saturating_sub(answers_for.saturating_mul(count as u32));
+            self.sent_at = Some(now);
+        }
+    }
+}
+
+/// For how many answers to binds and evictions one write of a lane is sent, if that limits it.
+fn answers_for(lane: Lane, queue: &WriteQueue) -> Option<u32> {
+    match lane {
+        Lane::Place | Lane::Make => None,
+        Lane::Status => Some(ANSWERS_FOR_STATUS),
+        Lane::Event => {
+            let backlog = queue.backlog(Lane::Event);
+            ANSWERS_FOR_EVENT.iter().find(|(more_than, _)| backlog >= *more_than).map(|(_, answers)| *answers)
         }
     }
 }
@@ -281,17 +312,18 @@ impl Task {
         let mut writes = Vec::new();
         for lane in LANES.into_iter().filter(|_| unreported.len() < REPORTS_MAX) {
             let (allowed, before) = (self.allowed(lane, queue, now), writes.len());
+            let answers_for = answers_for(lane, queue);
             while queue.under_way(lane) < allowed
                 && let Some(write) = queue.take(lane, tick)
             {
                 writes.push((lane, write));
             }
-            if lane == Lane::Tell {
-                self.rush.told(writes.len() - before, now);
+            if let Some(answers_for) = answers_for {
+                self.rush[lane as usize].sent(writes.len() - before, now, answers_for);
             }
         }
-        self.metrics.set_ahead(is_ahead(queue));
-        self.metrics.set_backlog(queue.backlog(Lane::Place), queue.backlog(Lane::Tell));
+        self.bulk.rest(rest(queue));
+        self.metrics.set_backlog(LANES.map(|lane| (lane, queue.backlog(lane))));
         let dropped = queue.events_dropped();
         self.metrics.count_events_dropped(dropped - std::mem::replace(&mut self.events_dropped, dropped));
         Some(Next { writes, wake: self.next_wake(queue, now), has_reports: !unreported.is_empty() })
@@ -300,7 +332,7 @@ impl Task {
     fn send(&self, lane: Lane, write: Write) -> impl Future<Output = Answer> + Send + use<> {
         let http = match lane {
             Lane::Place => Arc::clone(&self.place),
-            Lane::Tell => Arc::clone(&self.tell),
+            Lane::Make | Lane::Status | Lane::Event => Arc::clone(&self.tell),
         };
         async move {
             let begun = Instant::now();
@@ -312,15 +344,12 @@ impl Task {
     }
 
     fn allowed(&self, lane: Lane, queue: &WriteQueue, now: Instant) -> usize {
-        match lane {
-            Lane::Place => self.place_limit.allowed(now),
-            Lane::Tell => {
-                let allowed = self.tell_limit.allowed(now);
-                match is_rush(queue) {
-                    true => allowed.min(queue.under_way(Lane::Tell) + self.rush.allowed(now)),
-                    false => allowed,
-                }
-            }
+        let allowed = self.limits[lane as usize].allowed(now);
+        match (lane, answers_for(lane, queue)) {
+            _ if !is_rush(queue) => allowed,
+            (Lane::Make, _) => allowed.min(MAKES_IN_A_RUSH),
+            (_, None) => allowed,
+            (_, Some(answers)) => allowed.min(queue.under_way(lane) + self.rush[lane as usize].allowed(now, answers)),
         }
     }
 
@@ -329,22 +358,20 @@ impl Task {
         let lanes = LANES.into_iter().filter_map(|lane| queue.next_due(lane));
         let begun = self.shared.begun;
         let due = lanes.chain(queue.next_feedback()).min().map(|tick| begun + Duration::from_millis(tick.0));
-        let paused = [self.place_limit.paused_until(now), self.tell_limit.paused_until(now)];
-        let told = self.rush.due().filter(|_| is_rush(queue) && queue.ready(Lane::Tell) > 0);
-        due.into_iter().chain(paused.into_iter().flatten()).chain(told).min()
+        let paused = self.limits.iter().filter_map(|limit| limit.paused_until(now));
+        let waits = |lane: &Lane| is_rush(queue) && queue.ready(*lane) > 0;
+        let slowed = [Lane::Status, Lane::Event].into_iter().filter(waits);
+        let slowed = slowed.filter_map(|lane| self.rush[lane as usize].due());
+        due.into_iter().chain(paused).chain(slowed).min()
     }
 
     fn answered(&mut self, answer: Answer) {
         let Answer { slot, write, outcome, error } = answer;
         let now = Instant::now();
-        let limit = match slot.lane() {
-            Lane::Place => {
-                self.rush.answered();
-                &mut self.place_limit
-            }
-            Lane::Tell => &mut self.tell_limit,
-        };
-        limit.learn(now, error.as_ref());
+        if slot.lane() == Lane::Place {
+            self.rush.iter_mut().for_each(Rush::answered);
+        }
+        self.limits[slot.lane() as usize].learn(now, error.as_ref());
         self.metrics.count_write(&slot, &outcome, error.as_ref());
         match (&outcome, error) {
             (Outcome::Refused(message), _) => tracing::warn!(?slot, "was refused: {message}"),
@@ -362,13 +389,22 @@ impl Task {
 
 impl Drop for Task {
     fn drop(&mut self) {
-        self.metrics.set_ahead(false);
+        self.bulk.rest(Duration::ZERO);
     }
 }
 
 /// Whether more binds and evictions wait for their turn than are answered in a moment.
 fn is_ahead(queue: &WriteQueue) -> bool {
     queue.ready(Lane::Place) > AHEAD
+}
+
+/// How long the thread may rest before it takes in the next answers.
+fn rest(queue: &WriteQueue) -> Duration {
+    match LANES.into_iter().any(|lane| queue.ready(lane) > AHEAD && queue.under_way(lane) > 0) {
+        _ if is_ahead(queue) => REST_PLACING,
+        true => REST_TELLING,
+        false => Duration::ZERO,
+    }
 }
 
 /// Whether many binds and evictions are on their way.
@@ -388,17 +424,45 @@ mod tests {
     use super::*;
 
     #[test]
-    fn in_a_rush_one_is_told_for_some_answers_and_one_after_a_while_without_any() {
-        let (mut rush, begun) = (Rush::default(), Instant::now());
-        assert_eq!(rush.allowed(begun), 1, "none was told yet");
-        rush.told(1, begun);
-        assert_eq!(rush.allowed(begun), 0);
-        (0..ANSWERS_FOR_TELL * 2).for_each(|_| rush.answered());
-        assert_eq!(rush.allowed(begun), 2);
-        rush.told(2, begun);
-        assert_eq!(rush.allowed(begun), 0);
-        assert_eq!(rush.allowed(begun + TELL_AT_LEAST_EVERY), 1, "nothing is answered");
-        (0..ANSWERS_FOR_TELL * 10).for_each(|_| rush.answered());
-        assert_eq!(rush.allowed(begun), TELLS_SAVED_MAX as usize, "what was not used is not saved up without end");
+    fn in_a_rush_one_is_sent_for_some_answers_and_one_after_a_while_without_any() {
+        let (mut rush, begun, each) = (Rush::default(), Instant::now(), ANSWERS_FOR_STATUS);
+        assert_eq!(rush.allowed(begun, each), 1, "none was sent yet");
+        rush.sent(1, begun, each);
+        assert_eq!(rush.allowed(begun, each), 0);
+        (0..each * 2).for_each(|_| rush.answered());
+        assert_eq!(rush.allowed(begun, each), 2);
+        rush.sent(2, begun, each);
+        assert_eq!(rush.allowed(begun, each), 0);
+        assert_eq!(rush.allowed(begun + ONE_AT_LEAST_EVERY, each), 1, "nothing is answered");
+        (0..each * 10).for_each(|_| rush.answered());
+        assert_eq!(rush.allowed(begun, each), 4, "what was not used is not saved up without end");
+    }
+
+    #[test]
+    fn many_events_go_as_fast_as_binds_and_few_wait() {
+        let mut queue = WriteQueue::default();
+        assert_eq!(answers_for(Lane::Event, &queue), Some(256));
+        let mut pushed = 0;
+        for (count, expected) in [(8191, 256), (8192, 4), (32_768, 1)] {
+            for index in pushed..count {
+                queue.push(event(index), Tick(0));
+            }
+            pushed = count;
+            assert_eq!(answers_for(Lane::Event, &queue), Some(expected), "{count}");
+        }
+        assert_eq!(answers_for(Lane::Place, &queue), None);
+    }
+
+    fn event(index: usize) -> Write {
+        Write::Event(quotient_host::event::EventNote {
+            about: quotient_api::ObjectKey::pod("a", &format!("p-{index}")),
+            uid: "1".into(),
+            is_warning: false,
+            reason: "Scheduled",
+            message: String::new(),
+            count: 1,
+            first_us: 0,
+            last_us: 0,
+        })
     }
 }

@@ -11,6 +11,7 @@
 //! [`dispatch`], [`lease`], [`live`] and [`webhook`]. Nothing is written without the lease, which is checked when a
 //! request is sent; but for the authority of the webhooks' certificates, as webhooks are served without it.
 
+pub mod bulk;
 pub mod call;
 pub mod clock;
 pub mod connect;

@@ -218,12 +218,13 @@ impl<'a> Session<'a> {
             let (client, sender) = (clients.watch.clone(), sender.clone());
             let (asks, asked) = watch::channel(0);
             let tells = tells(held.is_some());
-            tasks.spawn(crate::watch::watch(client, *subject, tells, sender, metrics.clone(), asked));
+            let watch = crate::watch::watch(client, *subject, tells, sender, metrics.clone(), asked);
+            tasks.spawn_on(watch, &clients.bulk.handle);
             relist.insert(*subject, asks);
         }
         let (report, reports) = mpsc::channel(REPORTS_MAX);
         let (dispatcher, work) = dispatcher(clients, fence.clone(), metrics.clone(), report);
-        tasks.spawn(work);
+        tasks.spawn_on(work, &clients.bulk.handle);
         metrics.set_ready(false);
         Session {
             settings,
@@ -496,7 +497,8 @@ impl<'a> Session<'a> {
             let (client, sender) = (self.clients.watch.clone(), self.sender.clone());
             let (asks, asked) = watch::channel(0);
             let tells = tells(self.asked.is_some());
-            self.tasks.spawn(crate::watch::watch(client, pods, tells, sender, self.metrics.clone(), asked));
+            let watch = crate::watch::watch(client, pods, tells, sender, self.metrics.clone(), asked);
+            self.tasks.spawn_on(watch, &self.clients.bulk.handle);
             self.relist.insert(pods, asks);
         }
         if !was_complete && self.host.is_complete() {

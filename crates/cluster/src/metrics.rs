@@ -22,7 +22,7 @@ use crate::profile::Phases;
 use crate::quota_figures;
 use quotient_host::queue::Outcome;
 use quotient_host::scheduler::Happened;
-use quotient_host::write::{Slot, Waited};
+use quotient_host::write::{LANES, Lane, Slot, Waited};
 
 type Labels = Vec<(&'static str, String)>;
 type Amount = Gauge<f64, AtomicU64>;
@@ -97,7 +97,6 @@ pub struct Metrics {
     ready: Arc<AtomicBool>,
     is_stale: Arc<AtomicBool>,
     answers: Arc<AtomicBool>,
-    ahead: Arc<AtomicBool>,
 }
 
 impl Default for Metrics {
@@ -138,7 +137,6 @@ impl Default for Metrics {
             ready: Arc::default(),
             is_stale: Arc::default(),
             answers: Arc::new(AtomicBool::new(true)),
-            ahead: Arc::default(),
         };
         registry.register("decisions", "What was decided, by kind of decision", metrics.decisions.clone());
         registry.register(
@@ -278,9 +276,9 @@ impl Metrics {
         self.writes.get_or_create(&vec![("what", what.to_string()), ("outcome", outcome.to_string())]).inc();
     }
 
-    pub fn set_backlog(&self, place: usize, tell: usize) {
-        for (lane, count) in [("place", place), ("tell", tell)] {
-            self.backlog.get_or_create(&vec![("lane", lane.to_string())]).set(count as i64);
+    pub fn set_backlog(&self, lanes: [(Lane, usize); LANES.len()]) {
+        for (lane, count) in lanes {
+            self.backlog.get_or_create(&vec![("lane", lane.name().to_string())]).set(count as i64);
         }
     }
 
@@ -413,15 +411,6 @@ impl Metrics {
 
     pub fn set_ready(&self, ready: bool) {
         self.ready.store(ready, Ordering::Relaxed);
-    }
-
-    /// Whether more was decided than the API server can be sent now.
-    pub fn set_ahead(&self, ahead: bool) {
-        self.ahead.store(ahead, Ordering::Relaxed);
-    }
-
-    pub fn is_ahead(&self) -> bool {
-        self.ahead.load(Ordering::Relaxed)
     }
 
     /// A webhook answered.

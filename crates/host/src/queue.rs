@@ -2,8 +2,9 @@
 //!
 //! One slot of one object has one write at most: a later one replaces an earlier one that was not sent. So the queue
 //! is bounded by what there is: no more than one bind, eviction, nomination, label and condition for each pod, and one
-//! status for each quota. Events are bounded by number: beyond it the oldest is dropped, and counted. The engine is not
-//! asked for more decisions while what places pods has a long backlog; what only tells of things never holds it up.
+//! status for each quota. Each class of writes has a lane of its own, and within a lane namespaces take turns
+//! ([`lane`]). Events are kept until the API server took them, within a bound on their size ([`events`]). The engine is
+//! not asked for more decisions while what places pods has a long backlog; nothing else ever holds it up.
 //!
 //! An eviction is not sent before the nomination of the pod it makes room for was written: it is by the nomination that
 //! a scheduler that starts anew knows whose the room is. When that pod is bound, is gone or gives up its claim, its
@@ -16,6 +17,9 @@
 //!                     └────── delayed ◀─────┘
 //! ```
 
+mod events;
+mod lane;
+
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
@@ -25,7 +29,9 @@ use quotient_engine::lookup::LookupMap;
 use quotient_engine::{Fact, Tick};
 
 use crate::event::FAILED_SCHEDULING;
-use crate::write::{Lane, PodRef, Slot, Write};
+use crate::write::{LANES, Lane, PodRef, Slot, Write};
+use events::WaitingEvents;
+use lane::{LaneState, Rank};
 
 /// How often a bind or an eviction is tried before the engine is told that it did not happen. Together the tries take
 /// some seconds, in which the engine keeps the room.
@@ -40,11 +46,8 @@ const PAUSE_MAX: Duration = Duration::from_secs(30);
 /// How soon it is looked again whether the lease was renewed.
 const FENCED_PAUSE: Duration = Duration::from_millis(100);
 
-/// The most events that wait to be sent. A server that takes none is not told more; 8,192 of them are some megabytes.
-const EVENTS_MAX: usize = 8192;
-
-/// How often an event is tried: it tells people, and there is another one soon.
-const EVENT_ATTEMPTS_MAX: u32 = 3;
+/// For how long an event is tried: API servers forget events after an hour, by default.
+const EVENT_TRIED_MAX: Duration = Duration::from_secs(3600);
 
 /// How long the failures of a pod's binds are remembered, for how long the next one is put off.
 const FAILURES_KEPT: Duration = Duration::from_secs(300);
@@ -113,18 +116,10 @@ struct Pending {
     /// Apart, so that what it takes is given back as soon as it is done: thousands may come at once.
     write: Box<Write>,
     attempts: u32,
-    number: u64,
+    rank: Rank,
+    /// Until when it is put off, if it is.
+    due: Option<Tick>,
     begun: Option<Tick>,
-}
-
-#[derive(Debug, Clone, Default)]
-struct LaneState {
-    /// By priority, then in the order of their coming.
-    ready: BTreeSet<(u8, u64, Slot)>,
-    delayed: BTreeSet<(Tick, Slot)>,
-    /// Those of the delayed that wait for something that is under way.
-    later: BTreeSet<Slot>,
-    under_way: usize,
 }
 
 /// Writes by slot.
@@ -133,14 +128,12 @@ pub struct WriteQueue {
     pending: LookupMap<Slot, Pending>,
     /// What was sent and not answered yet.
     sent: LookupMap<Slot, Pending>,
-    place: LaneState,
-    tell: LaneState,
+    lanes: [LaneState; LANES.len()],
     /// Evictions that wait for the nomination of their claimant.
     parked: BTreeMap<PodKey, Vec<Slot>>,
     /// Evictions that were not sent, by the pod they make room for.
     for_claimants: BTreeMap<PodKey, BTreeSet<Slot>>,
-    /// Events that were not sent, in the order of their coming.
-    events: BTreeMap<u64, Slot>,
+    events: WaitingEvents,
     events_dropped: u64,
     failures: BTreeMap<PodKey, (u32, Tick)>,
     put_off: PutOff,
@@ -149,35 +142,30 @@ pub struct WriteQueue {
 
 impl WriteQueue {
     fn lane(&mut self, lane: Lane) -> &mut LaneState {
-        match lane {
-            Lane::Place => &mut self.place,
-            Lane::Tell => &mut self.tell,
-        }
+        &mut self.lanes[lane as usize]
+    }
+
+    fn seen_lane(&self, lane: Lane) -> &LaneState {
+        &self.lanes[lane as usize]
     }
 
     /// How many writes of a lane wait or are under way.
     pub fn backlog(&self, lane: Lane) -> usize {
-        let parked: usize = self.parked.values().map(Vec::len).sum();
-        match lane {
-            Lane::Place => self.place.ready.len() + self.place.delayed.len() + self.place.under_way + parked,
-            Lane::Tell => self.tell.ready.len() + self.tell.delayed.len() + self.tell.under_way,
-        }
+        let parked: usize = match lane {
+            Lane::Place => self.parked.values().map(Vec::len).sum(),
+            _ => 0,
+        };
+        self.seen_lane(lane).backlog() + parked
     }
 
     /// How many writes of a lane could be sent now and are not.
     pub fn ready(&self, lane: Lane) -> usize {
-        match lane {
-            Lane::Place => self.place.ready.len(),
-            Lane::Tell => self.tell.ready.len(),
-        }
+        self.seen_lane(lane).ready.len()
     }
 
     /// How many writes of a lane are under way.
     pub fn under_way(&self, lane: Lane) -> usize {
-        match lane {
-            Lane::Place => self.place.under_way,
-            Lane::Tell => self.tell.under_way,
-        }
+        self.seen_lane(lane).under_way
     }
 
     /// How many events were dropped so far.
@@ -214,6 +202,7 @@ impl WriteQueue {
         if let Some(pending) = self.pending.get_mut(&slot) {
             *pending.write = (*pending.write).clone().followed_by(write);
             pending.attempts = 0;
+            self.note_event(&slot);
             return;
         }
         self.number += 1;
@@ -221,11 +210,11 @@ impl WriteQueue {
             Write::Evict { claimant, .. } => claimant.clone(),
             _ => None,
         };
-        let pending = Pending { write: Box::new(write), attempts: 0, number: self.number, begun: None };
+        let number = self.number;
+        let rank = self.lane(slot.lane()).rank(&slot, number);
+        let pending = Pending { write: Box::new(write), attempts: 0, rank, due: None, begun: None };
         self.pending.insert(slot.clone(), pending);
-        if let Slot::Event(..) = &slot {
-            self.note_event(slot.clone());
-        }
+        self.note_event(&slot);
         if let Some(claimant) = claimant {
             self.for_claimants.entry(claimant.clone()).or_default().insert(slot.clone());
             let nomination = Slot::Nominate(claimant.clone());
@@ -256,12 +245,12 @@ impl WriteQueue {
         }
     }
 
-    /// Keeps the number of events within its bound.
-    fn note_event(&mut self, slot: Slot) {
-        self.events.insert(self.number, slot);
-        if self.events.len() > EVENTS_MAX
-            && let Some((_, oldest)) = self.events.pop_first()
-        {
+    /// Keeps what waiting events take within its bound.
+    fn note_event(&mut self, slot: &Slot) {
+        let Some(Pending { write, rank, .. }) = self.pending.get(slot) else { return };
+        let Write::Event(note) = &**write else { return };
+        self.events.insert(rank.2, slot.clone(), events::size(note));
+        while let Some(oldest) = self.events.excess() {
             self.take_out(&oldest);
             self.events_dropped += 1;
         }
@@ -271,8 +260,10 @@ impl WriteQueue {
     fn take_out(&mut self, slot: &Slot) -> Option<Pending> {
         let pending = self.pending.remove(slot)?;
         let lane = self.lane(slot.lane());
-        lane.ready.remove(&(slot.priority(), pending.number, slot.clone()));
-        lane.delayed.retain(|(_, delayed)| delayed != slot);
+        lane.ready.remove(&(pending.rank, slot.clone()));
+        if let Some(due) = pending.due {
+            lane.delayed.remove(&(due, slot.clone()));
+        }
         lane.later.remove(slot);
         self.unlist(&pending);
         Some(pending)
@@ -280,7 +271,9 @@ impl WriteQueue {
 
     /// Takes a write that is sent or taken out from what is kept at hand.
     fn unlist(&mut self, pending: &Pending) {
-        self.events.remove(&pending.number);
+        if let Write::Event(_) = &*pending.write {
+            self.events.remove(pending.rank.2, &pending.write.slot());
+        }
         if let Write::Evict { claimant: Some(claimant), .. } = &*pending.write
             && let Some(slots) = self.for_claimants.get_mut(claimant)
         {
@@ -300,8 +293,9 @@ impl WriteQueue {
     }
 
     fn make_ready(&mut self, slot: Slot) {
-        let Some(pending) = self.pending.get(&slot) else { return };
-        let entry = (slot.priority(), pending.number, slot.clone());
+        let Some(pending) = self.pending.get_mut(&slot) else { return };
+        pending.due = None;
+        let entry = (pending.rank, slot.clone());
         // One at a time for each slot: what is under way makes it ready when it is done.
         if !self.sent.contains_key(&slot) {
             self.lane(slot.lane()).ready.insert(entry);
@@ -322,7 +316,7 @@ impl WriteQueue {
             let (_, slot) = self.lane(lane).delayed.pop_first()?;
             self.make_ready(slot);
         }
-        let (_, _, slot) = self.lane(lane).ready.pop_first()?;
+        let slot = self.lane(lane).pop()?;
         let pending = self.pending.remove(&slot)?;
         self.unlist(&pending);
         self.lane(lane).later.remove(&slot);
@@ -334,21 +328,19 @@ impl WriteQueue {
 
     /// What is waited for may have come: what was put off because of it is due now.
     pub fn hurry(&mut self, now: Tick) {
-        for lane in [&mut self.place, &mut self.tell] {
-            let waiting = std::mem::take(&mut lane.later);
-            let due = lane.delayed.extract_if(.., |(_, slot)| waiting.contains(slot));
-            let due: Vec<(Tick, Slot)> = due.map(|(at, slot)| (at.min(now), slot)).collect();
-            lane.delayed.extend(due);
+        for lane in &mut self.lanes {
+            for slot in std::mem::take(&mut lane.later) {
+                let Some(due) = self.pending.get_mut(&slot).and_then(|pending| pending.due.as_mut()) else { continue };
+                lane.delayed.remove(&(*due, slot.clone()));
+                *due = now.min(*due);
+                lane.delayed.insert((*due, slot));
+            }
         }
     }
 
     /// When the next write that is put off is due.
     pub fn next_due(&self, lane: Lane) -> Option<Tick> {
-        let lane = match lane {
-            Lane::Place => &self.place,
-            Lane::Tell => &self.tell,
-        };
-        lane.delayed.first().map(|(due, _)| *due)
+        self.seen_lane(lane).delayed.first().map(|(due, _)| *due)
     }
 
     /// Takes in what came of a write. What did not happen is told in its time, by [`WriteQueue::feedback`].
@@ -357,7 +349,7 @@ impl WriteQueue {
         self.lane(slot.lane()).under_way -= 1;
         let is_replaced = self.pending.contains_key(slot);
         let attempts = sent.attempts + 1;
-        let is_event = matches!(slot, Slot::Event(..));
+        let is_old = slot.lane() == Lane::Event && sent.begun.is_some_and(|begun| since(begun, now) > EVENT_TRIED_MAX);
         match outcome {
             Outcome::Done => {
                 if let Slot::Bind(pod) | Slot::Evict(pod) = slot {
@@ -368,7 +360,7 @@ impl WriteQueue {
             Outcome::Failed(message) if slot.lane() == Lane::Place && attempts >= PLACE_ATTEMPTS_MAX => {
                 self.give_up(*sent.write, message, now);
             }
-            Outcome::Failed(_) if is_event && attempts >= EVENT_ATTEMPTS_MAX => self.events_dropped += 1,
+            Outcome::Failed(_) if is_old => self.events_dropped += 1,
             Outcome::Later(_) if sent.begun.is_some_and(|begun| since(begun, now) > VOLUMES_WAIT_MAX) => {
                 self.give_up(*sent.write, "its volumes did not come in time".to_string(), now);
             }
@@ -392,14 +384,12 @@ impl WriteQueue {
     }
 
     fn put_off(&mut self, slot: &Slot, pending: Pending, until: Tick) {
-        if let Slot::Event(..) = slot {
-            self.events.insert(pending.number, slot.clone());
-        }
         if let Write::Evict { claimant: Some(claimant), .. } = &*pending.write {
             self.for_claimants.entry(claimant.clone()).or_default().insert(slot.clone());
         }
-        self.pending.insert(slot.clone(), pending);
+        self.pending.insert(slot.clone(), Pending { due: Some(until), ..pending });
         self.lane(slot.lane()).delayed.insert((until, slot.clone()));
+        self.note_event(slot);
     }
 
     fn give_up(&mut self, write: Write, message: String, now: Tick) {

@@ -129,40 +129,64 @@ pub enum Slot {
     Delete(ObjectKey),
 }
 
-/// The ways to the API server. A lane has a client and a limit of its own, so that a flood of one does not hold up the
-/// other.
+/// The ways to the API server. A lane has a limit of its own, so that a flood of one class of writes does not hold up
+/// another.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Lane {
-    /// What decides where pods run.
+    /// Decisions: binds, evictions, nominations.
     Place,
-    /// What tells of it.
-    Tell,
+    /// Objects that controllers create and delete.
+    Make,
+    /// Conditions, labels and statuses.
+    Status,
+    /// Events.
+    Event,
 }
 
 /// All lanes.
-pub const LANES: [Lane; 2] = [Lane::Place, Lane::Tell];
+pub const LANES: [Lane; 4] = [Lane::Place, Lane::Make, Lane::Status, Lane::Event];
+
+impl Lane {
+    /// The lane's name in metrics.
+    pub fn name(self) -> &'static str {
+        match self {
+            Lane::Place => "place",
+            Lane::Make => "make",
+            Lane::Status => "status",
+            Lane::Event => "event",
+        }
+    }
+}
 
 impl Slot {
     pub fn lane(&self) -> Lane {
         match self {
-            // Pods that are made or deleted are what there is to place.
-            Slot::Bind(_) | Slot::Evict(_) | Slot::Nominate(_) | Slot::Make(_) | Slot::Delete(_) => Lane::Place,
-            _ => Lane::Tell,
+            Slot::Bind(_) | Slot::Evict(_) | Slot::Nominate(_) => Lane::Place,
+            Slot::Make(_) | Slot::Delete(_) => Lane::Make,
+            Slot::Record(_) | Slot::Label(_) | Slot::Condition(_) | Slot::Amend(_) | Slot::Admit(_) => Lane::Status,
+            Slot::Event(..) => Lane::Event,
         }
     }
 
-    /// Within a lane the lower goes first, and of equals the one that came first. Nominations go before the rest: they
-    /// are what a claim survives a restart by, and evictions wait for them. Binds and evictions do not pass each other:
-    /// a steady flow of either would hold up the other without end.
+    /// Of writes whose turn is the same the lower goes first. Nominations go before all other decisions: they are what a
+    /// claim survives a restart by, and evictions wait for them. Binds and evictions do not pass each other: a steady
+    /// flow of either would hold up the other without end.
     pub fn priority(&self) -> u8 {
         match self {
-            Slot::Nominate(_) => 0,
-            Slot::Bind(_) | Slot::Evict(_) | Slot::Delete(_) | Slot::Make(_) => 1,
-            Slot::Admit(_) | Slot::Record(_) => 0,
-            Slot::Label(_) => 1,
+            Slot::Nominate(_) | Slot::Record(_) | Slot::Admit(_) | Slot::Delete(_) | Slot::Event(..) => 0,
+            Slot::Bind(_) | Slot::Evict(_) | Slot::Label(_) | Slot::Make(_) => 1,
             Slot::Condition(_) => 2,
             Slot::Amend(_) => 3,
-            Slot::Event(..) => 4,
+        }
+    }
+
+    /// The namespace of what is written about; `None` for objects of the cluster.
+    pub fn namespace(&self) -> Option<&Name> {
+        match self {
+            Slot::Bind(pod) | Slot::Evict(pod) | Slot::Nominate(pod) => Some(&pod.namespace),
+            Slot::Record(pod) | Slot::Label(pod) | Slot::Condition(pod) => Some(&pod.namespace),
+            Slot::Event(key, _) => key.namespace.as_ref(),
+            Slot::Amend(key) | Slot::Make(key) | Slot::Admit(key) | Slot::Delete(key) => key.namespace.as_ref(),
         }
     }
 }

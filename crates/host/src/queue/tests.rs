@@ -48,13 +48,13 @@ fn a_later_write_replaces_an_earlier_one_and_a_bind_ends_the_waiting() {
     let (mut queue, now) = (WriteQueue::default(), Tick(0));
     queue.push(condition("p", "no room"), NOW);
     queue.push(condition("p", "no quota"), NOW);
-    assert_eq!(queue.take(Lane::Tell, now), Some(condition("p", "no quota")));
-    assert_eq!(queue.take(Lane::Tell, now), None);
+    assert_eq!(queue.take(Lane::Status, now), Some(condition("p", "no quota")));
+    assert_eq!(queue.take(Lane::Status, now), None);
     queue.push(condition("p", "no node"), NOW);
-    assert_eq!(queue.take(Lane::Tell, now), None, "one at a time for each slot");
+    assert_eq!(queue.take(Lane::Status, now), None, "one at a time for each slot");
     queue.done(&Slot::Condition(pod("p").key), Outcome::Done, now);
     queue.push(bind("p", "n"), NOW);
-    assert_eq!(queue.take(Lane::Tell, now), None, "a pod that is bound waits no longer");
+    assert_eq!(queue.take(Lane::Status, now), None, "a pod that is bound waits no longer");
     assert_eq!(queue.take(Lane::Place, now), Some(bind("p", "n")));
 }
 
@@ -135,16 +135,16 @@ fn what_tells_is_tried_until_it_is_replaced() {
     queue.push(condition("p", "no room"), NOW);
     let slot = Slot::Condition(pod("p").key);
     for _ in 0..50 {
-        assert!(queue.take(Lane::Tell, now).is_some());
+        assert!(queue.take(Lane::Status, now).is_some());
         queue.done(&slot, Outcome::Failed("busy".to_string()), now);
-        now = queue.next_due(Lane::Tell).expect("it is put off");
+        now = queue.next_due(Lane::Status).expect("it is put off");
     }
-    queue.take(Lane::Tell, now);
+    queue.take(Lane::Status, now);
     queue.push(condition("p", "no quota"), NOW);
     queue.done(&slot, Outcome::Failed("busy".to_string()), now);
-    assert_eq!(queue.take(Lane::Tell, now), Some(condition("p", "no quota")));
+    assert_eq!(queue.take(Lane::Status, now), Some(condition("p", "no quota")));
     queue.done(&slot, Outcome::Done, now);
-    assert_eq!(queue.backlog(Lane::Tell), 0);
+    assert_eq!(queue.backlog(Lane::Status), 0);
 }
 
 #[test]
@@ -203,56 +203,107 @@ fn evictions_take_their_turn_between_binds() {
     assert_eq!(queue.take(Lane::Place, NOW), Some(evict("v", "c")));
 }
 
+fn event(namespace: &str, name: &str, reason: &'static str, message: &str) -> Write {
+    Write::Event(crate::event::EventNote {
+        about: ObjectKey::pod(namespace, name),
+        uid: "1".into(),
+        is_warning: false,
+        reason,
+        message: message.to_string(),
+        count: 1,
+        first_us: 0,
+        last_us: 0,
+    })
+}
+
+fn make(namespace: &str, name: &str) -> Write {
+    Write::Make { key: ObjectKey::pod(namespace, name), object: serde_json::Value::Null }
+}
+
 #[test]
-fn events_that_nobody_takes_are_dropped_and_hold_nothing_up() {
-    let mut queue = WriteQueue::default();
-    let event = |index: usize| {
-        let about = quotient_api::ObjectKey::pod("a", &format!("p-{index}"));
-        Write::Event(crate::event::EventNote {
-            about,
-            uid: "1".into(),
-            is_warning: false,
-            reason: "Scheduled",
-            message: String::new(),
-            count: 1,
-            first_us: 0,
-            last_us: 0,
-        })
-    };
-    (0..EVENTS_MAX + 10).for_each(|index| queue.push(event(index), NOW));
-    assert_eq!((queue.backlog(Lane::Tell), queue.events_dropped()), (EVENTS_MAX, 10));
-    assert_eq!(queue.take(Lane::Tell, NOW), Some(event(10)), "the oldest go first");
-    for attempt in 1..=EVENT_ATTEMPTS_MAX {
-        queue.done(&event(10).slot(), Outcome::Failed("no".to_string()), NOW);
-        let again = queue.next_due(Lane::Tell).map(|due| (attempt, due));
-        assert_eq!(again.is_some(), attempt < EVENT_ATTEMPTS_MAX, "{again:?}");
-        // Of those that are due the one that came first goes first.
-        if again.is_some() {
-            assert_eq!(queue.take(Lane::Tell, EVER), Some(event(10)));
-        }
+fn an_event_is_dropped_by_no_rush_and_tried_until_the_server_takes_it() {
+    let (mut queue, mut now) = (WriteQueue::default(), NOW);
+    let bound = |index: usize| event("a", &format!("p-{index}"), "Scheduled", "Successfully assigned a/p to n");
+    (0..20_000).for_each(|index| queue.push(bound(index), now));
+    assert_eq!((queue.backlog(Lane::Event), queue.events_dropped()), (20_000, 0));
+    for attempt in 0..50 {
+        assert_eq!(queue.take(Lane::Event, now), Some(bound(0)), "attempt {attempt}");
+        queue.done(&bound(0).slot(), Outcome::Failed("busy".to_string()), now);
+        now = queue.next_due(Lane::Event).expect("it is put off");
     }
-    assert_eq!((queue.backlog(Lane::Tell), queue.events_dropped()), (EVENTS_MAX - 1, 11));
+    assert_eq!((queue.backlog(Lane::Event), queue.events_dropped()), (20_000, 0));
+    let too_late = later(now, EVENT_TRIED_MAX);
+    queue.take(Lane::Event, too_late);
+    queue.done(&bound(0).slot(), Outcome::Failed("busy".to_string()), too_late);
+    assert_eq!((queue.backlog(Lane::Event), queue.events_dropped()), (19_999, 1), "nobody would find it");
     assert_eq!(queue.backlog(Lane::Place), 0);
 }
 
 #[test]
-fn a_bind_withdraws_the_event_that_says_why_the_pod_is_pending() {
-    let event = |reason: &'static str| {
-        Write::Event(crate::event::EventNote {
-            about: ObjectKey::pod("a", "p"),
-            uid: "1".into(),
-            is_warning: true,
-            reason,
-            message: "m".to_string(),
-            count: 1,
-            first_us: 0,
-            last_us: 0,
-        })
-    };
+fn beyond_what_events_may_take_the_namespace_with_most_loses_its_oldest() {
     let mut queue = WriteQueue::default();
-    queue.push(event(FAILED_SCHEDULING), NOW);
-    queue.push(event("Other"), NOW);
+    let long = "m".repeat(4096);
+    let count = events::EVENT_BYTES_MAX / 4096;
+    queue.push(event("b", "first", "Scheduled", ""), NOW);
+    (0..count).for_each(|index| queue.push(event("a", &format!("p-{index}"), "FailedScheduling", &long), NOW));
+    let dropped = queue.events_dropped();
+    assert!(dropped > 0, "a bound is a bound");
+    assert_eq!(queue.backlog(Lane::Event) as u64, count as u64 + 1 - dropped);
+    let first = queue.take(Lane::Event, NOW).map(|write| write.slot());
+    assert_eq!(first, Some(event("b", "first", "Scheduled", "").slot()), "what has little is kept");
+    let next = queue.take(Lane::Event, NOW).map(|write| write.slot());
+    assert_eq!(next, Some(event("a", &format!("p-{dropped}"), "FailedScheduling", "").slot()), "the oldest went");
+}
+
+#[test]
+fn a_flood_of_one_class_is_in_nobody_elses_way() {
+    let mut queue = WriteQueue::default();
+    (0..100_000).for_each(|index| queue.push(make("big", &format!("p-{index}")), NOW));
+    (0..1000).for_each(|index| queue.push(event("big", &format!("p-{index}"), "Scheduled", ""), NOW));
     queue.push(bind("p", "n"), NOW);
-    assert_eq!(queue.take(Lane::Tell, NOW), Some(event("Other")));
-    assert_eq!(queue.take(Lane::Tell, NOW), None);
+    assert_eq!((queue.ready(Lane::Place), queue.backlog(Lane::Place)), (1, 1), "makes are no backlog of decisions");
+    assert_eq!(queue.take(Lane::Place, NOW), Some(bind("p", "n")));
+}
+
+#[test]
+fn namespaces_take_turns_with_all_but_decisions() {
+    let about = |lane: Lane, namespace: &str, index: usize| match lane {
+        Lane::Make => make(namespace, &format!("p-{index}")),
+        Lane::Event => event(namespace, &format!("p-{index}"), "Scheduled", ""),
+        _ => {
+            let key = PodKey { namespace: namespace.into(), name: format!("p-{index}").as_str().into() };
+            let pod = PodRef { key, uid: "1".into() };
+            Write::Condition { pod, reason: "Unschedulable", message: String::new(), since: None }
+        }
+    };
+    for lane in [Lane::Make, Lane::Status, Lane::Event] {
+        let mut queue = WriteQueue::default();
+        (0..1000).for_each(|index| queue.push(about(lane, "big", index), NOW));
+        for _ in 0..10 {
+            queue.take(lane, NOW);
+        }
+        (0..3).for_each(|index| queue.push(about(lane, "small", index), NOW));
+        let next: Vec<Write> = std::iter::from_fn(|| queue.take(lane, NOW)).take(6).collect();
+        let expected = [("big", 10), ("small", 0), ("big", 11), ("small", 1), ("big", 12), ("small", 2)];
+        assert_eq!(next, expected.map(|(namespace, index)| about(lane, namespace, index)), "{lane:?}");
+    }
+}
+
+#[test]
+fn a_flood_of_conditions_does_not_hold_up_the_admission_of_the_same_namespace() {
+    let mut queue = WriteQueue::default();
+    (0..1000).for_each(|index| queue.push(condition(&format!("p-{index}"), "no room"), NOW));
+    let admit = Write::Admit { group: ObjectKey::pod_group("a", "g") };
+    queue.push(admit.clone(), NOW);
+    assert_eq!(queue.take(Lane::Status, NOW), Some(admit));
+}
+
+#[test]
+fn a_bind_withdraws_the_event_that_says_why_the_pod_is_pending() {
+    let mut queue = WriteQueue::default();
+    queue.push(event("a", "p", FAILED_SCHEDULING, "m"), NOW);
+    queue.push(event("a", "p", "Other", "m"), NOW);
+    queue.push(bind("p", "n"), NOW);
+    assert_eq!(queue.take(Lane::Event, NOW), Some(event("a", "p", "Other", "m")));
+    assert_eq!(queue.take(Lane::Event, NOW), None);
 }

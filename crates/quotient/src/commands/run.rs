@@ -6,6 +6,8 @@ use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
 use quotient_api::Configuration;
+use quotient_cluster::bulk::{Bulk, BulkHandle};
+use quotient_cluster::connect::connect_beside;
 use quotient_cluster::onlook::{Onlooker, Onlookers};
 use quotient_cluster::patience::Patience;
 use quotient_cluster::permission::{first_missing, may_serve};
@@ -14,7 +16,7 @@ use quotient_cluster::system::System;
 use quotient_cluster::webhook::certificates::Source;
 use quotient_cluster::webhook::configuration::Target;
 use quotient_cluster::webhook::{WebhookSettings, webhooks};
-use quotient_cluster::{Clients, LeaseSettings, LiveSettings, Metrics, connect};
+use quotient_cluster::{Clients, LeaseSettings, LiveSettings, Metrics};
 use quotient_dashboard::server::Server;
 use quotient_host::SharedObjects;
 use tokio::signal::unix::{SignalKind, signal};
@@ -28,10 +30,6 @@ use crate::live_dashboard::{LiveSource, TokenGate, Watcher};
 use crate::live_recording::LiveRecording;
 use crate::printer::Printer;
 
-/// While more was decided than can be sent now, answers and what watches tell are taken in together after this long: to
-/// wake for each of them takes time from the API server on the same machine, and from us.
-const REST: Duration = Duration::from_millis(8);
-
 /// Runs until it is told to stop.
 pub fn run(arguments: RunArguments) -> Result<Exit> {
     let configuration = match arguments.config.as_deref().map(Configuration::read_path).transpose() {
@@ -43,29 +41,24 @@ pub fn run(arguments: RunArguments) -> Result<Exit> {
     for idle in &configuration.idle {
         tracing::warn!("{idle}");
     }
-    // Decisions are made on this thread, and long questions are answered on others. What is left are requests, of which
-    // one thread does more than an API server answers: two would only wake each other.
+    // Decisions are made on this thread, requests by the thousand on another, and long questions are answered on more.
+    // What is left is to be prompt: leases, webhooks, probes.
+    let bulk = Bulk::begin().context("the runtime cannot be started")?;
     let mut runtime = tokio::runtime::Builder::new_multi_thread();
-    let metrics = Metrics::default();
-    let rushes = metrics.clone();
-    runtime.on_thread_park(move || {
-        if rushes.is_ahead() {
-            std::thread::sleep(REST);
-        }
-    });
     let runtime = runtime.worker_threads(1).enable_all().build().context("the runtime cannot be started")?;
-    runtime.block_on(serve_cluster(arguments, configuration, log, metrics))
+    runtime.block_on(serve_cluster(arguments, configuration, log, bulk.handle()))
 }
 
 async fn serve_cluster(
     arguments: RunArguments,
     mut configuration: Configuration,
     log: Log,
-    metrics: Metrics,
+    bulk: BulkHandle,
 ) -> Result<Exit> {
+    let metrics = Metrics::default();
     let webhook_settings = webhook_settings(&arguments)?;
     let systems: Vec<System> = arguments.systems.iter().copied().map(System::from).collect();
-    let (clients, may_run_jobs) = reach(&arguments, &systems).await?;
+    let (clients, may_run_jobs) = reach(&arguments, &systems, bulk).await?;
     if configuration.runs_volcano_jobs && !may_run_jobs {
         tracing::info!("the controller of Volcano Jobs is off: this account may not create pods (`--systems …,jobs`)");
     }
@@ -161,9 +154,10 @@ async fn serve_metrics(
 }
 
 /// The API server, where we have the rights without which nothing works, and whether we may run Volcano Jobs.
-async fn reach(arguments: &RunArguments, systems: &[System]) -> Result<(Clients, bool)> {
+async fn reach(arguments: &RunArguments, systems: &[System], bulk: BulkHandle) -> Result<(Clients, bool)> {
     let patience = Patience::of(arguments.wait_for_server);
-    let clients = patience.bear(async || connect(arguments.kubeconfig.as_deref()).await).await?;
+    let connect = async || connect_beside(arguments.kubeconfig.as_deref(), bulk.clone()).await;
+    let clients = patience.bear(connect).await?;
     if let Some(refused) = first_missing(&clients.status, patience).await? {
         bail!("{}: {refused}; grant it, or see `kubectl auth can-i --list`", clients.url);
     }
