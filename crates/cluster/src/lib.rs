@@ -16,6 +16,7 @@ pub mod call;
 pub mod clock;
 pub mod connect;
 pub mod dispatch;
+mod door;
 pub mod follow;
 pub mod install;
 pub mod lease;

@@ -1,7 +1,8 @@
 //! `/metrics`, `/livez` and `/readyz`; `/comparison` and `/debug/profile` where they are asked for.
+//!
+//! Probes have a port of their own as well, so that nothing that happens at the other one has a kubelet restart us.
 
 use std::collections::BTreeMap;
-use std::convert::Infallible;
 use std::hash::{BuildHasher, RandomState};
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -11,28 +12,35 @@ use std::time::{Duration, Instant};
 use http::{HeaderMap, Method, Request, Response, StatusCode, header};
 use http_body_util::Full;
 use hyper::body::{Bytes, Incoming};
-use hyper::server::conn::http1;
-use hyper::service::service_fn;
-use hyper_util::rt::{TokioIo, TokioTimer};
 use kube::Client;
-use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::TcpListener;
-use tokio::sync::Semaphore;
 use tokio_rustls::TlsAcceptor;
 use tokio_rustls::rustls::crypto::ring;
 use tokio_rustls::rustls::{ServerConfig, version};
 
+use crate::door::{self, Rules};
 use crate::metrics::Metrics;
 use crate::profile::{self, Form, profile};
 use crate::review::{may_read, person};
 use crate::webhook::certificates::{FolderCertificate, Holder, KeepError};
 
-/// Connections at once: those of probes, of a few Prometheus servers, and some.
-const CONNECTIONS_MAX: usize = 64;
+/// Metrics are read by a few Prometheus servers, and by whoever looks into something.
+const METRICS: Rules = Rules {
+    serves: "metrics",
+    places: 64,
+    places_of_address: 32,
+    first_max: Duration::from_secs(5),
+    idle_max: Duration::from_secs(60),
+};
 
-/// How long a connection may be silent, and a handshake may take.
-const IDLE_MAX: Duration = Duration::from_secs(60);
-const HANDSHAKE_MAX: Duration = Duration::from_secs(10);
+/// Probes come from one kubelet, one at a time, and from an address that others may share.
+const PROBES: Rules = Rules {
+    serves: "probes",
+    places: 32,
+    places_of_address: 32,
+    first_max: Duration::from_secs(2),
+    idle_max: Duration::from_secs(30),
+};
 
 /// How often the certificate is read again.
 const LOOK_EVERY: Duration = Duration::from_secs(10);
@@ -62,8 +70,8 @@ pub type Page = Arc<dyn Fn() -> String + Send + Sync>;
 /// Metrics cannot be served.
 #[derive(Debug, thiserror::Error)]
 pub enum ServeError {
-    #[error("{address}: {error}: expected an address to serve metrics on")]
-    Address { address: SocketAddr, error: std::io::Error },
+    #[error("{address}: {error}: expected an address to serve {what} on")]
+    Address { what: &'static str, address: SocketAddr, error: std::io::Error },
     #[error("--metrics-certificate: {0}")]
     Certificate(#[from] KeepError),
     #[error("TLS cannot be set up: {0}")]
@@ -76,7 +84,6 @@ pub async fn serve(
     metrics: Metrics,
 ) -> Result<(SocketAddr, impl Future<Output = ()> + Send), ServeError> {
     let ServeSettings { address, certificate, authorizer, comparison, profiling } = settings;
-    let wrong = |error| ServeError::Address { address, error };
     let tls = match certificate {
         None => None,
         Some(folder) => {
@@ -86,18 +93,47 @@ pub async fn serve(
             Some((acceptor(holder)?, certificate))
         }
     };
-    let listener = TcpListener::bind(address).await.map_err(wrong)?;
-    let bound = listener.local_addr().map_err(wrong)?;
+    let (listener, bound) = listen(address, METRICS.serves).await?;
     let (acceptor, certificate) = tls.unzip();
     let guard = authorizer.map(|client| Arc::new(Guard::new(client)));
     let desk = Desk { metrics, guard, comparison, profiling };
+    let respond = move |request: Request<Incoming>| {
+        let desk = desk.clone();
+        async move { respond(&desk, &request).await }
+    };
     let work = async move {
         tokio::select! {
-            () = answer_all(listener, acceptor, desk) => {}
+            () = door::answer_all(listener, acceptor, METRICS, respond) => {}
             () = look_after(certificate) => {}
         }
     };
     Ok((bound, work))
+}
+
+/// Serves `/livez` and `/readyz` alone, without TLS: a kubelet has no token and trusts any certificate. The task that is
+/// returned answers for ever.
+pub async fn serve_probes(
+    address: SocketAddr,
+    metrics: Metrics,
+) -> Result<(SocketAddr, impl Future<Output = ()> + Send), ServeError> {
+    let (listener, bound) = listen(address, PROBES.serves).await?;
+    let respond = move |request: Request<Incoming>| {
+        let metrics = metrics.clone();
+        async move {
+            match request.uri().path() {
+                "/metrics" => text(StatusCode::NOT_FOUND, "expected /livez or /readyz\n".to_string()),
+                path => answer(&metrics, request.method(), path),
+            }
+        }
+    };
+    Ok((bound, door::answer_all(listener, None, PROBES, respond)))
+}
+
+async fn listen(address: SocketAddr, what: &'static str) -> Result<(TcpListener, SocketAddr), ServeError> {
+    let wrong = |error| ServeError::Address { what, address, error };
+    let listener = TcpListener::bind(address).await.map_err(wrong)?;
+    let bound = listener.local_addr().map_err(wrong)?;
+    Ok((listener, bound))
 }
 
 fn acceptor(holder: Holder) -> Result<TlsAcceptor, ServeError> {
@@ -178,45 +214,6 @@ impl Guard {
             None => Ok(false),
         }
     }
-}
-
-async fn answer_all(listener: TcpListener, acceptor: Option<TlsAcceptor>, desk: Desk) {
-    let places = Arc::new(Semaphore::new(CONNECTIONS_MAX));
-    loop {
-        let Ok(place) = places.clone().acquire_owned().await else { return };
-        let stream = match listener.accept().await {
-            Ok((stream, _)) => stream,
-            // Too many open files, most likely: others close theirs meanwhile.
-            Err(error) => {
-                tracing::warn!("a connection for metrics was not accepted: {error}");
-                tokio::time::sleep(Duration::from_millis(100)).await;
-                continue;
-            }
-        };
-        let (acceptor, desk) = (acceptor.clone(), desk.clone());
-        tokio::spawn(async move {
-            match acceptor {
-                None => converse(stream, desk).await,
-                Some(acceptor) => {
-                    if let Ok(Ok(stream)) = tokio::time::timeout(HANDSHAKE_MAX, acceptor.accept(stream)).await {
-                        converse(stream, desk).await;
-                    }
-                }
-            }
-            drop(place);
-        });
-    }
-}
-
-async fn converse(stream: impl AsyncRead + AsyncWrite + Unpin, desk: Desk) {
-    let service = service_fn(|request: Request<Incoming>| {
-        let desk = desk.clone();
-        async move { Ok::<_, Infallible>(respond(&desk, &request).await) }
-    });
-    let mut server = http1::Builder::new();
-    server.timer(TokioTimer::new()).header_read_timeout(IDLE_MAX);
-    // Whoever asked has gone away: nothing is lost.
-    let _ = server.serve_connection(TokioIo::new(stream), service).await;
 }
 
 /// What takes a token where one is asked for.

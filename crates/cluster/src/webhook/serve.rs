@@ -1,21 +1,16 @@
 //! Answers the API server, over TLS.
 
-use std::collections::BTreeMap;
-use std::convert::Infallible;
-use std::net::{IpAddr, SocketAddr};
+use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
 use http::{Method, Request, Response, StatusCode, header};
 use http_body_util::{BodyExt, Full, Limited};
 use hyper::body::{Body, Bytes, Incoming};
-use hyper::server::conn::http1;
-use hyper::service::service_fn;
-use hyper_util::rt::{TokioIo, TokioTimer};
 use kube::Client;
 use quotient_api::elastic::consent::VERBS;
-use tokio::net::{TcpListener, TcpStream};
+use tokio::net::TcpListener;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio_rustls::TlsAcceptor;
 use tokio_rustls::rustls::crypto::{CryptoProvider, ring};
@@ -28,6 +23,7 @@ use tokio_rustls::rustls::{RootCertStore, ServerConfig, version};
 use super::certificates::Holder;
 use super::review::{Endpoint, NoReview, answer, question};
 use crate::call::CallError;
+use crate::door::{self, Rules};
 use crate::metrics::Metrics;
 use crate::review::{Act, Person, may};
 use quotient_host::objects::SharedObjects;
@@ -35,12 +31,15 @@ use quotient_host::objects::SharedObjects;
 /// The largest question. An object has 3 MiB at most on its way in, and a question has two.
 const BODY_MAX: usize = 8 << 20;
 
-/// Connections at once. API servers keep a few each, and open more while answers are slow.
-const CONNECTIONS_MAX: usize = 512;
-
-/// Connections of one address: half of all, so that no one keeps everybody else out. API servers behind one address
-/// have enough of them.
-const CONNECTIONS_PER_ADDRESS_MAX: usize = CONNECTIONS_MAX / 2;
+/// API servers keep a few connections each, open more while answers are slow, and close theirs after 90 s: they should
+/// be the ones to do so. Several of them may be behind one address.
+const DOOR: Rules = Rules {
+    serves: "webhooks",
+    places: 512,
+    places_of_address: 256,
+    first_max: Duration::from_secs(5),
+    idle_max: Duration::from_secs(120),
+};
 
 /// The bytes of all questions that are read or answered at once, in KiB. What is parsed takes some times as much, which
 /// is well within the memory of the container, whoever asks.
@@ -50,11 +49,8 @@ const BODIES_KIB_MAX: usize = 64 << 10;
 /// API server gives up on us. Beyond them the annotation of the namespace is needed.
 const CONSENTS_MAX: usize = 100;
 
-/// How long a client may take to shake hands, and to send its request.
+/// How long a client may take to send its question.
 const PATIENCE: Duration = Duration::from_secs(10);
-
-/// How long a connection may be silent. API servers close theirs after 90 s, and should be the ones to do so.
-const IDLE_MAX: Duration = Duration::from_secs(120);
 
 /// The webhooks cannot be served.
 #[derive(Debug, thiserror::Error)]
@@ -105,7 +101,9 @@ pub async fn serve(
     let listener = TcpListener::bind(address).await.map_err(wrong)?;
     let bound = listener.local_addr().map_err(wrong)?;
     let bodies = Arc::new(Semaphore::new(BODIES_KIB_MAX));
-    Ok((bound, answer_all(listener, TlsAcceptor::from(Arc::new(tls)), Desk { objects, metrics, bodies, client })))
+    let desk = Desk { objects, metrics, bodies, client };
+    let respond = move |request: Request<Incoming>| respond(request, desk.clone());
+    Ok((bound, door::answer_all(listener, Some(TlsAcceptor::from(Arc::new(tls))), DOOR, respond)))
 }
 
 /// What questions are answered from, where answers are counted, and the memory that is left for questions.
@@ -116,80 +114,6 @@ struct Desk {
     bodies: Arc<Semaphore>,
     /// The API server, which knows what a user may do.
     client: Client,
-}
-
-/// How many connections each address has.
-#[derive(Debug, Clone, Default)]
-struct Callers(Arc<Mutex<BTreeMap<IpAddr, usize>>>);
-
-/// One connection of an address; it is given back with the value.
-struct Call(Callers, IpAddr);
-
-impl Callers {
-    fn admit(&self, address: IpAddr) -> Option<Call> {
-        let mut counts = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        let count = counts.entry(address).or_default();
-        if *count >= CONNECTIONS_PER_ADDRESS_MAX {
-            return None;
-        }
-        *count += 1;
-        Some(Call(self.clone(), address))
-    }
-}
-
-impl Drop for Call {
-    fn drop(&mut self) {
-        let mut counts = self.0.0.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(count) = counts.get_mut(&self.1) {
-            *count -= 1;
-            if *count == 0 {
-                counts.remove(&self.1);
-            }
-        }
-    }
-}
-
-async fn answer_all(listener: TcpListener, tls: TlsAcceptor, desk: Desk) {
-    let places = Arc::new(Semaphore::new(CONNECTIONS_MAX));
-    let callers = Callers::default();
-    loop {
-        let Ok(place) = places.clone().acquire_owned().await else { return };
-        let (stream, peer) = match listener.accept().await {
-            Ok(accepted) => accepted,
-            // Too many open files, most likely: others close theirs meanwhile.
-            Err(error) => {
-                tracing::warn!("a connection for webhooks was not accepted: {error}");
-                tokio::time::sleep(Duration::from_millis(100)).await;
-                continue;
-            }
-        };
-        let Some(call) = callers.admit(peer.ip()) else {
-            tracing::warn!(address = %peer.ip(), "has {CONNECTIONS_PER_ADDRESS_MAX} connections, and gets no more");
-            continue;
-        };
-        let (tls, desk) = (tls.clone(), desk.clone());
-        tokio::spawn(async move {
-            converse(stream, tls, desk).await;
-            drop((place, call));
-        });
-    }
-}
-
-async fn converse(stream: TcpStream, tls: TlsAcceptor, desk: Desk) {
-    let stream = match tokio::time::timeout(PATIENCE, tls.accept(stream)).await {
-        Ok(Ok(stream)) => stream,
-        // Somebody who knocks and goes away, or who does not trust us yet.
-        Ok(Err(error)) => return tracing::debug!("no TLS connection: {error}"),
-        Err(_) => return,
-    };
-    let service = service_fn(|request: Request<Incoming>| {
-        let desk = desk.clone();
-        async move { Ok::<_, Infallible>(respond(request, desk).await) }
-    });
-    let mut server = http1::Builder::new();
-    server.timer(TokioTimer::new()).header_read_timeout(IDLE_MAX);
-    // Whoever asked has gone away: nothing is lost.
-    let _ = server.serve_connection(TokioIo::new(stream), service).await;
 }
 
 async fn respond(request: Request<Incoming>, desk: Desk) -> Response<Full<Bytes>> {
@@ -293,20 +217,6 @@ fn text(status: StatusCode, text: &str) -> Response<Full<Bytes>> {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn one_address_does_not_keep_all_others_out() {
-        let callers = Callers::default();
-        let (one, other): (IpAddr, IpAddr) = ([10, 0, 0, 1].into(), [10, 0, 0, 2].into());
-        let mut calls: Vec<Call> = (0..CONNECTIONS_PER_ADDRESS_MAX).filter_map(|_| callers.admit(one)).collect();
-        assert_eq!(calls.len(), CONNECTIONS_PER_ADDRESS_MAX);
-        assert!(callers.admit(one).is_none());
-        assert!(callers.admit(other).is_some());
-        calls.pop();
-        assert!(callers.admit(one).is_some(), "what was given back can be had");
-        drop(calls);
-        assert!(callers.0.lock().expect("nobody panicked").is_empty(), "nothing is kept of those who went");
-    }
 
     #[test]
     fn a_file_without_certificates_admits_nobody() {
