@@ -12,6 +12,7 @@ use tokio::time::{sleep, timeout};
 
 use crate::api::{JSON, STRATEGIC, written};
 use crate::contender::{Contender, Scheduler};
+use crate::quiet::await_quiet;
 use crate::town::{PODS, Quotas, Town, namespace_name, node_name, pod};
 
 /// If nothing is bound for so long, the case failed.
@@ -23,6 +24,8 @@ pub enum Leaving {
     AtOnce,
     /// From 1 to 10 seconds.
     Slowly,
+    /// 30 seconds, as long as a pod has by default.
+    Late,
 }
 
 /// Pods that are bound, as the API server tells: when, and namespace/name.
@@ -77,10 +80,11 @@ pub async fn limit(nodes: usize, pods: usize, events: bool) -> Result<Value> {
     let seconds = begun.elapsed().as_secs_f64();
     await_binds(&mut binds, pods, None).await?;
     let server = (town.server_cpu_seconds() - cpu) / pods as f64 * 1000.0;
-    Ok(json!({"pods_per_s": pods as f64 / seconds, "server_cpu_s_per_1000": server}))
+    let rate = pods as f64 / seconds;
+    Ok(json!({"written_per_s": rate, "pods_per_s": rate, "server_cpu_s_per_1000": server}))
 }
 
-/// Pods that wait when the scheduler starts: from its first bind to its last.
+/// Pods that wait when the scheduler starts: from its first bind to its last, and until all is written.
 pub async fn fill(who: Scheduler, nodes: usize, pods: usize, quotas: Quotas, quotient: &Path) -> Result<Value> {
     let town = Town::start().await?;
     town.make_nodes(nodes).await?;
@@ -89,7 +93,7 @@ pub async fn fill(who: Scheduler, nodes: usize, pods: usize, quotas: Quotas, quo
     filled(&town, who, pods, quotient).await
 }
 
-/// Starts a scheduler where pods wait: from its first bind to its last.
+/// Starts a scheduler where pods wait: from its first bind to its last, and until all is written.
 pub async fn filled(town: &Town, who: Scheduler, pods: usize, quotient: &Path) -> Result<Value> {
     let mut binds = binds(town).await?;
     let (writes, server) = (town.api.writes().await?, town.server_cpu_seconds());
@@ -97,11 +101,12 @@ pub async fn filled(town: &Town, who: Scheduler, pods: usize, quotient: &Path) -
     let contender = Contender::start(who, &town.plane, quotient)?;
     let seen = await_binds(&mut binds, pods, Some(&contender)).await?;
     let (first, last) = (seen[0].0, seen[pods - 1].0);
+    // Events and statuses are part of the work.
+    let written_at = await_quiet(&town.api).await?.max(last);
     let cpu = contender.cpu_seconds();
     let server = (town.server_cpu_seconds() - server) / pods as f64 * 1000.0;
-    // What is told is told soon after.
-    sleep(Duration::from_secs(3)).await;
     Ok(json!({
+        "written_per_s": (pods - 1) as f64 / (written_at - first).as_secs_f64(),
         "pods_per_s": (pods - 1) as f64 / (last - first).as_secs_f64(),
         "first_bind_s": (first - begun).as_secs_f64(),
         "cpu_s_per_1000": cpu / pods as f64 * 1000.0,
@@ -142,7 +147,7 @@ pub async fn stream(who: Scheduler, nodes: usize, rate: usize, seconds: usize, q
 }
 
 /// A pod that fits anywhere is bound: the scheduler has begun.
-async fn await_ready(town: &Town, binds: &mut Binds, who: Scheduler, contender: &Contender) -> Result<()> {
+pub async fn await_ready(town: &Town, binds: &mut Binds, who: Scheduler, contender: &Contender) -> Result<()> {
     let probe = pod(&namespace_name(0), "probe", &json!({"cpu": "1m"}), who);
     town.api.create_all(PODS, [probe]).await?;
     await_binds(binds, 1, Some(contender)).await.map(drop)
@@ -230,10 +235,11 @@ pub async fn reclaim(who: Scheduler, nodes: usize, leaving: Leaving, quotient: &
     town.api.create_all(PODS, (0..cards / 2).map(|index| owner(who, index))).await?;
     let seen = await_binds(&mut binds, cards / 2, Some(&contender)).await?;
     let after = |at: usize| (seen[at].0 - begun).as_secs_f64();
-    sleep(Duration::from_secs(3)).await;
+    let written_at = await_quiet(&town.api).await?;
     Ok(json!({
         "claimants": cards / 2,
         "seconds": after(seen.len() - 1),
+        "written_s": written_at.saturating_duration_since(begun).as_secs_f64().max(after(seen.len() - 1)),
         "first_bind_s": after(0),
         "median_bind_s": after(seen.len() / 2),
         "victims": gone.load(std::sync::atomic::Ordering::Acquire),
@@ -265,9 +271,12 @@ pub async fn play_kubelets(town: &Town, leaving: Leaving) -> Result<std::sync::A
             let number = gone.fetch_add(1, std::sync::atomic::Ordering::AcqRel);
             let api = api.clone();
             tokio::spawn(async move {
-                if leaving == Leaving::Slowly {
-                    sleep(Duration::from_millis(1000 + (number as u64 * 997) % 9000)).await;
-                }
+                sleep(match leaving {
+                    Leaving::AtOnce => Duration::ZERO,
+                    Leaving::Slowly => Duration::from_millis(1000 + (number as u64 * 997) % 9000),
+                    Leaving::Late => Duration::from_secs(30),
+                })
+                .await;
                 // It may be gone by itself.
                 let _ = api.ask(Town::delete_now(&namespace, &name)).await;
             });

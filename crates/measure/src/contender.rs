@@ -68,6 +68,11 @@ impl Contender {
         peak_mib(self.child.id())
     }
 
+    /// The memory it has now, in MiB.
+    pub fn rss_mib(&self) -> f64 {
+        status_mib(self.child.id(), "VmRSS:")
+    }
+
     /// How many lines it logged.
     pub fn log_lines(&self) -> usize {
         fs::read(&self.log).unwrap_or_default().iter().filter(|byte| **byte == b'\n').count()
@@ -88,11 +93,16 @@ impl Drop for Contender {
     }
 }
 
+/// A line of what the kernel says of a process, in MiB; 0 if it is gone.
+fn status_mib(process: u32, line: &str) -> f64 {
+    let status = fs::read_to_string(format!("/proc/{process}/status")).unwrap_or_default();
+    let found = status.lines().find_map(|found| found.strip_prefix(line)).unwrap_or("0 kB");
+    found.trim().trim_end_matches(" kB").parse::<f64>().unwrap_or(0.0) / 1024.0
+}
+
 /// The most memory that a process had so far, in MiB; 0 if it is gone.
 pub fn peak_mib(process: u32) -> f64 {
-    let status = fs::read_to_string(format!("/proc/{process}/status")).unwrap_or_default();
-    let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:")).unwrap_or("0 kB");
-    line.trim().trim_end_matches(" kB").parse::<f64>().unwrap_or(0.0) / 1024.0
+    status_mib(process, "VmHWM:")
 }
 
 /// What a process has used of all cores so far.

@@ -4,12 +4,14 @@
 //! client limits that do not bind. CPU and memory are those of the processes.
 
 mod api;
+mod arrival;
 mod cases;
 mod claims;
 mod contender;
 mod goals;
 mod offline;
 mod page;
+mod quiet;
 mod town;
 
 use std::path::PathBuf;
@@ -36,7 +38,7 @@ struct Arguments {
     /// A tenth of the size: for trying the measurement, not for its figures
     #[arg(long)]
     quick: bool,
-    /// Also 15,000 nodes with 150,000 pods
+    /// Also 15,000 nodes with 150,000 pods, and ten minutes of churn
     #[arg(long)]
     large: bool,
     /// The CSV files of the openb trace; without them its case is left out
@@ -61,6 +63,9 @@ enum Work {
     Limit { nodes: usize, pods: usize, events: bool },
     Fill { who: Scheduler, nodes: usize, pods: usize, quotas: town::Quotas },
     Stream { who: Scheduler, nodes: usize, rate: usize },
+    RushLimit { nodes: usize, pods: usize, placed: bool },
+    Rush { who: Scheduler, nodes: usize, pods: usize },
+    Churn { who: Scheduler, nodes: usize, running: usize },
     ReclaimLimit { nodes: usize },
     Reclaim { who: Scheduler, nodes: usize, leaving: Leaving },
     Claims { who: Scheduler, nodes: usize, pods: usize },
@@ -76,7 +81,7 @@ const ROUNDS: usize = 3;
 impl Work {
     /// Whether its rate is compared with that of another case.
     fn is_compared(&self) -> bool {
-        matches!(self, Work::Limit { events: false, .. } | Work::Fill { .. })
+        matches!(self, Work::Limit { .. } | Work::Fill { .. })
     }
 }
 
@@ -93,16 +98,25 @@ fn works(quick: bool, large: bool, openb: bool) -> Vec<(String, Work)> {
         ("fill, 1,000 nodes, 20 queues", fill(Quotient, n1, p5, Queues(20))),
         ("fill, 1,000 nodes, 20 tree quotas", fill(Quotient, n1, p5, Tree(20))),
         ("limit, 5,000 nodes", Work::Limit { nodes: n5, pods: p10, events: false }),
+        ("limit, 5,000 nodes, an Event each", Work::Limit { nodes: n5, pods: p10, events: true }),
         ("fill, 5,000 nodes, kube-scheduler", fill(Kube, n5, p10, NoQuotas)),
         ("fill, 5,000 nodes, 50 elastic quotas", fill(Quotient, n5, p10, Elastic(50))),
         ("stream, 200 pods/s, kube-scheduler", Work::Stream { who: Kube, nodes: n1, rate: 200 }),
         ("stream, 200 pods/s, Quotient", Work::Stream { who: Quotient, nodes: n1, rate: 200 }),
+        ("rush, limit, pods alone", Work::RushLimit { nodes: size(2000), pods: p10, placed: false }),
+        ("rush, limit, a bind and an Event each", Work::RushLimit { nodes: size(2000), pods: p10, placed: true }),
+        ("rush, kube-scheduler", Work::Rush { who: Kube, nodes: size(2000), pods: p10 }),
+        ("rush, Quotient", Work::Rush { who: Quotient, nodes: size(2000), pods: p10 }),
         ("reclaim, limit", Work::ReclaimLimit { nodes: size(100) }),
         ("reclaim, kube-scheduler", Work::Reclaim { who: Kube, nodes: size(100), leaving: Leaving::AtOnce }),
         ("reclaim, Quotient", Work::Reclaim { who: Quotient, nodes: size(100), leaving: Leaving::AtOnce }),
         (
             "reclaim, slow victims, Quotient",
             Work::Reclaim { who: Quotient, nodes: size(100), leaving: Leaving::Slowly },
+        ),
+        (
+            "reclaim, victims that take 30 s, Quotient",
+            Work::Reclaim { who: Quotient, nodes: size(100), leaving: Leaving::Late },
         ),
         ("claims, 500 nodes, kube-scheduler", Work::Claims { who: Kube, nodes: size(500), pods: size(2000) }),
         ("claims, 500 nodes, Quotient", Work::Claims { who: Quotient, nodes: size(500), pods: size(2000) }),
@@ -115,6 +129,8 @@ fn works(quick: bool, large: bool, openb: bool) -> Vec<(String, Work)> {
     if large {
         let work = Work::StartUp { who: Quotient, nodes: size(15_000), pods: size(150_000) };
         works.push(("start-up, 150,000 pods, Quotient", work));
+        let work = Work::Churn { who: Quotient, nodes: n5, running: size(50_000) };
+        works.push(("churn, 100 pods/s for 10 minutes, Quotient", work));
     }
     works.extend(offline_works(&size, openb));
     works.into_iter().map(|(name, work)| (name.to_string(), work)).collect()
@@ -141,10 +157,17 @@ async fn measure(work: &Work, arguments: &Arguments) -> Result<Value> {
     let quotient = &arguments.quotient;
     const STREAM_SECONDS: usize = 20;
     const IDLE_SECONDS: u64 = 30;
+    const CHURN_RATE: usize = 100;
     match *work {
         Work::Limit { nodes, pods, events } => cases::limit(nodes, pods, events).await,
         Work::Fill { who, nodes, pods, quotas } => cases::fill(who, nodes, pods, quotas, quotient).await,
         Work::Stream { who, nodes, rate } => cases::stream(who, nodes, rate, STREAM_SECONDS, quotient).await,
+        Work::RushLimit { nodes, pods, placed } => arrival::limit(nodes, pods, placed).await,
+        Work::Rush { who, nodes, pods } => arrival::rush(who, nodes, pods, quotient).await,
+        Work::Churn { who, nodes, running } => {
+            let seconds = if arguments.quick { 60 } else { 600 };
+            arrival::churn(who, nodes, running, CHURN_RATE, seconds, quotient).await
+        }
         Work::ReclaimLimit { nodes } => cases::reclaim_limit(nodes).await,
         Work::Reclaim { who, nodes, leaving } => cases::reclaim(who, nodes, leaving, quotient).await,
         Work::Claims { who, nodes, pods } => claims::fill(who, nodes, pods, quotient).await,
@@ -180,17 +203,17 @@ async fn measured(arguments: &Arguments) -> Result<Map<String, Value>> {
     Ok(runs.into_iter().map(|(name, runs)| (name, median(runs.as_array().map_or(&[], Vec::as_slice)))).collect())
 }
 
-/// The run whose rate is in the middle, with the rates of all. Where one failed, that is what is to be known.
+/// The run whose rate, with all written, is in the middle, with the rates of all. Where one failed, that is what is to be known.
 fn median(runs: &[Value]) -> Value {
     if let Some(failed) = runs.iter().find(|run| !run["failed"].is_null()) {
         return failed.clone();
     }
-    let rate = |run: &Value| run["pods_per_s"].as_f64().unwrap_or_default();
+    let rate = |run: &Value| run["written_per_s"].as_f64().unwrap_or_default();
     let mut sorted: Vec<&Value> = runs.iter().collect();
     sorted.sort_by(|a, b| rate(a).total_cmp(&rate(b)));
     let mut middle = sorted.get(sorted.len() / 2).map_or(Value::Null, |run| Value::clone(run));
     if runs.len() > 1 {
-        middle["rates"] = runs.iter().map(|run| run["pods_per_s"].clone()).collect();
+        middle["rates"] = runs.iter().map(|run| run["written_per_s"].clone()).collect();
     }
     middle
 }
@@ -249,9 +272,9 @@ mod tests {
 
     #[test]
     fn of_several_runs_the_one_in_the_middle_counts() {
-        let run = |rate: f64, memory: f64| json!({"pods_per_s": rate, "peak_mib": memory});
+        let run = |rate: f64, memory: f64| json!({"written_per_s": rate, "peak_mib": memory});
         let runs = [run(9.0, 1.0), run(2.0, 2.0), run(5.0, 3.0)];
-        assert_eq!(median(&runs), json!({"pods_per_s": 5.0, "peak_mib": 3.0, "rates": [9.0, 2.0, 5.0]}));
+        assert_eq!(median(&runs), json!({"written_per_s": 5.0, "peak_mib": 3.0, "rates": [9.0, 2.0, 5.0]}));
         assert_eq!(median(&runs[..1]), runs[0]);
         let failed = json!({"failed": "no"});
         assert_eq!(median(&[runs[0].clone(), failed.clone(), runs[1].clone()]), failed);

@@ -34,21 +34,39 @@ fn count(value: f64) -> String {
 type Column = (&'static str, &'static str);
 
 const FILL: &[Column] = &[
-    ("pods/s", "pods_per_s"),
+    ("pods/s, all written", "written_per_s"),
+    ("pods/s, binds alone", "pods_per_s"),
     ("CPU-s per 1,000 pods", "cpu_s_per_1000"),
     ("peak memory, MiB", "peak_mib"),
     ("CPU-s of the API server and etcd per 1,000 pods", "server_cpu_s_per_1000"),
     ("start to first bind, s", "first_bind_s"),
-    ("pods/s of all runs", "rates"),
+    ("pods/s, all written, of all runs", "rates"),
 ];
 const STREAM: &[Column] =
     &[("pods", "pods"), ("p50, ms", "p50_ms"), ("p99, ms", "p99_ms"), ("CPU-s per 1,000 pods", "cpu_s_per_1000")];
+const RUSH: &[Column] = &[
+    ("pods", "pods"),
+    ("pods/s, made", "made_per_s"),
+    ("pods/s, bound", "pods_per_s"),
+    ("pods/s, all written", "written_per_s"),
+    ("p50, ms", "p50_ms"),
+    ("p99, ms", "p99_ms"),
+    ("CPU-s per 1,000 pods", "cpu_s_per_1000"),
+    ("peak memory, MiB", "peak_mib"),
+];
+const CHURN: &[Column] = &[
+    ("pods", "pods"),
+    ("% of a core, by fifths of the time", "core_percent"),
+    ("p99, ms", "p99_ms"),
+    ("memory, MiB", "rss_mib"),
+];
 const RECLAIM: &[Column] = &[
     ("claimants", "claimants"),
     ("victims", "victims"),
     ("all bound, s", "seconds"),
     ("first, s", "first_bind_s"),
     ("half, s", "median_bind_s"),
+    ("all written, s", "written_s"),
     ("CPU-s", "cpu_s"),
     ("log lines", "log_lines"),
 ];
@@ -76,10 +94,12 @@ pub fn tables(report: &Value) -> String {
         let all = cases.into_iter().flatten();
         all.filter(|(name, _)| start.iter().any(|start| name.starts_with(start))).collect()
     };
-    let kinds: [(&str, &[&str], &[Column]); 7] = [
+    let kinds: [(&str, &[&str], &[Column]); 9] = [
         ("Pods that wait when the scheduler starts", &["limit", "fill"], FILL),
         ("Pods with a device claim each that wait when the scheduler starts", &["claims"], FILL),
         ("Pods that arrive at a steady rate: creation to bind", &["stream"], STREAM),
+        ("Pods that 32 writers make as fast as they can: creation to bind", &["rush"], RUSH),
+        ("Pods that are made and ended at a steady rate", &["churn"], CHURN),
         ("Reclaim", &["reclaim"], RECLAIM),
         ("Start-up", &["start-up"], START),
         ("Nothing happens but heartbeats of nodes", &["idle"], IDLE),
@@ -132,14 +152,19 @@ pub fn page(report: &Value) -> String {
          Machine: {} cores, {processor}, {} GiB. Everything shares these cores: etcd, the API server, the scheduler and the\n\
          measuring program.{note}\n\n\
          - *limit* is the API server alone: a program binds every pod by a request, 128 at once, and decides nothing.\n\
+         - A rate counts until all is written: binds, events and statuses; 4 s without a write are the end. CPU and memory are those until\n  \
+         then. Beside it is the rate of the binds alone.\n\
          - *limit* and *fill* run three times, in turn with each other, and the run whose rate is in the middle is shown.\n\
          - Whoever measures watches pods in Kubernetes' binary format, as kubelets and controllers do: a watch as text, which\n  \
          few ask for, takes the API server a twentieth of its time.\n\
          - Nodes have 32 cores, 256Gi, 8 GPUs and 110 pods; pending pods have 8 shapes of cpu and memory.\n\
          - Quotient runs `quotient run` with its defaults. kube-scheduler runs its default profile with 5,000 requests a second\n  \
          allowed, bursts of 10,000 and no leader election; it knows no quotas, and in *reclaim* its claimants have priority.\n\
-         - *fill*: all pods are pending when the scheduler starts; from its first bind to its last. *reclaim*: 100 nodes with 8 GPUs each,\n  \
-         all borrowed in pods of one GPU; the owner submits 400. Victims go at once, or after 1 to 10 s (*slow victims*).\n  \
+         - *fill*: all pods are pending when the scheduler starts; from its first bind to its last write. *rush*: 32 writers make 10,000 pods on 2,000 nodes while\n  \
+         the scheduler runs; its limits are those writers alone, and each with a bind and an Event for each of its pods. *reclaim*: 100 nodes with 8 GPUs each,\n  \
+         all borrowed in pods of one GPU; the owner submits 400. Victims go as soon as the measuring program, which plays the kubelets, deletes them, or after 1 to 10 s (*slow victims*), or after 30 s, as\n  \
+         long as a pod has by default. The time is the owner's: from the first claimant's creation to the last one's bind, with the requests of\n  \
+         writers and kubelets, which share the machine: on a busy one it is twice as long.\n  \
          *reclaim, limit* are its requests alone, 128 at once, by a program that decides nothing and tells nobody.\n\
          - *claims*: every node has 8 devices of one class in a ResourceSlice; 2,000 pods have a claim for one each. *reclaim of devices*: 800\n  \
          devices, all borrowed in claims of one; the owner submits 400. kube-scheduler evicts nobody for a device.\n\
