@@ -2,7 +2,7 @@
 {{- define "quotient.name" -}}quotient{{- end }}
 
 {{- define "quotient.webhooksName" -}}
-{{- if .Values.webhooks.separate }}quotient-webhooks{{ else }}quotient{{ end }}
+{{- if and .Values.webhooks.enabled .Values.webhooks.separate }}quotient-webhooks{{ else }}quotient{{ end }}
 {{- end }}
 
 {{- define "quotient.labels" -}}
@@ -151,6 +151,8 @@ spec:
         {{- end }}
         - name: metrics
           containerPort: 8080
+        - name: probes
+          containerPort: 8082
         {{- if and $values.dashboard.enabled (eq .name "quotient") }}
         - name: dashboard
           containerPort: 8081
@@ -158,12 +160,12 @@ spec:
         livenessProbe:
           httpGet:
             path: /livez
-            port: metrics
+            port: probes
           periodSeconds: 10
         readinessProbe:
           httpGet:
             path: /readyz
-            port: metrics
+            port: probes
           periodSeconds: 10
         resources: {{- toYaml $values.resources | nindent 10 }}
         securityContext:

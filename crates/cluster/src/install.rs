@@ -32,6 +32,8 @@ pub struct InstallSettings {
     pub webhook_url: Option<String>,
     /// Whether webhooks run in a Deployment of their own.
     pub separate_webhooks: bool,
+    /// Whether a NetworkPolicy closes all ports but those of webhooks and metrics.
+    pub network_policy: bool,
     /// The names of the scheduler that pods of tenants must name, where the policies for tenants are wanted.
     pub tenant_policy: Option<Vec<String>>,
 }
@@ -102,7 +104,8 @@ mod tests {
             definitions: true,
             configuration: None,
             webhook_url: None,
-            separate_webhooks: false,
+            separate_webhooks: true,
+            network_policy: true,
             tenant_policy: None,
         }
     }

@@ -282,6 +282,8 @@ fn answer(metrics: &Metrics, method: &Method, path: &str) -> Response<Full<Bytes
 #[cfg(test)]
 mod tests {
     use super::*;
+    use tokio::io::{AsyncReadExt, AsyncWriteExt};
+    use tokio::net::{TcpSocket, TcpStream};
 
     #[test]
     fn each_path_has_its_answer() {
@@ -293,5 +295,58 @@ mod tests {
         metrics.set_ready(true);
         assert_eq!((status("/livez"), status("/readyz"), status("/")), (200, 200, 404));
         assert_eq!(answer(&metrics, &Method::POST, "/metrics").status().as_u16(), 405);
+    }
+
+    /// Opens so many connections from each of some addresses, which say nothing, or half of something.
+    async fn strangers(port: SocketAddr, addresses: u8, each: usize) -> Vec<TcpStream> {
+        let mut all = Vec::new();
+        for at in 0..usize::from(addresses) * each {
+            let socket = TcpSocket::new_v4().expect("a socket");
+            let from = SocketAddr::from(([127, 0, 0, 2 + (at % usize::from(addresses)) as u8], 0));
+            socket.bind(from).expect("the loopback has it");
+            let mut stream = socket.connect(port).await.expect("the port is open");
+            if at % 2 == 0 {
+                // The other side may have closed it already.
+                let _ = stream.write_all(b"GET /livez HTT").await;
+            }
+            all.push(stream);
+        }
+        all
+    }
+
+    async fn status(port: SocketAddr, path: &str) -> Option<String> {
+        let mut stream = TcpStream::connect(port).await.ok()?;
+        stream
+            .write_all(format!("GET {path} HTTP/1.1\r\nHost: h\r\nConnection: close\r\n\r\n").as_bytes())
+            .await
+            .ok()?;
+        let mut answer = String::new();
+        stream.read_to_string(&mut answer).await.ok()?;
+        answer.split(' ').nth(1).map(str::to_string)
+    }
+
+    #[test]
+    fn strangers_that_say_nothing_keep_no_kubelet_and_no_prometheus_out() {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("it can be built");
+        runtime.block_on(async {
+            let metrics = Metrics::default();
+            metrics.beat();
+            let address = SocketAddr::from(([127, 0, 0, 1], 0));
+            let settings =
+                ServeSettings { address, certificate: None, authorizer: None, comparison: None, profiling: false };
+            let (port, answer) = serve(settings, metrics.clone()).await.expect("it listens");
+            let (probes, answer_probes) = serve_probes(address, metrics).await.expect("it listens");
+            tokio::spawn(answer);
+            tokio::spawn(answer_probes);
+            for port in [port, probes] {
+                let one = strangers(port, 1, 200).await;
+                assert_eq!(status(port, "/livez").await.as_deref(), Some("200"), "one address");
+                drop(one);
+                let _many = strangers(port, 100, 3).await;
+                assert_eq!(status(port, "/livez").await.as_deref(), Some("200"), "many addresses");
+            }
+            assert_eq!(status(probes, "/metrics").await.as_deref(), Some("404"));
+            assert_eq!(status(port, "/metrics").await.as_deref(), Some("200"));
+        });
     }
 }

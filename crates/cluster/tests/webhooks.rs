@@ -147,6 +147,7 @@ fn certificates_are_made_agreed_on_renewed_and_reloaded() {
         renewed_while_the_api_server_asks(&plane, &clients).await;
         taken_from_a_folder(&plane, &clients).await;
         only_clients_of_the_authority_are_answered(&plane, &clients).await;
+        idle_strangers_lock_no_api_server_out(&plane, &clients).await;
     });
 }
 
@@ -303,6 +304,24 @@ async fn only_clients_of_the_authority_are_answered(plane: &ControlPlane, client
     assert_eq!(asked_as(address, plane, None).await, None, "a stranger is not answered");
     let answer = asked_as(address, plane, Some("apiserver")).await.expect("a client of the authority is");
     assert!(answer.starts_with("HTTP/1.1 400") && answer.contains("expected admission.k8s.io/v1"), "{answer}");
+}
+
+/// Strangers from three addresses take every place with connections that say nothing.
+async fn idle_strangers_lock_no_api_server_out(plane: &ControlPlane, clients: &Clients) {
+    let (address, folder) = (free_address(), plane.folder().join("certificate"));
+    let mut settings = WebhookSettings::new(address, target(address), Source::Mounted(folder));
+    settings.lifetimes = SHORT;
+    let _tasks = start_with(clients, settings).await;
+    let mut idle = Vec::new();
+    for at in 0..600_u16 {
+        let socket = tokio::net::TcpSocket::new_v4().expect("a socket");
+        socket.bind(SocketAddr::from(([127, 0, 0, 2 + (at % 3) as u8], 0))).expect("the loopback has it");
+        idle.push(socket.connect(address).await.expect("the port is open"));
+    }
+    let begun = std::time::Instant::now();
+    let answer = asked_as(address, plane, None).await.expect("whoever asks is answered");
+    assert!(answer.starts_with("HTTP/1.1 400"), "{answer}");
+    assert!(begun.elapsed() < Duration::from_secs(2), "it waits for nobody: {:?}", begun.elapsed());
 }
 
 /// Gives a user these rights on elastic quotas in a namespace, which is made.

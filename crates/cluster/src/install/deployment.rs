@@ -1,5 +1,5 @@
-//! What runs: the Deployment, the Service that the API server asks the webhooks through, and the budget that keeps one
-//! replica going.
+//! What runs: the Deployments, the Service that the API server asks the webhooks through, the budgets that keep one
+//! replica of each going, and who may reach their ports.
 
 use serde_json::{Value, json};
 
@@ -7,6 +7,7 @@ use super::{InstallSettings, NAME, metadata};
 use crate::permission::{AUTHORITY_SECRET, LEASE};
 
 const METRICS_PORT: u16 = 8080;
+const PROBES_PORT: u16 = 8082;
 const WEBHOOK_PORT: u16 = 9443;
 
 /// The Deployment of webhooks that run apart from the scheduler, and the Service by which its metrics are read then.
@@ -79,7 +80,24 @@ pub fn objects(settings: &InstallSettings) -> Vec<Value> {
             },
         })
     }));
+    all.extend(settings.network_policy.then(|| network_policy(namespace, &parts)));
     all
+}
+
+/// Nobody reaches a port but for webhooks and metrics. Kubelets reach those for probes from their own nodes.
+fn network_policy(namespace: &str, parts: &[Part]) -> Value {
+    let port = |name: &str| json!({"ports": [{"port": name}]});
+    let names: Vec<&str> = parts.iter().map(|part| part.name).collect();
+    json!({
+        "apiVersion": "networking.k8s.io/v1", "kind": "NetworkPolicy", "metadata": metadata(NAME, Some(namespace)),
+        "spec": {
+            "podSelector": {"matchExpressions": [
+                {"key": "app.kubernetes.io/name", "operator": "In", "values": names},
+            ]},
+            "policyTypes": ["Ingress"],
+            "ingress": [port("webhook"), port("metrics")],
+        },
+    })
 }
 
 fn selector(part: &Part) -> Value {
@@ -95,6 +113,7 @@ fn arguments(settings: &InstallSettings, part: &Part) -> Vec<String> {
         arguments.push(format!("--lease={namespace}/{LEASE}"));
     }
     arguments.push(format!("--metrics=0.0.0.0:{METRICS_PORT}"));
+    arguments.push(format!("--probes=0.0.0.0:{PROBES_PORT}"));
     if part.answers {
         arguments.extend([
             format!("--webhook=0.0.0.0:{WEBHOOK_PORT}"),
@@ -110,10 +129,11 @@ fn arguments(settings: &InstallSettings, part: &Part) -> Vec<String> {
 
 fn pod(settings: &InstallSettings, part: &Part) -> Value {
     let InstallSettings { image, configuration, .. } = settings;
-    let probe = |path: &str| json!({"httpGet": {"path": path, "port": "metrics"}, "periodSeconds": 10});
+    let probe = |path: &str| json!({"httpGet": {"path": path, "port": "probes"}, "periodSeconds": 10});
     let webhook = part.answers.then(|| json!({"name": "webhook", "containerPort": WEBHOOK_PORT}));
     let metrics = json!({"name": "metrics", "containerPort": METRICS_PORT});
-    let ports: Vec<Value> = webhook.into_iter().chain([metrics]).collect();
+    let probes = json!({"name": "probes", "containerPort": PROBES_PORT});
+    let ports: Vec<Value> = webhook.into_iter().chain([metrics, probes]).collect();
     let mut container = json!({
         "name": NAME,
         "image": image,

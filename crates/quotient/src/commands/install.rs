@@ -15,7 +15,7 @@ use crate::printer::Printer;
 /// Prints the objects.
 pub fn run(arguments: InstallArguments) -> Result<Exit> {
     let InstallArguments { namespace, image, replicas, systems, no_crds, config, .. } = arguments;
-    let InstallArguments { webhook_url, separate_webhooks, tenant_policy, output, .. } = arguments;
+    let InstallArguments { webhook_url, separate_webhooks, network_policy, tenant_policy, output, .. } = arguments;
     let mut printer = Printer::new(match output {
         ManifestFormat::Yaml => Format::Yaml,
         ManifestFormat::Json => Format::Json,
@@ -43,6 +43,7 @@ pub fn run(arguments: InstallArguments) -> Result<Exit> {
         configuration,
         webhook_url,
         separate_webhooks,
+        network_policy,
         tenant_policy,
     });
     match output {

@@ -50,7 +50,7 @@ impl Site {
     fn set(&self, chart: &Path, verb: &[&str], values: &str) {
         let chart = chart.display().to_string();
         let fixed = format!(
-            "webhooks.url=https://127.0.0.1:{},configuration.schedulerNames={{quotient,default-scheduler}}",
+            "webhooks.separate=false,webhooks.url=https://127.0.0.1:{},configuration.schedulerNames={{quotient,default-scheduler}}",
             self.webhook
         );
         self.helm(&[verb, &["quotient", &chart, "--set", &fixed, "--set", values]].concat());
@@ -71,6 +71,7 @@ impl Site {
             .filter_map(Value::as_str)
             .filter(|flag| *flag != "run")
             .map(|flag| match flag.split_once('=').map(|(name, _)| name) {
+                Some("--probes") => "--probes=127.0.0.1:0".to_string(),
                 Some("--metrics") => format!("--metrics=127.0.0.1:{}", self.metrics),
                 Some("--webhook") => format!("--webhook=127.0.0.1:{}", self.webhook),
                 Some("--config") => format!("--config={}", file.display()),

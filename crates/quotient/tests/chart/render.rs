@@ -102,12 +102,21 @@ fn it_renders_what_install_prints() {
         ),
         (
             "quotient-system",
-            vec!["--separate-webhooks", "--no-crds", "--config", &config],
-            vec!["--set", "webhooks.separate=true,crds.install=false", "--set-file", &from_file],
+            vec!["--separate-webhooks=false", "--network-policy=false", "--no-crds", "--config", &config],
+            vec![
+                "--set",
+                "webhooks.separate=false,networkPolicy.enabled=false,crds.install=false",
+                "--set-file",
+                &from_file,
+            ],
         ),
         ("quotient-system", vec!["--systems", "queues,jobs"], vec!["--set", &*system("queues,jobs").leak()]),
         ("quotient-system", vec![], vec![]),
-        ("elsewhere", vec!["--namespace", "elsewhere", "--replicas", "3"], vec!["--set", "replicas=3"]),
+        (
+            "elsewhere",
+            vec!["--namespace", "elsewhere", "--replicas", "3"],
+            vec!["--set", "replicas=3,webhooks.replicas=3"],
+        ),
         (
             "quotient-system",
             vec!["--image", "registry.example/q:v1"],
@@ -139,13 +148,13 @@ fn it_renders_what_install_prints() {
 /// Each switch, and the objects that it adds or takes away.
 #[test]
 fn each_switch_does_what_it_says() {
-    const ALL: &str = "serviceMonitor.enabled=true,prometheusRule.enabled=true,networkPolicy.enabled=true,\
-        grafanaDashboard.enabled=true,webhooks.separate=true,configuration.reserveAfter=1m,\
+    const ALL: &str = "serviceMonitor.enabled=true,prometheusRule.enabled=true,\
+        grafanaDashboard.enabled=true,configuration.reserveAfter=1m,\
         webhooks.certificateSecret=own,prometheusRule.runbooks=https://docs.example/alerts,\
         dashboard.enabled=true,dashboard.ingress.enabled=true,dashboard.ingress.host=q.example.com,\
         dashboard.ingress.tlsSecret=q-tls,dashboard.ingress.className=nginx";
     const NONE: &str = "crds.install=false,flowControl.enabled=false,podDisruptionBudget.enabled=false,\
-        webhooks.enabled=false";
+        webhooks.enabled=false,networkPolicy.enabled=false";
     let place = || "quotient-system".to_string();
     let key = |kind: &str, name: &str| (kind.to_string(), place(), name.to_string());
     for program in HELMS {
@@ -155,13 +164,9 @@ fn each_switch_does_what_it_says() {
         let expected = [
             key("ConfigMap", "quotient"),
             key("ConfigMap", "quotient-grafana-dashboard"),
-            key("Deployment", "quotient-webhooks"),
             key("Ingress", "quotient-dashboard"),
-            key("NetworkPolicy", "quotient"),
-            key("PodDisruptionBudget", "quotient-webhooks"),
             key("PrometheusRule", "quotient"),
             key("Service", "quotient-dashboard"),
-            key("Service", "quotient-scheduler"),
             key("ServiceMonitor", "quotient"),
         ];
         assert_eq!(added, expected, "{program}");
