@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, VecDeque};
 
 use crate::shared::Name;
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 use crate::view::{Phase, PodRow, View};
 use crate::viewer::Viewer;
@@ -36,7 +36,7 @@ pub struct Entry {
 }
 
 /// An eviction that was decided, as its source tells of it.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Eviction {
     pub at_ms: i64,
     pub namespace: Name,

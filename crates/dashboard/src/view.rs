@@ -6,10 +6,10 @@ use std::sync::Arc;
 use quotient_api::{elastic, time};
 use quotient_engine::fact::PodKey;
 use quotient_engine::{Engine, Reason};
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use crate::shared::{Name, Shared};
+use crate::shared::{Name, Shared, Word, some_word, word};
 
 /// Labels that name a node's pool, the first that is there counts.
 const POOL_LABELS: [&str; 5] = [
@@ -22,7 +22,7 @@ const POOL_LABELS: [&str; 5] = [
 const RACK_LABELS: [&str; 2] = ["topology.kubernetes.io/rack", "topology.kubernetes.io/zone"];
 
 /// Where a pod is in its life.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub enum Phase {
     Pending,
     Running,
@@ -33,10 +33,11 @@ pub enum Phase {
 }
 
 /// Why a pod waits. Amounts are as ledgers count them: millicores of cpu, base units of all else.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Why {
-    pub code: &'static str,
+    #[serde(deserialize_with = "word")]
+    pub code: Word,
     pub message: String,
     pub quota: Option<String>,
     pub resource: Option<String>,
@@ -47,7 +48,7 @@ pub struct Why {
 }
 
 /// A pod.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct PodRow {
     pub namespace: Name,
@@ -63,14 +64,15 @@ pub struct PodRow {
     pub priority: i64,
     pub group: Option<String>,
     pub quotas: Vec<Name>,
-    pub capacity: Option<&'static str>,
+    #[serde(deserialize_with = "some_word")]
+    pub capacity: Option<Word>,
     pub created_ms: i64,
     pub started_ms: Option<i64>,
     pub why: Option<Shared<Why>>,
 }
 
 /// What a quota says of one resource.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Amounts {
     pub guaranteed: Option<i64>,
@@ -83,16 +85,19 @@ pub struct Amounts {
 }
 
 /// A quota.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct QuotaRow {
     /// `Kind/namespace/name`, or `Kind.group/…` where that is ambiguous.
     pub object: Name,
-    pub kind: &'static str,
-    pub group: &'static str,
+    #[serde(deserialize_with = "word")]
+    pub kind: Word,
+    #[serde(deserialize_with = "word")]
+    pub group: Word,
     pub namespace: Option<Name>,
     pub name: Name,
-    pub policy: &'static str,
+    #[serde(deserialize_with = "word")]
+    pub policy: Word,
     pub parent: Option<Name>,
     pub tree: Option<Name>,
     pub resources: BTreeMap<Name, Amounts>,
@@ -101,7 +106,7 @@ pub struct QuotaRow {
 }
 
 /// A node.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct NodeRow {
     pub name: Name,
@@ -118,7 +123,7 @@ pub struct NodeRow {
 }
 
 /// Everything, at one moment.
-#[derive(Debug, Clone, PartialEq, Eq, Default)]
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub struct View {
     pub at_ms: i64,
     /// By namespace and name.

@@ -3,11 +3,12 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use crate::shared::Name;
+use crate::shared::{Name, Word, some_word, word};
 use quotient_api::read;
 use quotient_sim::cluster::Happened;
 use quotient_sim::{Cluster, Stuck};
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
 
 use crate::view::{Amounts, Phase, Sources, View};
 
@@ -15,11 +16,14 @@ use crate::view::{Amounts, Phase, Sources, View};
 pub const CHANGE_BYTES_MAX: usize = 256 * 1024;
 const ROWS_MAX: usize = 500;
 
+/// The most pods that a change may ask for: they are all made, and scheduled, before there is an answer.
+pub const CHANGE_PODS_MAX: u64 = 10_000;
+
 /// How long both copies go on after the change, so that evicted pods are gone and others are bound.
 const SETTLE: Duration = Duration::from_secs(180);
 
 /// A pod that would be evicted.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct EvictedRow {
     pub pod: String,
     pub node: String,
@@ -29,24 +33,26 @@ pub struct EvictedRow {
 }
 
 /// A pod that would start.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct BoundRow {
     pub pod: String,
     pub node: String,
 }
 
 /// A pod that would wait, or wait for another reason.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct WaitRow {
     pub pod: String,
-    pub before: Option<&'static str>,
-    pub after: &'static str,
+    #[serde(deserialize_with = "some_word")]
+    pub before: Option<Word>,
+    #[serde(deserialize_with = "word")]
+    pub after: Word,
     pub message: String,
     pub remedies: Vec<String>,
 }
 
 /// A quota of which something would be different, of one resource.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct QuotaRow {
     pub object: Name,
     pub resource: Name,
@@ -55,7 +61,7 @@ pub struct QuotaRow {
 }
 
 /// What would be different. Lists are cut at a bound; the counts are whole.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Default)]
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Answer {
     pub verdict: String,
@@ -123,7 +129,7 @@ pub fn what_if(cluster: &Cluster, change: &str) -> Result<Answer, String> {
 }
 
 /// The objects of a change; all of it must be readable.
-pub fn documents(change: &str) -> Result<Vec<serde_json::Value>, String> {
+pub fn documents(change: &str) -> Result<Vec<Value>, String> {
     if change.len() > CHANGE_BYTES_MAX {
         return Err(format!("the change has {} bytes, at most {CHANGE_BYTES_MAX} are read", change.len()));
     }
@@ -137,7 +143,27 @@ pub fn documents(change: &str) -> Result<Vec<serde_json::Value>, String> {
     if let Some(foreign) = read.documents.iter().find(|document| document.key.group == "quotient.dev") {
         return Err(format!("{} is not an object of a cluster", foreign.key));
     }
-    Ok(read.documents.into_iter().map(|document| document.value).collect())
+    let objects: Vec<Value> = read.documents.into_iter().map(|document| document.value).collect();
+    let pods = objects.iter().map(pods_of).fold(0, u64::saturating_add);
+    if pods > CHANGE_PODS_MAX {
+        return Err(format!("the change asks for {pods} pods, at most {CHANGE_PODS_MAX} are tried"));
+    }
+    Ok(objects)
+}
+
+/// How many pods an object asks for, itself or by what controllers make of it.
+fn pods_of(object: &Value) -> u64 {
+    let count = |of: &Value, field: &str| of[field].as_u64().unwrap_or(1);
+    let spec = &object["spec"];
+    match object["kind"].as_str().unwrap_or_default() {
+        "Pod" => 1,
+        "Deployment" | "ReplicaSet" | "StatefulSet" | "ReplicationController" => count(spec, "replicas"),
+        "Job" => match spec["tasks"].as_array() {
+            Some(tasks) => tasks.iter().map(|task| count(task, "replicas")).fold(0, u64::saturating_add),
+            None => count(spec, "parallelism"),
+        },
+        _ => 0,
+    }
 }
 
 /// The view of a simulated cluster.
@@ -249,5 +275,27 @@ fn verdict(answer: &Answer) -> String {
             pods(evicted),
             pods(waiting)
         ),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_change_that_asks_for_too_many_pods_is_refused_before_any_is_made() {
+        let deployment = |index: usize, replicas: u64| {
+            format!(
+                "apiVersion: apps/v1\nkind: Deployment\nmetadata: {{name: d-{index}, namespace: a}}\n\
+                 spec: {{replicas: {replicas}, selector: {{}}, template: {{}}}}\n---\n"
+            )
+        };
+        let many: String = (0..400).map(|index| deployment(index, 100_000)).collect();
+        let refusal = documents(&many).expect_err("40 million pods");
+        assert_eq!(refusal, "the change asks for 40000000 pods, at most 10000 are tried");
+        let job = "apiVersion: batch.volcano.sh/v1alpha1\nkind: Job\nmetadata: {name: j, namespace: a}\n\
+                   spec: {tasks: [{name: a, replicas: 6000}, {name: b, replicas: 6000}]}\n";
+        assert!(documents(job).is_err(), "tasks count together");
+        assert!(documents(&deployment(0, CHANGE_PODS_MAX)).is_ok());
     }
 }

@@ -96,6 +96,12 @@ pub enum Command {
     ///
     /// Objects are checked in the order given, as if they were applied one after another. Nothing is scheduled.
     Lint(LintArguments),
+    /// Serve the dashboard with the views that `run` gives on standard input
+    #[command(hide = true)]
+    Dashboard(DashboardArguments),
+    /// Answer what the change on standard input would do to a live cluster, within bounds of memory and time
+    #[command(hide = true)]
+    WhatIf(WhatIfArguments),
     /// Schedule the pods of a live cluster
     ///
     /// Watches the cluster, binds and evicts pods, writes labels and statuses. Several replicas may run: the leader
@@ -548,6 +554,9 @@ pub struct RunArguments {
     /// Serve /metrics, /livez and /readyz here
     #[arg(long, value_name = "ADDRESS:PORT")]
     pub metrics: Option<SocketAddr>,
+    /// Serve /livez and /readyz here too, without TLS, with connections of their own: for probes
+    #[arg(long, value_name = "ADDRESS:PORT")]
+    pub probes: Option<SocketAddr>,
     /// Serve /debug/profile beside metrics: where the process spends its time, and its memory
     #[arg(long, requires = "metrics")]
     pub profiling: bool,
@@ -607,6 +616,35 @@ pub enum MetricsAccess {
     Authorized,
 }
 
+/// What the process of the dashboard is told.
+#[derive(Debug, Args)]
+pub struct DashboardArguments {
+    /// Where it is served
+    pub address: SocketAddr,
+    /// Let viewers apply changes, with their own token and rights
+    #[arg(long)]
+    pub apply: bool,
+    #[command(flatten)]
+    pub cluster: WhatIfArguments,
+    /// Log format
+    #[arg(long, value_enum, value_name = "FORMAT", default_value = "text")]
+    pub log: LogFormat,
+}
+
+/// The cluster on a copy of which a change is tried.
+#[derive(Debug, Clone, Args)]
+pub struct WhatIfArguments {
+    /// The cluster; by default the one that kubectl uses, or the one that this pod runs in
+    #[arg(long, value_name = "FILE")]
+    pub kubeconfig: Option<PathBuf>,
+    /// The configuration of the scheduler
+    #[arg(long, value_name = "FILE")]
+    pub config: Option<PathBuf>,
+    /// The controller of Volcano Jobs is off
+    #[arg(long)]
+    pub without_jobs: bool,
+}
+
 /// A part of `run`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub enum Part {
@@ -653,8 +691,11 @@ pub struct InstallArguments {
     #[arg(long, value_name = "URL", value_parser = crate::commands::webhook_url)]
     pub webhook_url: Option<String>,
     /// Run webhooks in a Deployment of their own, with as many replicas
-    #[arg(long, conflicts_with = "webhook_url")]
+    #[arg(long, value_name = "BOOL", default_value_t = true, action = clap::ArgAction::Set)]
     pub separate_webhooks: bool,
+    /// Print a NetworkPolicy: only the ports of webhooks and metrics accept connections from elsewhere than the node
+    #[arg(long, value_name = "BOOL", default_value_t = true, action = clap::ArgAction::Set)]
+    pub network_policy: bool,
     /// Print policies of the API server that close ways round a quota, for namespaces labelled quotient.dev/tenant=true
     #[arg(long)]
     pub tenant_policy: bool,

@@ -4,6 +4,7 @@ mod bench;
 mod check;
 mod complete;
 mod configuration_file;
+mod dashboard;
 mod demo;
 mod describe;
 pub mod explain;
@@ -21,6 +22,7 @@ mod snapshot;
 mod test;
 mod top;
 mod tree;
+mod what_if;
 
 pub use install::{namespace, webhook_url};
 pub use run::lease_duration;
@@ -51,8 +53,10 @@ fn dispatch(command: Command) -> Result<Exit> {
         Command::Check(arguments) => check::run(arguments),
         Command::Complete { words } => complete::run(&words),
         Command::Completion { shell } => describe::completion(shell),
+        Command::Dashboard(arguments) => dashboard::run(arguments),
         Command::Demo(arguments) => demo::run(arguments),
         Command::Explain(arguments) => explain::run(arguments),
+        Command::WhatIf(arguments) => what_if::run(arguments),
         Command::Install(arguments) => install::run(arguments),
         Command::Lint(arguments) => lint::run(arguments),
         Command::Man { folder } => describe::manual(&folder),

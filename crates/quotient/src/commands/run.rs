@@ -1,23 +1,24 @@
 //! `quotient run`: the scheduler of a live cluster.
 
+use std::net::SocketAddr;
 use std::process;
 use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
+use clap::ValueEnum;
 use quotient_api::Configuration;
 use quotient_cluster::bulk::{Bulk, BulkHandle};
 use quotient_cluster::connect::connect_beside;
 use quotient_cluster::onlook::{Onlooker, Onlookers};
 use quotient_cluster::patience::Patience;
 use quotient_cluster::permission::{first_missing, may_serve};
-use quotient_cluster::serve::{Page, ServeSettings, serve};
+use quotient_cluster::serve::{Page, ServeSettings, serve, serve_probes};
 use quotient_cluster::system::System;
 use quotient_cluster::webhook::certificates::Source;
 use quotient_cluster::webhook::configuration::Target;
 use quotient_cluster::webhook::{WebhookSettings, webhooks};
 use quotient_cluster::{Clients, LeaseSettings, LiveSettings, Metrics};
-use quotient_dashboard::server::Server;
 use quotient_host::SharedObjects;
 use tokio::signal::unix::{SignalKind, signal};
 
@@ -26,7 +27,7 @@ use super::log::Log;
 use crate::arguments::{Format, MetricsAccess, Part, RunArguments};
 use crate::comparison::Comparison;
 use crate::exit::Exit;
-use crate::live_dashboard::{LiveSource, TokenGate, Watcher};
+use crate::live_dashboard::{Pages, Watcher};
 use crate::live_recording::LiveRecording;
 use crate::printer::Printer;
 
@@ -66,7 +67,7 @@ async fn serve_cluster(
         let names = configuration.scheduler_names.clone();
         Comparison::new(names, arguments.compare_every, metrics.clone(), quotient_cluster::clock::wall_us())
     });
-    let (source, onlookers) = onlookers(&arguments, &clients, comparison.clone()).await?;
+    let onlookers = onlookers(&arguments, may_run_jobs, comparison.clone())?;
     serve_metrics(&arguments, &clients, &metrics, comparison.clone()).await?;
     let RunArguments { config, only, shadow, lease, lease_duration, .. } = arguments;
     let (namespace, name) = place("--lease", &lease)?;
@@ -111,9 +112,6 @@ async fn serve_cluster(
                 changed = watched.changed(&before) => next = Some(changed),
             }
         };
-        if let Some(source) = &source {
-            source.configure(&settings.configuration);
-        }
         quotient_cluster::run_before(onlookers.clone(), clients.clone(), settings.clone(), metrics.clone(), stop).await;
         match next {
             // What the engine knows follows from the configuration: it is rebuilt from the cluster.
@@ -138,7 +136,12 @@ async fn serve_metrics(
     metrics: &Metrics,
     comparison: Option<Arc<Comparison>>,
 ) -> Result<()> {
-    let RunArguments { metrics: address, metrics_access, metrics_certificate, profiling, .. } = arguments;
+    let RunArguments { metrics: address, metrics_access, metrics_certificate, profiling, probes, .. } = arguments;
+    if let Some(address) = *probes {
+        let (address, answer) = serve_probes(address, metrics.clone()).await?;
+        tracing::info!(%address, "serves /livez and /readyz");
+        tokio::spawn(answer);
+    }
     let Some(address) = *address else { return Ok(()) };
     let settings = ServeSettings {
         address,
@@ -166,31 +169,34 @@ async fn reach(arguments: &RunArguments, systems: &[System], bulk: BulkHandle) -
 }
 
 /// What observes the scheduler: the dashboard, a recording and a comparison.
-async fn onlookers(
+fn onlookers(
     arguments: &RunArguments,
-    clients: &Clients,
+    may_run_jobs: bool,
     comparison: Option<Arc<Comparison>>,
-) -> Result<(Option<Arc<LiveSource>>, Option<Arc<dyn Onlooker>>)> {
+) -> Result<Option<Arc<dyn Onlooker>>> {
     let mut all: Vec<Arc<dyn Onlooker>> = Vec::new();
-    let mut source = None;
     if let Some(address) = arguments.dashboard {
-        let watcher = Watcher::new();
-        let applies = arguments.dashboard_apply.then(|| arguments.kubeconfig.clone());
-        let (hub, reader) = (watcher.hub(), clients.webhook.clone());
-        let served = Arc::new(LiveSource::new(clients.url.clone(), hub, reader, applies));
-        let gate = TokenGate::new(clients.webhook.clone());
-        let (address, answer) = Server::new(watcher.hub(), served.clone(), Arc::new(gate)).serve(address).await?;
-        tracing::info!(%address, "serves the dashboard");
-        tokio::spawn(answer);
-        all.push(watcher);
-        source = Some(served);
+        all.push(Watcher::new(Pages::begin(dashboard_arguments(arguments, address, may_run_jobs))));
     }
     if let Some(path) = &arguments.record {
         all.push(LiveRecording::begin(path, arguments.config.as_deref())?);
     }
     all.extend(comparison.map(|comparison| comparison as Arc<dyn Onlooker>));
-    let onlooker = (!all.is_empty()).then(|| Arc::new(Onlookers(all)) as Arc<dyn Onlooker>);
-    Ok((source, onlooker))
+    Ok((!all.is_empty()).then(|| Arc::new(Onlookers(all)) as Arc<dyn Onlooker>))
+}
+
+/// What the process of the dashboard is told on its command line.
+fn dashboard_arguments(arguments: &RunArguments, address: SocketAddr, may_run_jobs: bool) -> Vec<String> {
+    let RunArguments { kubeconfig, config, dashboard_apply, log, .. } = arguments;
+    let log = log.to_possible_value().map(|value| format!("--log={}", value.get_name()));
+    let mut all = vec![address.to_string()];
+    all.extend(log);
+    for (flag, file) in [("kubeconfig", kubeconfig), ("config", config)] {
+        all.extend(file.as_ref().map(|file| format!("--{flag}={}", file.display())));
+    }
+    all.extend(dashboard_apply.then(|| "--apply".to_string()));
+    all.extend((!may_run_jobs).then(|| "--without-jobs".to_string()));
+    all
 }
 
 /// How the webhooks are served, if they are.

@@ -1,4 +1,4 @@
-//! Observes the scheduler and publishes views.
+//! Observes the scheduler and makes views for the process of the dashboard.
 //!
 //! Objects are kept as far as pages show them. A view is made in a thread of its own from a copy of the engine, at most
 //! once a second and in at most a twentieth of the time, and only when something changed.
@@ -10,7 +10,6 @@ use std::time::{Duration, Instant};
 
 use quotient_api::{ObjectKey, key_of};
 use quotient_cluster::onlook::{Onlooker, whole};
-use quotient_dashboard::Hub;
 use quotient_dashboard::journal::Eviction;
 use quotient_dashboard::shared::Name;
 use quotient_dashboard::view::{Sources, View};
@@ -19,8 +18,10 @@ use quotient_host::scheduler::{Happened, Now, Seen};
 use quotient_host::subject::Subject;
 use serde_json::{Value, json};
 
+use super::Pages;
+
 /// Frames of the history: 720 of them are four hours.
-const FRAME_MS: i64 = 20_000;
+pub const FRAME_MS: i64 = 20_000;
 
 /// Making a view takes at most this part of the time.
 const PACE_FACTOR: u32 = 20;
@@ -35,7 +36,7 @@ struct Kept {
 
 /// The scheduler's observer for the dashboard.
 pub struct Watcher {
-    hub: Arc<Hub>,
+    pages: Arc<Pages>,
     kept: Mutex<Kept>,
     /// A view is being made, or it is too early for the next.
     busy: Arc<AtomicBool>,
@@ -44,18 +45,8 @@ pub struct Watcher {
 
 impl Watcher {
     /// A watcher that has seen nothing yet.
-    pub fn new() -> Arc<Self> {
-        Arc::new(Watcher {
-            hub: Hub::new(FRAME_MS),
-            kept: Mutex::default(),
-            busy: Arc::default(),
-            next: Mutex::new(Instant::now()),
-        })
-    }
-
-    /// The hub that views go to.
-    pub fn hub(&self) -> Arc<Hub> {
-        self.hub.clone()
+    pub fn new(pages: Arc<Pages>) -> Arc<Self> {
+        Arc::new(Watcher { pages, kept: Mutex::default(), busy: Arc::default(), next: Mutex::new(Instant::now()) })
     }
 
     fn kept(&self) -> MutexGuard<'_, Kept> {
@@ -146,7 +137,7 @@ impl Onlooker for Watcher {
                 evictions,
             )
         };
-        let (hub, busy) = (self.hub.clone(), self.busy.clone());
+        let (pages, busy) = (self.pages.clone(), self.busy.clone());
         let took = begun.elapsed();
         *self.next.lock().unwrap_or_else(PoisonError::into_inner) =
             begun + (took * PACE_FACTOR).max(Duration::from_millis(900));
@@ -159,7 +150,7 @@ impl Onlooker for Watcher {
                 pods: pods.iter().map(|pod| &**pod),
                 nodes: nodes.iter().map(|node| &**node),
             });
-            hub.publish(view, &evictions);
+            pages.publish(view, evictions);
             // Until this ends no other is begun; so much rest after it that it takes a twentieth of the time.
             let rest = begun.elapsed() * PACE_FACTOR;
             std::thread::sleep(rest.min(Duration::from_secs(60)).saturating_sub(begun.elapsed()));

@@ -1,29 +1,32 @@
 //! What viewers of a live cluster can ask beside its view: what a change would do, and to apply it.
 //!
-//! A change is tried on a virtual copy of the cluster, which is read anew each time with the rights of the scheduler.
-//! The answer is filtered for the viewer afterwards. A change is applied only where that is switched on, and with the
+//! A change is tried on a virtual copy of the cluster, which is read anew each time with the rights of the scheduler, in
+//! a process of its own with bounds on its memory and time. The answer is filtered for the viewer afterwards. A change is applied only where that is switched on, and with the
 //! token of the viewer: the scheduler's own rights are never used for it.
 
-use std::path::PathBuf;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::process::Stdio;
+use std::sync::Arc;
+use std::time::Duration;
 
 use http::{Method, Request};
 use kube::Client;
-use quotient_api::{Configuration, ObjectKey, key_of};
+use quotient_api::{ObjectKey, key_of};
 use quotient_cluster::call::{kind_path, object_path};
 use quotient_cluster::connect::with_token;
 use quotient_dashboard::Hub;
 use quotient_dashboard::demo::player::manifest;
 use quotient_dashboard::gate::{Later, Refusal, Source};
 use quotient_dashboard::viewer::Viewer;
-use quotient_dashboard::what_if::{Answer, documents, what_if};
+use quotient_dashboard::what_if::{Answer, documents};
 use quotient_host::objects::watched_kinds;
-use quotient_sim::{Input, Setup, Simulation};
 use serde_json::{Value, json};
+use tokio::io::AsyncWriteExt;
+use tokio::process::Command;
 use tokio::sync::Semaphore;
 
-use crate::live::{self, Listed, Seen};
-use crate::snapshot;
+use super::bounds::{TRIAL_BYTES_MAX, TRIAL_CPU_S_MAX};
+use crate::arguments::WhatIfArguments;
+use crate::live::{self, Listed};
 
 /// Whose fields they are, beside the viewer's name in the audit log.
 const MANAGER: &str = "quotient-dashboard";
@@ -31,68 +34,75 @@ const MANAGER: &str = "quotient-dashboard";
 /// Changes that are tried at a time: each holds a copy of the whole cluster.
 const TRIALS_MAX: usize = 1;
 
+/// How long a trial may take, with reading the cluster.
+const TRIAL_MAX: Duration = Duration::from_secs(90);
+
 /// The source of a live cluster's dashboard.
 pub struct LiveSource {
     cluster: String,
     hub: Arc<Hub>,
     /// Reads with the rights of the scheduler.
     reader: Client,
-    configuration: Mutex<Configuration>,
-    /// Where viewers may apply changes: how the cluster is found.
-    applies: Option<Option<PathBuf>>,
+    /// Whether viewers may apply changes.
+    applies: bool,
+    cluster_arguments: WhatIfArguments,
     trials: Semaphore,
 }
 
 impl LiveSource {
-    /// A source that reads with this client. `applies` switches applying on and has the kubeconfig of the cluster.
-    pub fn new(cluster: String, hub: Arc<Hub>, reader: Client, applies: Option<Option<PathBuf>>) -> Self {
-        let (configuration, trials) = (Mutex::default(), Semaphore::new(TRIALS_MAX));
-        LiveSource { cluster, hub, reader, configuration, applies, trials }
-    }
-
-    /// Changes are tried under this configuration from now on.
-    pub fn configure(&self, configuration: &Configuration) {
-        *self.configuration.lock().unwrap_or_else(PoisonError::into_inner) = configuration.clone();
-    }
-
-    /// Everything that the scheduler watches, as it is now.
-    async fn objects(&self) -> Result<Vec<Value>, Refusal> {
-        let mut objects = Vec::new();
-        for kind in watched_kinds() {
-            let listed = live::list(&self.reader, &kind_path(kind, None)).await;
-            match listed.map_err(|error| Refusal::Bad(format!("the cluster cannot be read: {error:#}")))? {
-                Listed::Items(items) => objects.extend(items.into_iter().map(|item| live::named(item, kind))),
-                Listed::NotServed | Listed::Forbidden => {}
-            }
-        }
-        Ok(objects)
+    /// A source that reads with this client.
+    pub fn new(
+        cluster: String,
+        hub: Arc<Hub>,
+        reader: Client,
+        applies: bool,
+        cluster_arguments: WhatIfArguments,
+    ) -> Self {
+        LiveSource { cluster, hub, reader, applies, cluster_arguments, trials: Semaphore::new(TRIALS_MAX) }
     }
 
     async fn try_out(&self, change: String) -> Result<Answer, Refusal> {
         documents(&change).map_err(Refusal::Bad)?;
         let busy = || Refusal::Bad("another change is being tried; try again in a moment".into());
         let _trial = self.trials.try_acquire().map_err(|_| busy())?;
-        let objects = self.objects().await?;
-        let configuration = self.configuration.lock().unwrap_or_else(PoisonError::into_inner).clone();
-        let tried = tokio::task::spawn_blocking(move || {
-            let scheduler_names = Some(configuration.scheduler_names.clone());
-            let setup = Setup { configuration, scheduler_names };
-            let seen = Seen { objects, ..Seen::default() };
-            let read = snapshot::read_objects("cluster", snapshot::of(seen, false));
-            let input = Input { file: "cluster".to_owned(), read };
-            let copy = Simulation::of(setup, vec![input], &mut |_| {}).map_err(|stuck| stuck.to_string())?;
-            what_if(copy.cluster(), &change)
-        });
-        tried.await.map_err(|_| Refusal::Bad("the change could not be tried".into()))?.map_err(Refusal::Bad)
+        let broken = |error: std::io::Error| Refusal::Bad(format!("the change could not be tried: {error}"));
+        let WhatIfArguments { kubeconfig, config, without_jobs } = &self.cluster_arguments;
+        let mut command = Command::new(std::env::current_exe().map_err(broken)?);
+        command.arg("what-if");
+        for (flag, file) in [("--kubeconfig", kubeconfig), ("--config", config)] {
+            command.args(file.iter().flat_map(|file| [flag.as_ref(), file.as_os_str()]));
+        }
+        command.args(without_jobs.then_some("--without-jobs"));
+        command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::null()).kill_on_drop(true);
+        let mut child = command.spawn().map_err(broken)?;
+        let mut input = child.stdin.take();
+        let asked = async move {
+            if let Some(input) = &mut input {
+                // One that ended before it read everything says why below.
+                let _ = input.write_all(change.as_bytes()).await;
+            }
+            drop(input);
+            child.wait_with_output().await
+        };
+        let late = |_| Refusal::Bad(format!("the change takes more than {} s to try", TRIAL_MAX.as_secs()));
+        let output = tokio::time::timeout(TRIAL_MAX, asked).await.map_err(late)?.map_err(broken)?;
+        let answer: Result<Answer, String> = serde_json::from_slice(&output.stdout).map_err(|_| {
+            tracing::warn!("a change could not be tried: {}", output.status);
+            Refusal::Bad(format!(
+                "the change takes more to try than {} GiB of memory or {TRIAL_CPU_S_MAX} s, or is nested too deep",
+                TRIAL_BYTES_MAX >> 30
+            ))
+        })?;
+        answer.map_err(Refusal::Bad)
     }
 
     async fn act(&self, change: String, token: Option<String>) -> Result<Vec<String>, Refusal> {
-        let Some(kubeconfig) = &self.applies else {
+        if !self.applies {
             return Err(Refusal::Forbidden("this dashboard is read-only".into()));
-        };
+        }
         let token = token.ok_or(Refusal::SignIn)?;
         let objects = documents(&change).map_err(Refusal::Bad)?;
-        let client = with_token(kubeconfig.as_deref(), &token).await;
+        let client = with_token(self.cluster_arguments.kubeconfig.as_deref(), &token).await;
         let client = client.map_err(|error| Refusal::Bad(error.to_string()))?;
         let mut applied: Vec<String> = Vec::new();
         for object in objects {
@@ -160,7 +170,7 @@ async fn put(client: &Client, mut object: Value) -> Result<ObjectKey, String> {
 
 impl Source for LiveSource {
     fn about(&self) -> Value {
-        json!({"mode": "live", "acts": self.applies.is_some(), "cluster": self.cluster})
+        json!({"mode": "live", "acts": self.applies, "cluster": self.cluster})
     }
 
     fn what_if<'a>(&'a self, change: String, _: Viewer) -> Later<'a, Result<Answer, Refusal>> {
