@@ -165,6 +165,37 @@ fn job(name: &str, spec: Value) -> Value {
     job
 }
 
+/// The pods of a large job are made, told of and looked at beside a pod of somebody else, which waits for none of it.
+#[test]
+fn a_pod_beside_a_job_of_many_is_bound_at_once() {
+    const MANY: usize = 1500;
+    let mut stage = stage();
+    stage.plane().install(&crd::definitions()).expect("the kinds are installed");
+    ["jobs", "single"].into_iter().for_each(|name| stage.namespace(name));
+    stage.node("n", json!({"cpu": "4", "memory": "8Gi", "pods": "10"}));
+    let live = stage.start(Configuration::default());
+    stage.apply(&[pod("single", "before", json!({"cpu": "1"}))]);
+    let runs = |name: &str| stage.running("single").iter().any(|(running, _)| running == name).then_some(());
+    stage.eventually("a pod runs before", || runs("before"));
+    let mut spec = pod("jobs", "", json!({"cpu": "100"}))["spec"].clone();
+    spec["restartPolicy"] = json!("Never");
+    let task = json!({"name": "all", "replicas": MANY, "template": {"spec": spec}});
+    stage.apply(&[json!({
+        "apiVersion": "batch.volcano.sh/v1alpha1", "kind": "Job", "metadata": {"name": "large", "namespace": "jobs"},
+        "spec": {"schedulerName": "quotient", "minAvailable": 1, "tasks": [task]},
+    })]);
+    let made = || stage.items("pods", Some("jobs")).len();
+    stage.eventually("some of its pods are there", || (made() > 0).then_some(()));
+    let begun = std::time::Instant::now();
+    stage.apply(&[pod("single", "beside", json!({"cpu": "1"}))]);
+    stage.eventually("the pod beside it runs", || runs("beside"));
+    let took = begun.elapsed();
+    assert!(made() < MANY, "all of them were made before it: the test says nothing");
+    // With two runs of kubectl, on a machine that does other things too.
+    assert!(took.as_secs() < 5, "it waited {took:?}");
+    assert!(live.metrics.text().contains("lane=\"make\""));
+}
+
 #[test]
 fn a_job_of_two_tasks_is_restarted_and_completes_and_one_that_is_too_large_waits() {
     let mut stage = stage();

@@ -86,15 +86,17 @@ fn standing(status: Option<&Value>) -> [Value; 3] {
 }
 
 impl Expected {
-    /// Whether everything was seen.
-    fn is_seen(&self, job: &Value, objects: &Objects) -> bool {
+    /// Whether everything was seen. Pods are made in this order: the last one is looked for first, so that a job of
+    /// thousands is not gone through for each of them.
+    fn is_seen(&mut self, job: &Value, objects: &Objects) -> bool {
         let find = |key: &ObjectKey| objects.job_pod(key).or_else(|| objects.get(key));
         let is_made = |key: &ObjectKey| find(key).is_some_and(|object| is_made_by(object, job));
         let is_deleted = |(key, uid): &(ObjectKey, Name)| {
             find(key).is_none_or(|object| uid_of(object) != *uid || is_leaving(object))
         };
         let says_so = self.status.is_none() || difference(job.get("status"), self.status.as_ref()).is_none();
-        says_so && self.made.iter().all(is_made) && self.deleted.iter().all(is_deleted)
+        while self.made.pop_if(|key| is_made(key)).is_some() {}
+        says_so && self.made.is_empty() && self.deleted.iter().all(is_deleted)
     }
 }
 
@@ -196,13 +198,14 @@ impl Jobs {
         if let Some(message) = book.untold.take() {
             wanted.remark(key, job, Remark { is_warning: true, reason: "FailedCreate", message });
         }
-        if let Some(expected) = &book.expected {
-            if !expected.is_seen(job, objects) && now.tick < expected.until {
+        if let Some(expected) = &mut book.expected {
+            let is_seen = expected.is_seen(job, objects);
+            if !is_seen && now.tick < expected.until {
                 self.waiting.insert(key.clone());
                 return;
             }
             // What follows from those that went is written.
-            let (is_decisive, slots) = (expected.is_decisive && expected.is_seen(job, objects), expected.slots.clone());
+            let (is_decisive, slots) = (expected.is_decisive && is_seen, expected.slots.clone());
             if is_decisive {
                 book.gone.clear();
             }
