@@ -160,6 +160,7 @@ fn the_dashboard_of_a_live_cluster() {
     let admin = live.token("default", "dashboard-admin");
     only_tokens_of_the_cluster_sign_in(&live, &admin);
     a_tenant_gets_no_name_of_another(&live);
+    what_takes_too_much_ends_neither_the_pages_nor_the_scheduler(&live, &admin);
     a_change_is_tried_and_applied_with_the_viewers_rights(&live, &admin);
     drop(live.daemon.take());
     a_recording_is_replayed(&live.recording);
@@ -252,6 +253,39 @@ fn a_tenant_gets_no_name_of_another(live: &Live) {
         }
     }
     assert!(answered > FUZZED_REQUESTS / 3, "{answered} requests were answered");
+}
+
+/// A tenant without rights on anything but its own pods asks for what no process can do.
+fn what_takes_too_much_ends_neither_the_pages_nor_the_scheduler(live: &Live, admin: &str) {
+    let tenant = live.token("amber", "viewer");
+    let try_out = |objects: &[Value]| {
+        let change = objects.iter().map(Value::to_string).collect::<Vec<_>>().join("\n---\n");
+        live.ask(&tenant, "POST", "/api/what-if", &json!({"change": change}).to_string())
+    };
+    let template = json!({"metadata": {"labels": {"app": "a"}}, "spec": pod("amber", 0)["spec"]});
+    let deployment = |index: usize| {
+        json!({"apiVersion": "apps/v1", "kind": "Deployment", "metadata": {"name": format!("d-{index}"), "namespace": "amber"},
+            "spec": {"replicas": 100_000, "selector": {"matchLabels": {"app": "a"}}, "template": template}})
+    };
+    let many: Vec<Value> = (0..400).map(deployment).collect();
+    let (status, refused) = try_out(&many);
+    assert_eq!(status, 400, "{refused}");
+    assert!(refused.contains("40000000 pods"), "{refused}");
+    let device = "resource.k8s.io/v1";
+    let deep = format!("device{} == 1", ".a".repeat(1500));
+    let claim = json!({"apiVersion": device, "kind": "ResourceClaim", "metadata": {"name": "deep", "namespace": "amber"},
+        "spec": {"devices": {"requests": [{"name": "r", "exactly": {"deviceClassName": "c", "selectors": [{"cel": {"expression": deep}}]}}]}}});
+    let class = json!({"apiVersion": device, "kind": "DeviceClass", "metadata": {"name": "c"},
+        "spec": {"selectors": [{"cel": {"expression": deep}}]}});
+    let slice = json!({"apiVersion": device, "kind": "ResourceSlice", "metadata": {"name": "s"},
+        "spec": {"driver": "d", "nodeName": "n-0", "pool": {"name": "n-0", "generation": 1, "resourceSliceCount": 1},
+            "devices": [{"name": "x"}]}});
+    let mut asks = pod("amber", 99);
+    asks["spec"]["resourceClaims"] = json!([{"name": "r", "resourceClaimName": "deep"}]);
+    let (status, answer) = try_out(&[class, slice, claim, asks]);
+    assert!(status == 200 || answer.contains("nested too deep"), "{status} {answer}");
+    // History is kept by the process of the pages, and pods are bound by the scheduler.
+    assert_eq!(live.get(admin, "/api/overview")["evictionsLastHour"], 8);
 }
 
 fn a_change_is_tried_and_applied_with_the_viewers_rights(live: &Live, admin: &str) {
