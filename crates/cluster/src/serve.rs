@@ -110,8 +110,8 @@ pub async fn serve(
     Ok((bound, work))
 }
 
-/// Serves `/livez` and `/readyz` alone, without TLS: a kubelet has no token and trusts any certificate. The task that is
-/// returned answers for ever.
+/// Serves `/livez` and `/readyz` alone, without TLS: a kubelet has no token and trusts any certificate. The task that
+/// is returned answers for ever.
 pub async fn serve_probes(
     address: SocketAddr,
     metrics: Metrics,

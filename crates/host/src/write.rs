@@ -168,8 +168,8 @@ impl Slot {
         }
     }
 
-    /// Of writes whose turn is the same the lower goes first. Nominations go before all other decisions: they are what a
-    /// claim survives a restart by, and evictions wait for them. Binds and evictions do not pass each other: a steady
+    /// Of writes whose turn is the same the lower goes first. Nominations go before all other decisions: they are what
+    /// a claim survives a restart by, and evictions wait for them. Binds and evictions do not pass each other: a steady
     /// flow of either would hold up the other without end.
     pub fn priority(&self) -> u8 {
         match self {

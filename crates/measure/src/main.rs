@@ -203,7 +203,8 @@ async fn measured(arguments: &Arguments) -> Result<Map<String, Value>> {
     Ok(runs.into_iter().map(|(name, runs)| (name, median(runs.as_array().map_or(&[], Vec::as_slice)))).collect())
 }
 
-/// The run whose rate, with all written, is in the middle, with the rates of all. Where one failed, that is what is to be known.
+/// The run whose rate, with all written, is in the middle, with the rates of all. Where one failed, that is what is to
+/// be known.
 fn median(runs: &[Value]) -> Value {
     if let Some(failed) = runs.iter().find(|run| !run["failed"].is_null()) {
         return failed.clone();

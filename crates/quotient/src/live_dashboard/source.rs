@@ -1,8 +1,9 @@
 //! What viewers of a live cluster can ask beside its view: what a change would do, and to apply it.
 //!
-//! A change is tried on a virtual copy of the cluster, which is read anew each time with the rights of the scheduler, in
-//! a process of its own with bounds on its memory and time. The answer is filtered for the viewer afterwards. A change is applied only where that is switched on, and with the
-//! token of the viewer: the scheduler's own rights are never used for it.
+//! A change is tried on a virtual copy of the cluster, which is read anew each time with the rights of the scheduler,
+//! in a process of its own with bounds on its memory and time. The answer is filtered for the viewer afterwards. A
+//! change is applied only where that is switched on, and with the token of the viewer: the scheduler's own rights are
+//! never used for it.
 
 use std::process::Stdio;
 use std::sync::Arc;

@@ -1,8 +1,8 @@
 //! What the scheduler tells the process of the dashboard, and that process as the scheduler has it.
 //!
 //! The dashboard computes for whoever signs in, and so it has a process of its own with bounds on what it takes
-//! ([`super::bounds`]): whatever comes to its port, the scheduler goes on. The scheduler gives it a view now and then on
-//! its standard input, one JSON text a line, and reads nothing from it. A view that was not taken yet makes way for a
+//! ([`super::bounds`]): whatever comes to its port, the scheduler goes on. The scheduler gives it a view now and then
+//! on its standard input, one JSON text a line, and reads nothing from it. A view that was not taken yet makes way for a
 //! newer one; evictions are kept, up to a bound.
 
 use std::io::{BufRead, Write};
