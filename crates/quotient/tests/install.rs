@@ -93,7 +93,8 @@ impl Installed {
             let deployment = get(&plane, &["deployment", "quotient", "-n", NAMESPACE])?;
             (deployment["status"]["replicas"] == 2).then_some(())
         });
-        plane.kubectl(&["delete", "deployment", "quotient", "-n", NAMESPACE]).expect("it is there");
+        let both = ["delete", "deployment", "quotient", "quotient-webhooks", "-n", NAMESPACE];
+        plane.kubectl(&both).expect("they are there");
         let account = plane.kubeconfig_of_account(NAMESPACE, "quotient").expect("it has a token");
         let log = plane.folder().join("quotient.log");
         Installed { plane, account, log, metrics, webhook }
