@@ -2,8 +2,8 @@
 //!
 //! The dashboard computes for whoever signs in, and so it has a process of its own with bounds on what it takes
 //! ([`super::bounds`]): whatever comes to its port, the scheduler goes on. The scheduler gives it a view now and then
-//! on its standard input, one JSON text a line, and reads nothing from it. A view that was not taken yet makes way for a
-//! newer one; evictions are kept, up to a bound.
+//! on its standard input, one JSON text a line, and reads nothing from it. A view that was not taken yet makes way for
+//! a newer one; evictions are kept, up to a bound.
 
 use std::io::{BufRead, Write};
 use std::process::{Child, Command, Stdio};
