@@ -1,4 +1,4 @@
-//! What nine named cases cost, in instructions: numbers that no other work on the machine can move.
+//! What ten named cases cost, in instructions: numbers that no other work on the machine can move.
 //!
 //! `make counts` runs each case under valgrind, counts only what happens inside [`measured`], and compares with the
 //! numbers in `counts.tsv` beside this file. Without an argument the cases run once each, so that they can be tried.
@@ -12,7 +12,7 @@ use quotient_engine::device::{
 };
 use quotient_engine::fact::{
     Amounts, CPU, Created, ElasticFact, Fact, GroupFact, Labels, Limits, MEMORY, Name, NodeFact, NodeTerm, Operator,
-    PODS, Phase, PodFact, PodKey, PodSpec, PodTerm, QuotaKey, Requirement, Selector, SpreadConstraint, Tick,
+    PODS, Phase, PodFact, PodKey, PodSpec, PodTerm, QuotaKey, Requirement, Selector, SpreadConstraint, Tick, TreeFact,
     WhenUnsatisfiable,
 };
 use quotient_engine::{Budget, Decision, Engine, Settings};
@@ -28,7 +28,7 @@ const CLASS: &str = "gpu.example.com";
 const DEVICES: &str = "gpu.example.com.deviceclass.resource.k8s.io/devices";
 
 /// The cases, by the name that `counts.tsv` has.
-const CASES: [(&str, fn()); 9] = [
+const CASES: [(&str, fn()); 10] = [
     ("plain-fill", plain_fill),
     ("all-different-fill", all_different_fill),
     ("verdict", verdict),
@@ -36,6 +36,7 @@ const CASES: [(&str, fn()); 9] = [
     ("reclaim-all", reclaim_all),
     ("reclaim-all-fair", reclaim_all_fairly),
     ("reclaim-devices", reclaim_devices),
+    ("tree-devices", tree_devices),
     ("gang", gang),
     ("fork", fork),
 ];
@@ -206,6 +207,34 @@ fn reclaim_devices() {
         measured(&mut engine, confirmed(&decisions, &claimants));
     }
     assert_eq!(bound, 100, "each binds when its victim is gone");
+}
+
+/// A tree shares out devices: 400 pods with a claim each come in four cycles, and half of them are bound.
+fn tree_devices() {
+    let nodes = 25;
+    let mut engine = cluster(nodes);
+    engine.observe(NOW, Fact::DeviceClass(DeviceClassFact { name: CLASS.into(), ..DeviceClassFact::default() }));
+    for fact in (0..nodes).flat_map(device_pool) {
+        engine.observe(NOW, fact);
+    }
+    for team in ["owner", "borrower"] {
+        let key = QuotaKey { group: "scheduling.sigs.k8s.io".into(), name: team.into(), ..quota(team, 0).key };
+        let limit = |count: u32| Limits::from_iter([(DEVICES.into(), i64::from(count))]);
+        let (min, max) = (limit(nodes * NODE_GPUS / 4), limit(nodes * NODE_GPUS));
+        let namespaces = vec![team.into()];
+        engine.observe(NOW, Fact::from(TreeFact { key, lends: true, min, max, namespaces, ..TreeFact::default() }));
+    }
+    engine.decide(NOW, Budget::default());
+    let mut bound = 0;
+    for cycle in 0..4 {
+        let team = ["owner", "borrower"][cycle as usize % 2];
+        let pods: Vec<PodFact> = (cycle * 100..(cycle + 1) * 100).map(|i| with_device(team, i)).collect();
+        let claims = pods.iter().map(|pod| Fact::DeviceClaim(device_claim(pod, None)));
+        let decisions = measured(&mut engine, claims.chain(pods.iter().cloned().map(Fact::Pod)).collect());
+        bound += decisions.iter().filter(|decision| matches!(decision, Decision::Bind { .. })).count();
+        measured(&mut engine, confirmed(&decisions, &pods));
+    }
+    assert_eq!(bound, 200, "all devices are shared out");
 }
 
 /// Gangs of 32 pods fill half of a cluster, one a cycle; then one comes that cannot run.

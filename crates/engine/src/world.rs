@@ -379,10 +379,18 @@ impl World {
         }
     }
 
-    /// Does so for all, where what devices cost may have changed.
-    pub fn renew_requests(&mut self) {
+    /// Does so for all, and charges anew what they hold, where what devices cost may have changed: a scheduler that
+    /// starts may see pods and claims before the devices that they have.
+    pub fn renew_device_charges(&mut self) {
         if std::mem::take(&mut self.devices.bills_changed) {
             for id in self.device_claims.askers.iter().copied().collect::<Vec<_>>() {
+                match self.reservations.contains(&id) {
+                    true => {
+                        self.count_reserved(id, Sign::Take);
+                        self.count_reserved(id, Sign::Add);
+                    }
+                    false => self.recharge(id),
+                }
                 self.renew_request(id);
             }
         }

@@ -13,7 +13,9 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use crate::device::{Alternative, ClaimSpec, Count, DeviceRequest, ExtendedRequest, Need, RESULTS_MAX, Verdict};
+use crate::device::{
+    Alternative, ClaimSpec, Count, DeviceFact, DeviceRequest, ExtendedRequest, Need, RESULTS_MAX, Verdict,
+};
 use crate::devices::bill::{Bill, asked_as, extended_spec};
 use crate::devices::found::Pick;
 use crate::devices::site::{Site, consumption};
@@ -28,6 +30,9 @@ use crate::world::World;
 
 /// The most bills of a shape. It takes requests for several devices of several cards each to have more.
 pub(crate) const BILLS_MAX: usize = 64;
+
+/// What a shape asks for: its claims without devices, and extended resources with the classes that serve them.
+pub(crate) type Asked = (Vec<Arc<ClaimSpec>>, Vec<(ExtendedRequest, Name)>);
 
 /// Amounts by resource.
 pub(crate) type DeviceCharge = Vec<(ResourceId, Amount)>;
@@ -94,6 +99,11 @@ fn choose(prices: &[(Bill, usize)], count: usize) -> Vec<Bill> {
     all
 }
 
+/// Whether two devices of a driver cost the same.
+fn costs_alike(a: &DeviceFact, b: &DeviceFact) -> bool {
+    (a.shared, &a.card, a.gigabytes, &a.capacity) == (b.shared, &b.card, b.gigabytes, &b.capacity)
+}
+
 /// What is asked for on one node.
 struct Pricing<'a> {
     world: &'a World,
@@ -141,11 +151,17 @@ impl Pricing<'_> {
         let (site, devices) = (self.site, &self.world.devices);
         let asked_as = if is_extended { asked_as(self.served, &alternative.name) } else { None };
         let mut prices: Prices = Vec::new();
+        let mut last: Option<(&DeviceFact, usize)> = None;
         let verdicts = site.verdicts(&alternative.matcher);
         for (candidate, verdict) in site.candidates.iter().zip(verdicts) {
             let driver = &site.pools[candidate.pool].fact.key.driver;
-            let Some(amounts) = consumption(alternative, candidate.device, driver) else { continue };
             if *verdict != Verdict::Yes {
+                continue;
+            }
+            let Some(amounts) = consumption(alternative, candidate.device, driver) else { continue };
+            // Devices of a node are most often alike.
+            if let Some((_, at)) = last.filter(|(last, _)| costs_alike(last, candidate.device)) {
+                prices[at].1 += 1;
                 continue;
             }
             let mut bill = Bill::default();
@@ -153,10 +169,12 @@ impl Pricing<'_> {
                 bill.add_pick(devices, alternative, candidate.device, &amounts, asked_as.as_ref());
             }
             self.keep_named(&mut bill);
-            match prices.iter_mut().find(|(known, _)| *known == bill) {
-                Some((_, count)) => *count += 1,
-                None => prices.push((bill, 1)),
-            }
+            let at = prices.iter().position(|(known, _)| *known == bill).unwrap_or_else(|| {
+                prices.push((bill, 0));
+                prices.len() - 1
+            });
+            prices[at].1 += 1;
+            last = Some((candidate.device, at));
         }
         prices
     }
@@ -181,10 +199,18 @@ impl World {
     pub fn remember_bills(&mut self, id: PodId) {
         let shape = self.pods.get(id).shape;
         let asks = |spec: &PodSpec| !spec.needs.is_empty() || !spec.served.is_empty();
-        if asks(self.shapes.get(shape).spec()) && self.devices.bills.get(&shape).is_none() {
-            let bills = Arc::new(self.bills_of(shape));
-            self.devices.bills.insert(shape, bills);
+        let spec = self.shapes.get(shape).spec();
+        if !asks(spec) || self.devices.bills.get(&shape).is_some() {
+            return;
         }
+        // Pods whose claims ask for the same are charged alike, whatever else they are like.
+        let asked = (spec.needs.iter().filter_map(Need::open).cloned().collect(), spec.served.clone());
+        let bills = match self.devices.bills_by_request.get(&asked) {
+            Some(known) => known.clone(),
+            None => Arc::new(self.bills_of(shape)),
+        };
+        self.devices.bills_by_request.insert(asked, bills.clone());
+        self.devices.bills.insert(shape, bills);
     }
 
     fn bills_of(&self, shape: ShapeId) -> Bills {

@@ -22,7 +22,7 @@ use crate::device::{
     Allocation, ClaimSpec, DeviceClassFact, DeviceFact, DeviceResult, PoolFact, PoolKey, PoolState, Reach, Verdict,
     VerdictsFact,
 };
-use crate::devices::bills::Bills;
+use crate::devices::bills::{Asked, Bills};
 use crate::devices::found::{Affordable, Chosen, Fault, Found};
 use crate::devices::search::search;
 use crate::devices::site::Site;
@@ -92,6 +92,7 @@ pub(crate) struct Devices {
     pub gpu_nodes: BTreeSet<Name>,
     /// What pods may be charged, by shape, as far as it was worked out.
     pub bills: LookupMap<ShapeId, Arc<Bills>>,
+    pub bills_by_request: LookupMap<Asked, Arc<Bills>>,
     /// What pods may be charged may differ from what it was.
     pub bills_changed: bool,
 }
@@ -121,6 +122,7 @@ impl Devices {
     /// Something changed by which pods may be charged differently.
     pub fn forget_bills(&mut self) {
         self.bills = LookupMap::default();
+        self.bills_by_request = LookupMap::default();
         self.bills_changed = true;
     }
 

@@ -52,7 +52,7 @@ impl World {
 
     /// Counts anew what there is of devices in all, by class and by card, where that may have changed.
     pub fn renew_device_totals(&mut self) {
-        self.renew_requests();
+        self.renew_device_charges();
         if !std::mem::take(&mut self.devices.totals_changed) {
             return;
         }

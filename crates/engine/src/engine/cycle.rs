@@ -189,11 +189,6 @@ impl Engine {
         }
     }
 
-    /// All levels that bear on a pod and whose ceilings move.
-    pub(super) fn moving_levels(&self, pod: PodId) -> Vec<QuotaId> {
-        self.world.quotas.moving_levels(&self.world.pods.get(pod).quotas)
-    }
-
     /// Selectors look at labels that they did not look at before: pods that were alike may differ now.
     fn regroup(&mut self) {
         if self.keys_epoch == self.world.relations.keys_epoch {
@@ -430,7 +425,10 @@ impl Engine {
             reasons.extend(closed.as_ref().map(|closed| self.world.no_fitting_node(pod, question, closed, leaving)));
         }
         let gates = tried.iter().flat_map(|tried| self.world.quotas.gates(&tried.refusals));
-        let gates = if pod.reservation.is_some() { self.moving_levels(id) } else { gates.collect() };
+        // A quota that rises may have room for devices that it has none for now.
+        let lacks_devices = |tried: &Tried| tried.closed.is_some() && tried.question.devices.is_some();
+        let is_gated = pod.reservation.is_some() || tried.iter().any(lacks_devices);
+        let gates = if is_gated { self.moving_levels(id) } else { gates.collect() };
         let mut reason = explain::first_of(reasons);
         self.world.say_who_stops(&mut reason);
         Turn::Rests(reason, gates)

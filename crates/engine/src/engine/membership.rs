@@ -90,6 +90,11 @@ impl World {
 }
 
 impl Engine {
+    /// All levels that bear on a pod and whose ceilings move.
+    pub(super) fn moving_levels(&self, pod: PodId) -> Vec<QuotaId> {
+        self.world.quotas.moving_levels(&self.world.pods.get(pod).quotas)
+    }
+
     /// Lets pods answer to the quotas that govern them now.
     pub(super) fn reassign_pods(&mut self, pods: Vec<PodId>) {
         for id in pods {
