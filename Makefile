@@ -121,6 +121,8 @@ explore: testenv
 	  TERMINATION_SEED=$$seed METAMORPHIC_SEED=$$seed $(CARGO) test --quiet --locked --package quotient-model \
 	    --test it -- --nocapture termination:: metamorphic::; \
 	  $(CARGO) run --quiet --locked --package quotient-model -- $(PROPTEST_CASES) $$seed $(FOUND); \
+	  $(CARGO) run --quiet --locked --package quotient-model -- claims $(PROPTEST_CASES) $$seed; \
+	  $(CARGO) run --quiet --locked --package quotient-model -- returning $(PROPTEST_CASES) $$seed; \
 	done
 
 # A failure names its seed: STORM_SEED=<seed> make storm brings it back.

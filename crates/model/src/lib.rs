@@ -9,6 +9,7 @@
 pub mod amount;
 pub mod case;
 pub mod check;
+pub mod claims;
 pub mod cost;
 pub mod crowd;
 pub mod difference;

@@ -1,11 +1,13 @@
 //! Compares the program with the model on random clusters: `quotient-model [CASES [SEED [FOLDER]]]`, or on scenarios:
-//! `quotient-model FILE…`. Smallest cases of what differs are printed, and kept in FOLDER if one is given.
+//! `quotient-model FILE…`; `quotient-model claims …` does so on clusters with device claims, and `… returning …` on
+//! those in which every pod comes back. Smallest cases of what differs are printed, and kept in FOLDER if one is given.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
 use quotient_model::check::{Difference, Kind};
+use quotient_model::claims;
 use quotient_model::drive::run_scenario;
 use quotient_model::explore::{differs_like, explore, restarted};
 use quotient_model::shrink::shrink;
@@ -19,7 +21,14 @@ const SHRUNK_MAX: usize = 2;
 fn main() -> ExitCode {
     // A fault of the program is reported as a difference, with its case.
     std::panic::set_hook(Box::new(|_| {}));
-    let arguments: Vec<String> = std::env::args().skip(1).collect();
+    let mut arguments: Vec<String> = std::env::args().skip(1).collect();
+    if let Some(returning) = match arguments.first().map(String::as_str) {
+        Some("claims") => Some(false),
+        Some("returning") => Some(true),
+        _ => None,
+    } {
+        return claims(&arguments.split_off(1), returning);
+    }
     if arguments.first().is_some_and(|first| first.parse::<u64>().is_err()) {
         return files(&arguments);
     }
@@ -49,6 +58,30 @@ fn main() -> ExitCode {
     });
     println!("cases by policy: {:?}", tally.cases);
     println!("{} cases were not let in, {} evictions in the others", tally.rejected, tally.evictions);
+    for ((kind, about), count) in &tally.differences {
+        println!("{kind:?} ({about}): {count}");
+    }
+    if tally.differences.is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE }
+}
+
+/// Compares clusters with device claims.
+fn claims(arguments: &[String], returning: bool) -> ExitCode {
+    let number =
+        |place: usize, default: u64| arguments.get(place).and_then(|text| text.parse().ok()).unwrap_or(default);
+    let (cases, seed) = (number(0, 2000), number(1, 1));
+    let mut shrunk: BTreeMap<(Kind, String), usize> = BTreeMap::new();
+    let tally = claims::explore::explore(seed..seed + cases, returning, &mut |seed, scenario, difference| {
+        let count = shrunk.entry((difference.kind, difference.about.clone())).or_default();
+        *count += 1;
+        if *count <= SHRUNK_MAX {
+            let (smallest, difference) =
+                shrink(scenario, difference, &|case| claims::explore::differs_like(case, difference));
+            let Difference { kind, about, why } = &difference;
+            println!("{}", to_yaml(&smallest, &[format!("seed {seed}, {kind:?} ({about}): {why}")]));
+        }
+    });
+    println!("{} cases, {} evictions", tally.cases, tally.evictions);
+    println!("by policy: {:?}\nby kind of device: {:?}\nby form: {:?}", tally.by_policy, tally.by_kind, tally.by_form);
     for ((kind, about), count) in &tally.differences {
         println!("{kind:?} ({about}): {count}");
     }
