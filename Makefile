@@ -25,6 +25,7 @@ help:
 	@echo 'make docs     writes what pages and chart have from the program; read the difference'
 	@echo 'make book     the documentation as a book in dist/book (builds mdBook, once)'
 	@echo 'make image    static binaries, and an OCI image of them in dist/quotient.oci'
+	@echo 'make advisories  what is known to be wrong with the crates that this is built from; before a release'
 	@echo 'make release  everything that a release has, in dist/'
 	@echo 'make explore  the properties of the engine on random histories, for an hour or so'
 	@echo 'make storm    everything goes wrong: on the virtual API server (SEEDS=20000), then on a real one (STORM_SECONDS=600)'
@@ -161,6 +162,13 @@ TARGETS ?= x86_64-unknown-linux-musl aarch64-unknown-linux-musl
 PROFILE ?= release
 FOLDER := $(if $(filter dev,$(PROFILE)),debug,$(PROFILE))
 VERSION := $(shell sed -n 's/^version = "\(.*\)"/\1/p' Cargo.toml | head -n 1)
+# What is known to be wrong with a crate that this is built from. It takes the network, and what is known changes by itself:
+# it is for before a release, and not part of `make test`.
+.PHONY: advisories
+advisories:
+	@$(CARGO) deny --version >/dev/null 2>&1 || $(CARGO) install --quiet --locked cargo-deny
+	@$(CARGO) deny --locked check advisories
+
 binaries image release: export QUOTIENT_COMMIT := $(shell git rev-parse HEAD 2>/dev/null)
 binaries image release: export SOURCE_DATE_EPOCH := $(shell git log -1 --format=%ct 2>/dev/null)
 binaries image release: export CC_x86_64_unknown_linux_musl ?= musl-gcc
