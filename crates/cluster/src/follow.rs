@@ -7,8 +7,8 @@
 //!     └── whoever asks begins anew: the version is forgotten ┘
 //! ```
 //!
-//! What is asked for by the thousand comes in Kubernetes' binary format ([`crate::wire`]), the rest as JSON. Each object
-//! is read by itself: one that cannot be read is told of as such ([`Event::Unreadable`]), and the others are told of.
+//! What is asked for by the thousand comes in Kubernetes' binary format ([`crate::wire`]), the rest as JSON. Each
+//! object is read by itself: one that cannot be read is told of as such ([`Event::Unreadable`]), the others as usual.
 
 mod page;
 mod spans;

@@ -23,8 +23,7 @@ const POD_GROUPS_SERVED: &str = "--runtime-config=scheduling.k8s.io/v1beta1=true
 /// How long a program may take to be ready. It takes seconds; the rest is for machines that do much else.
 const READY_SECONDS: u64 = 180;
 
-/// What a control plane has beyond etcd and the API server. Features of Kubernetes are as they come: most clusters run
-/// so.
+/// What a control plane has beyond etcd and the API server. Features of Kubernetes are as most clusters have them.
 #[derive(Debug, Clone)]
 pub struct Options {
     /// Kubernetes' own groups of pods are served, which are off as it comes.
