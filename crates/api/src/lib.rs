@@ -21,6 +21,7 @@ mod intern;
 pub mod json;
 mod json_list;
 pub mod kinds;
+pub mod limits;
 pub mod near_names;
 mod node;
 pub mod object;

@@ -19,6 +19,7 @@ use quotient_engine::fact::{
 use crate::crossquota::caps::Caps;
 use crate::cursor::{Cursor, Notes};
 use crate::intern::Interner;
+use crate::limits;
 use crate::object::ObjectKey;
 use crate::pod_group;
 use crate::selector::labels;
@@ -149,7 +150,9 @@ fn pod_spec<'v>(
     let (requests, assumed) = requests::requests(spec, Some(status), interner);
     let derived = requests::derived(spec, &requests, whole_gpu_gb, interner);
     let extended = requests::extended(spec, interner);
-    PodSpec { requests, extended, assumed, derived, ..placement(spec, name, own, interner) }
+    let mut read = PodSpec { requests, extended, assumed, derived, ..placement(spec, name, own, interner) };
+    limits::hold(spec, &mut read);
+    read
 }
 
 /// Everything of a spec but what the pod asks for.

@@ -37,7 +37,7 @@ const ABSENT: u8 = u8::MAX - 1;
 
 #[derive(Debug, Clone)]
 struct Bucket {
-    class: u16,
+    class: u32,
     /// For each rule about other pods: the domain, or for a key with very many domains the count; [`NOWHERE`] without
     /// the key.
     places: Vec<i64>,
@@ -64,7 +64,7 @@ pub(crate) struct Candidates {
     ranks: Vec<u64>,
     closed: [u32; Filter::COUNT],
     buckets: Vec<Bucket>,
-    ids: LookupMap<(u16, Vec<i64>), u32>,
+    ids: LookupMap<(u32, Vec<i64>), u32>,
     outgrown: bool,
     used: u64,
 }
@@ -383,7 +383,7 @@ impl Candidates {
     }
 
     /// The bucket of nodes of this class in these places. A node is mostly where it was before.
-    fn bucket_of(&mut self, before: u32, class: u16, places: Vec<i64>) -> u32 {
+    fn bucket_of(&mut self, before: u32, class: u32, places: Vec<i64>) -> u32 {
         let is_it = |bucket: &&Bucket| bucket.class == class && bucket.places == places;
         if self.buckets.get(before as usize).filter(is_it).is_some() {
             return before;

@@ -79,7 +79,7 @@ impl World {
         let (held, mixed) = self.gangs.card_of(pod.gang, &self.pods);
         let demand = shape.demand.clone();
         let names: Vec<Name> = shape.spec().cards.clone();
-        let cards: Vec<ResourceId> = names.iter().map(|name| self.names.intern(name)).collect();
+        let cards: Vec<ResourceId> = names.iter().map(|name| self.names.pin(name)).collect();
         let amounts = cards.iter().map(|card| (*card, self.card_amount(*card, &demand))).collect::<Vec<_>>();
         if mixed && cards.len() > 1 {
             return self.choices_of_several(id, &amounts, false);
@@ -105,7 +105,7 @@ impl World {
         let cards: Vec<(ResourceId, Amount)> = match any {
             true => self.kinds_for(&demand),
             false => {
-                let cards: Vec<ResourceId> = names.iter().map(|name| self.names.intern(name)).collect();
+                let cards: Vec<ResourceId> = names.iter().map(|name| self.names.pin(name)).collect();
                 cards.into_iter().map(|card| (card, self.card_amount(card, &demand))).collect()
             }
         };

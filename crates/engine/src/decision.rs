@@ -193,4 +193,6 @@ pub struct Decisions {
     pub more: bool,
     /// When time alone will change something next.
     pub wake_at: Option<Tick>,
+    /// Pods that went round in a circle and were left out of the rest of the cycle: a defect of the engine.
+    pub endless: Vec<PodKey>,
 }

@@ -16,6 +16,7 @@ mod owed;
 mod patience;
 mod recall;
 mod report;
+mod turns;
 mod wake;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -199,6 +200,8 @@ pub struct Engine {
     lent_in_cycle: u32,
     /// Pods whose plan came to nothing in this cycle although nothing happened since.
     misled: BTreeSet<PodId>,
+    /// The turns of this cycle, as far as they bound it.
+    turns: turns::Turns,
     /// Waiting pods that cannot be placed for what they are (gates, an unreadable request) and were not told so yet.
     unsaid: BTreeSet<PodId>,
     /// When waiting pods will have waited long enough to hold a node.

@@ -49,12 +49,16 @@ pub(crate) fn first_of(mut reasons: Vec<Reason>) -> Reason {
     first
 }
 
-/// Victims are leaving for the pod.
-pub(crate) fn awaiting(victims: &[(PodKey, Option<Created>)], node: &Name) -> Reason {
+/// Victims are leaving for a pod of this namespace. Its owners are told how many pods of others do, and not which.
+pub(crate) fn awaiting(victims: &[(PodKey, Option<Created>)], node: &Name, namespace: &Name) -> Reason {
     const SHOWN_MAX: usize = 5;
-    let mut names: Vec<String> = victims.iter().take(SHOWN_MAX).map(|(key, _)| key.to_string()).collect();
-    if victims.len() > SHOWN_MAX {
-        names.push(format!("{} more", victims.len() - SHOWN_MAX));
+    let own: Vec<&PodKey> = victims.iter().map(|(key, _)| key).filter(|key| key.namespace == *namespace).collect();
+    let mut names: Vec<String> = own.iter().take(SHOWN_MAX).map(ToString::to_string).collect();
+    if own.len() > SHOWN_MAX {
+        names.push(format!("{} more", own.len() - SHOWN_MAX));
+    }
+    if own.len() < victims.len() {
+        names.push(format!("{} of other namespaces", victims.len() - own.len()));
     }
     let since = victims.iter().filter_map(|(_, since)| *since).min();
     let since = since.map_or(String::new(), |since| format!(" (since {})", Shown(since)));

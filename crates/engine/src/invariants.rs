@@ -29,8 +29,8 @@ impl Engine {
     /// What nodes hold equals a recount over pods, and what is reserved a recount over reservations.
     fn check_amounts(&self) -> Result<(), String> {
         let world = &self.world;
-        let mut held: BTreeMap<(NodeId, u16), i128> = BTreeMap::new();
-        let mut reserved: BTreeMap<(NodeId, u16), i128> = BTreeMap::new();
+        let mut held: BTreeMap<(NodeId, u32), i128> = BTreeMap::new();
+        let mut reserved: BTreeMap<(NodeId, u32), i128> = BTreeMap::new();
         let (mut cap_held, mut cap_reserved) = (held.clone(), reserved.clone());
         for (_, pod) in world.pods.iter() {
             let demand = &crate::world::demand_of(&world.shapes, pod);
@@ -50,9 +50,8 @@ impl Engine {
         }
         for i in 0..world.nodes.limit() {
             let node = NodeId(i as u32);
-            for r in 0..world.names.len() {
-                let resource = crate::resources::ResourceId(r as u16);
-                let compare = |what: &str, kept: i128, counted: &BTreeMap<(NodeId, u16), i128>| {
+            for (resource, _) in world.names.iter() {
+                let compare = |what: &str, kept: i128, counted: &BTreeMap<(NodeId, u32), i128>| {
                     let counted = counted.get(&(node, resource.0)).copied().unwrap_or(0);
                     if kept == counted {
                         return Ok(());

@@ -25,6 +25,7 @@ mod filter;
 mod gangs;
 mod invariants;
 mod ledger;
+pub mod limits;
 mod load_index;
 pub mod lookup;
 mod node_rules;
@@ -57,6 +58,8 @@ pub use filter::Filter;
 pub use filter::taints::tolerates;
 pub use policy::PolicyKind;
 pub use queue::Turn;
-pub use reason::eviction::{AmountUse, EvictionCause, EvictionReason, Overuse, Preemption, QuotaUse};
+pub use reason::eviction::{
+    AmountUse, EvictionCause, EvictionReason, OF_ANOTHER, Overuse, Preemption, QuotaUse, ToldTo,
+};
 pub use reason::{Code, Numbers, QuotaPath, Reason};
 pub use select::{any_term_matches, selects};

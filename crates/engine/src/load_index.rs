@@ -41,6 +41,8 @@ struct Blocks {
     /// Where in `order` a node is.
     at: Vec<u32>,
     bounds: Vec<Bounds>,
+    /// How many resources nodes had.
+    columns: usize,
     /// By resource, by block: the most that a node of it has free.
     free: Vec<Vec<Amount>>,
 }
@@ -56,9 +58,14 @@ impl Blocks {
             at[node.at()] = place as u32;
         }
         let count = limit.div_ceil(BLOCK);
-        let free = vec![vec![Amount::MIN; count]; nodes.resource_count()];
+        let column = |resource: usize| match nodes.free_of(ResourceId(resource as u32)) {
+            Some(_) => vec![Amount::MIN; count],
+            None => Vec::new(),
+        };
+        let free = (0..nodes.resource_count()).map(column).collect();
         let bounds = vec![Bounds::default(); count];
-        let mut blocks = Blocks { position: nodes.log_end(), changes: 0, missed: 0, order, at, bounds, free };
+        let (position, columns) = (nodes.log_end(), nodes.columns());
+        let mut blocks = Blocks { position, changes: 0, missed: 0, order, at, bounds, columns, free };
         for block in 0..count {
             blocks.refresh(nodes, block);
         }
@@ -77,7 +84,7 @@ impl Blocks {
         }
         self.bounds[block] = bounds;
         for resource in 0..self.free.len() {
-            let column = nodes.free_of(ResourceId(resource as u16)).unwrap_or_default();
+            let Some(column) = nodes.free_of(ResourceId(resource as u32)) else { continue };
             let most = self.members(block).iter().map(|node| column.get(node.at()).copied().unwrap_or(0)).max();
             self.free[resource][block] = most.unwrap_or(Amount::MIN);
         }
@@ -89,8 +96,7 @@ impl Blocks {
         const MISSED_MAX: u32 = 4;
         let changed =
             nodes.changed_since(self.position).filter(|changed| changed.len() + self.changes <= nodes.limit() / 4);
-        let Some(changed) =
-            changed.filter(|_| self.at.len() == nodes.limit() && self.free.len() == nodes.resource_count())
+        let Some(changed) = changed.filter(|_| self.at.len() == nodes.limit() && self.columns == nodes.columns())
         else {
             let deals = self.missed >= MISSED_MAX;
             if deals {

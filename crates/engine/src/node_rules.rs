@@ -41,7 +41,7 @@ pub(crate) struct RuleClass {
 pub(crate) struct NodeRule {
     spec: Arc<PodSpec>,
     flags: Vec<u8>,
-    class: Vec<u16>,
+    class: Vec<u32>,
     classes: Vec<RuleClass>,
     epoch: u64,
     limit: usize,
@@ -69,7 +69,7 @@ impl NodeRule {
         }
     }
 
-    pub fn class(&self, node: NodeId) -> u16 {
+    pub fn class(&self, node: NodeId) -> u32 {
         self.class[node.at()]
     }
 
@@ -106,7 +106,7 @@ impl NodeRule {
             self.classes.len() - 1
         });
         self.flags[node.at()] = flags;
-        self.class[node.at()] = number as u16;
+        self.class[node.at()] = number as u32;
     }
 }
 

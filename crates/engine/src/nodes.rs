@@ -74,9 +74,12 @@ pub(crate) struct Nodes {
     /// Nodes with a number whose object is not there.
     absent: BTreeSet<NodeId>,
     /// By resource, by node: allocatable − held − reserved, cut off at the ends of 64 bits. A cut-off value
-    /// compares with any request as the true one would.
+    /// compares with any request as the true one would. The columns of resources that no node has are empty: pods
+    /// name what they like.
     free: Vec<Vec<Amount>>,
     allocatable: Vec<Vec<Amount>>,
+    /// How many columns are not empty.
+    columns: usize,
     load: Vec<Load>,
     present: Vec<bool>,
     present_count: usize,
@@ -92,6 +95,8 @@ pub(crate) struct Nodes {
     kind_epoch: Vec<u64>,
     /// Changed when ranks were dealt anew.
     pub rank_epoch: u64,
+    /// How many nodes have a label, by its key.
+    label_nodes: LookupMap<Name, u32>,
     /// How many nodes have an image, by any of its names.
     image_nodes: LookupMap<Name, u32>,
     /// Counts changes of images and of the number of nodes.
@@ -146,21 +151,26 @@ impl Nodes {
     }
 
     pub fn free(&self, resource: ResourceId, id: NodeId) -> Amount {
-        self.free.get(resource.0 as usize).map_or(0, |column| column[id.at()])
+        self.free_of(resource).map_or(0, |column| column[id.at()])
     }
 
-    /// What is free of a resource on every node, by number; `None` for one that nobody has or holds.
+    /// What is free of a resource on every node, by number; `None` for one that no node has.
     pub fn free_of(&self, resource: ResourceId) -> Option<&[Amount]> {
-        self.free.get(resource.0 as usize).map(Vec::as_slice)
+        self.free.get(resource.0 as usize).map(Vec::as_slice).filter(|column| !column.is_empty())
     }
 
-    /// How many resources have been named.
+    /// How many resources have a column, be it an empty one.
     pub fn resource_count(&self) -> usize {
         self.free.len()
     }
 
+    /// How many resources some node has or had.
+    pub fn columns(&self) -> usize {
+        self.columns
+    }
+
     pub fn allocatable(&self, resource: ResourceId, id: NodeId) -> Amount {
-        self.allocatable.get(resource.0 as usize).map_or(0, |column| column[id.at()])
+        self.allocatable.get(resource.0 as usize).and_then(|column| column.get(id.at())).copied().unwrap_or(0)
     }
 
     /// What pods hold of a resource.
@@ -238,7 +248,7 @@ impl Nodes {
             }
             None => {
                 self.list.push(node);
-                for column in self.free.iter_mut().chain(&mut self.allocatable) {
+                for column in self.free.iter_mut().chain(&mut self.allocatable).filter(|column| !column.is_empty()) {
                     column.push(0);
                 }
                 self.load.push(Load::default());
@@ -309,7 +319,8 @@ impl Nodes {
             && node.cards.len() == cards.len()
             && cards.iter().all(has_card)
             && allocatable.iter().all(has)
-            && self.allocatable.iter().filter(|column| column[id.at()] != 0).count() == named
+            && self.allocatable.iter().filter(|column| column.get(id.at()).is_some_and(|amount| *amount != 0)).count()
+                == named
     }
 
     /// Takes in a node object. Returns whether labels, taints, cordon or presence changed.
@@ -327,11 +338,15 @@ impl Nodes {
             || node.unschedulable != fact.unschedulable;
         let came = !node.present;
         node.present = true;
-        node.labels = fact.labels;
         node.cards = cards;
         node.taints = fact.taints;
         node.features = fact.features;
         node.unschedulable = fact.unschedulable;
+        if self.list[id.at()].labels != fact.labels {
+            self.count_labels(id, Sign::Take);
+            self.list[id.at()].labels = fact.labels;
+            self.count_labels(id, Sign::Add);
+        }
         if came {
             self.present[id.at()] = true;
             self.present_count += 1;
@@ -345,7 +360,7 @@ impl Nodes {
         }
         let allocatable: Vec<(ResourceId, Amount)> =
             fact.allocatable.iter().map(|(name, amount)| (names.intern(name), *amount)).collect();
-        self.set_allocatable(id, &allocatable, names.len());
+        self.set_allocatable(id, &allocatable);
         let mut cap = |limits: &Limits| limits.iter().map(|(name, amount)| (names.intern(name), *amount)).collect();
         let (limits, with_devices) = (fact.cap.as_ref().map(&mut cap), fact.cap_with_devices.as_ref().map(&mut cap));
         self.list[id.at()].cap.set_limits(limits, with_devices);
@@ -364,7 +379,7 @@ impl Nodes {
 
     /// What a node has of everything, cards by name too.
     pub fn all_allocatable(&self, id: NodeId) -> Vec<(ResourceId, Amount)> {
-        let resources = (0..self.allocatable.len()).map(|i| ResourceId(i as u16));
+        let resources = (0..self.allocatable.len()).map(|i| ResourceId(i as u32));
         let amounts = resources.map(|resource| (resource, self.allocatable(resource, id)));
         let cards = self.list[id.at()].cards.iter().map(|(resource, card)| (*card, self.allocatable(*resource, id)));
         amounts.chain(cards).filter(|(_, amount)| *amount != 0).collect()
@@ -388,26 +403,43 @@ impl Nodes {
         }
     }
 
-    fn set_allocatable(&mut self, id: NodeId, amounts: &[(ResourceId, Amount)], resources: usize) {
-        self.widen(resources);
-        for column in &mut self.allocatable {
+    fn count_labels(&mut self, id: NodeId, sign: Sign) {
+        for (key, _) in self.list[id.at()].labels.iter() {
+            let count = self.label_nodes.or_insert_with(key.clone(), || 0);
+            *count = if sign.is_add() { *count + 1 } else { count.saturating_sub(1) };
+        }
+    }
+
+    /// Whether some node has a label of this key.
+    pub fn has_label(&self, key: &Name) -> bool {
+        self.label_nodes.get(key).is_some_and(|count| *count > 0)
+    }
+
+    fn set_allocatable(&mut self, id: NodeId, amounts: &[(ResourceId, Amount)]) {
+        for column in self.allocatable.iter_mut().filter(|column| !column.is_empty()) {
             column[id.at()] = 0;
         }
-        for (resource, amount) in amounts {
+        for (resource, amount) in amounts.iter().filter(|(_, amount)| *amount != 0) {
+            self.open_column(*resource);
             self.allocatable[resource.0 as usize][id.at()] = *amount;
         }
         for resource in 0..self.free.len() {
-            self.refresh_free(ResourceId(resource as u16), id);
+            self.refresh_free(ResourceId(resource as u32), id);
         }
         self.refresh_load(id);
     }
 
-    /// Makes room for resources that were named since.
-    fn widen(&mut self, resources: usize) {
-        while self.free.len() < resources {
-            self.free.push(vec![0; self.list.len()]);
-            self.allocatable.push(vec![0; self.list.len()]);
-            let resource = ResourceId(self.free.len() as u16 - 1);
+    /// Makes room for a resource that a node has.
+    fn open_column(&mut self, resource: ResourceId) {
+        let at = resource.0 as usize;
+        if self.free.len() <= at {
+            self.free.resize_with(at + 1, Vec::new);
+            self.allocatable.resize_with(at + 1, Vec::new);
+        }
+        if self.free[at].is_empty() {
+            self.free[at] = vec![0; self.list.len()];
+            self.allocatable[at] = vec![0; self.list.len()];
+            self.columns += 1;
             for i in 0..self.list.len() {
                 self.refresh_free(resource, NodeId(i as u32));
             }
@@ -416,6 +448,9 @@ impl Nodes {
 
     fn refresh_free(&mut self, resource: ResourceId, id: NodeId) {
         let at = resource.0 as usize;
+        if self.free.get(at).is_none_or(Vec::is_empty) {
+            return;
+        }
         let free = self.allocatable[at][id.at()] as i128 - self.held(resource, id) - self.reserved(resource, id);
         self.free[at][id.at()] = clamp(free);
     }
@@ -439,6 +474,7 @@ impl Nodes {
             return;
         }
         self.count_images(id, Sign::Take);
+        self.count_labels(id, Sign::Take);
         let node = &mut self.list[id.at()];
         node.present = false;
         node.labels = Labels::default();
@@ -452,7 +488,7 @@ impl Nodes {
         self.present_count -= 1;
         self.change_kind(id);
         self.image_epoch += 1;
-        self.set_allocatable(id, &[], 0);
+        self.set_allocatable(id, &[]);
         self.touch(id);
     }
 

@@ -23,7 +23,7 @@ use crate::world::World;
 pub(crate) struct Taker {
     pub node: NodeId,
     pub points: i64,
-    pub class: u16,
+    pub class: u32,
     /// `None` where the node lacks a key of the soft spread rules.
     pub spread: Option<i64>,
     pub affinity: i64,

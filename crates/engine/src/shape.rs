@@ -71,6 +71,8 @@ pub(crate) struct Shape {
     pub preferred: Vec<Term>,
     /// What placed pods of this shape hold against, or for, arriving ones.
     pub holds: Vec<HolderKey>,
+    /// The numbers of resources that are lent to it.
+    resources: Box<[ResourceId]>,
     users: u32,
     pub asked: Asked,
 }
@@ -120,6 +122,13 @@ impl Shape {
         })
     }
 
+    /// The topology keys that are lent to it, as often as they are.
+    fn topologies(&self) -> impl Iterator<Item = TopoId> {
+        let spread = self.spread.iter().chain(&self.soft_spread).map(|rule| rule.topology);
+        let terms = self.anti_affinity.iter().chain(&self.preferred).map(|term| term.topology);
+        spread.chain(terms).chain(self.affinity.iter().flat_map(|(_, keys)| keys.iter().copied()))
+    }
+
     fn relations(&self) -> Vec<RelationId> {
         let spread = self.spread.iter().chain(&self.soft_spread).map(|s| s.relation);
         let terms = self.anti_affinity.iter().chain(&self.preferred).map(|t| t.relation);
@@ -133,6 +142,13 @@ pub(crate) struct Compiling<'a> {
     pub names: &'a mut ResourceNames,
     pub nodes: &'a Nodes,
     pub pods: &'a Pods,
+    pub topologies: &'a mut Topologies,
+    pub relations: &'a mut Relations,
+}
+
+/// The tables that a shape gives back to.
+pub(crate) struct Lenders<'a> {
+    pub names: &'a mut ResourceNames,
     pub topologies: &'a mut Topologies,
     pub relations: &'a mut Relations,
 }
@@ -219,15 +235,20 @@ impl Shapes {
     }
 
     /// One user less. Returns whether the shape is forgotten with it.
-    pub fn release(&mut self, id: ShapeId, relations: &mut Relations) -> bool {
+    pub fn release(&mut self, id: ShapeId, lenders: Lenders<'_>) -> bool {
         let shape = self.get_mut(id);
         shape.users -= 1;
         if shape.users > 0 {
             return false;
         }
         let shape = self.list[id.0 as usize].take().expect("it was just there");
-        for relation in shape.relations() {
-            relations.release(relation);
+        let Lenders { names, topologies, relations } = lenders;
+        shape.relations().into_iter().for_each(|relation| relations.release(relation));
+        shape.resources.iter().for_each(|resource| names.give_back(*resource));
+        shape.topologies().for_each(|topology| topologies.give_back(topology));
+        if topologies.forget_idle() {
+            // Their numbers go to others, for which nothing was counted.
+            relations.drop_counters();
         }
         self.ids.remove(&shape.key);
         self.vacant.push(id);
@@ -235,8 +256,22 @@ impl Shapes {
     }
 }
 
+/// Numbers of resources that a shape has for as long as it is.
+struct Lent<'n> {
+    names: &'n mut ResourceNames,
+    ids: Vec<ResourceId>,
+}
+
+impl Lent<'_> {
+    fn number(&mut self, name: &Name) -> ResourceId {
+        let id = self.names.lend(name);
+        self.ids.push(id);
+        id
+    }
+}
+
 /// How many devices a pod's claims are for at most, by class, whether they have them or not.
-fn device_counts(spec: &PodSpec, names: &mut ResourceNames) -> Vec<(ResourceId, Amount)> {
+fn device_counts(spec: &PodSpec, names: &mut Lent<'_>) -> Vec<(ResourceId, Amount)> {
     let mut counts: BTreeMap<&Name, Amount> = BTreeMap::new();
     for request in spec.needs.iter().flat_map(|need| &need.spec().requests) {
         let mut most: BTreeMap<&Name, Amount> = BTreeMap::new();
@@ -253,7 +288,13 @@ fn device_counts(spec: &PodSpec, names: &mut ResourceNames) -> Vec<(ResourceId, 
             *sum = sum.saturating_add(count);
         }
     }
-    counts.into_iter().map(|(class, count)| (names.intern(&class_resource(class, "devices")), count)).collect()
+    let mut number = |(class, count)| {
+        let name = class_resource(class, "devices");
+        // A class that nobody else has named is charged to no quota.
+        let fits = names.names.find(&name).is_some() || names.names.has_room_for(1);
+        fits.then(|| (names.number(&name), count))
+    };
+    counts.into_iter().filter_map(&mut number).collect()
 }
 
 fn part(term: &PodTerm) -> Part {
@@ -280,18 +321,19 @@ fn implied_constraints(selector: &Selector) -> [SpreadConstraint; IMPLIED.len()]
 fn compile(key: Key, namespace: &Name, tables: &mut Compiling<'_>) -> Shape {
     let spec = key.spec.clone();
     let capped = spec.capped.is_some();
-    let requested = Demand { capped, ..Demand::new(&spec.requests, spec.assumed, tables.names) };
+    let mut names = Lent { names: &mut *tables.names, ids: Vec::new() };
+    let requested = Demand { capped, ..Demand::new(&spec.requests, spec.assumed, |name| names.number(name)) };
     let mut demand = requested.clone();
     // What devices may serve is looked for on each node.
-    let served: Vec<ResourceId> =
-        spec.served.iter().map(|(request, _)| tables.names.intern(&request.resource)).collect();
+    let served: Vec<ResourceId> = spec.served.iter().map(|(request, _)| names.number(&request.resource)).collect();
     demand.amounts.retain(|(resource, _)| !served.contains(resource));
     let size =
         Size { request: [demand.get(CPU_ID), demand.get(MEMORY_ID)], assumed: [demand.assumed.0, demand.assumed.1] };
     let derived = spec.derived.iter().filter(|(_, amount)| *amount > 0);
-    let derived = derived.map(|(name, amount)| (tables.names.intern(name), *amount));
+    let derived: Vec<(ResourceId, Amount)> = derived.map(|(name, amount)| (names.number(name), *amount)).collect();
     let charge = requested.amounts.iter().copied().chain(derived).collect();
-    let device_counts = device_counts(&spec, tables.names);
+    let device_counts = device_counts(&spec, &mut names);
+    let resources = names.ids.into_boxed_slice();
     let mut spread = Vec::new();
     let mut soft_spread = Vec::new();
     let implied = key.implied.iter().flat_map(implied_constraints);
@@ -304,7 +346,7 @@ fn compile(key: Key, namespace: &Name, tables: &mut Compiling<'_>) -> Shape {
         };
         let compiled = Spread {
             relation: tables.relations.intern(vec![part], tables.pods),
-            topology: tables.topologies.intern(&constraint.topology_key, tables.nodes),
+            topology: tables.topologies.lend(&constraint.topology_key, tables.nodes),
             max_skew: constraint.max_skew,
             min_domains: constraint.min_domains,
             mask: crate::relations::Eligible::mask(constraint.honor_affinity, constraint.honor_taints),
@@ -317,7 +359,7 @@ fn compile(key: Key, namespace: &Name, tables: &mut Compiling<'_>) -> Shape {
     }
     let mut term = |term: &PodTerm, weight: i64| Term {
         relation: tables.relations.intern(vec![part(term)], tables.pods),
-        topology: tables.topologies.intern(&term.topology_key, tables.nodes),
+        topology: tables.topologies.lend(&term.topology_key, tables.nodes),
         weight,
     };
     let anti_affinity: Vec<Term> = spec.anti_affinity.iter().map(|t| term(t, 0)).collect();
@@ -352,6 +394,7 @@ fn compile(key: Key, namespace: &Name, tables: &mut Compiling<'_>) -> Shape {
         anti_affinity,
         preferred,
         holds,
+        resources,
         users: 1,
         asked: Asked::default(),
         key,

@@ -22,7 +22,7 @@ use crate::reason::Code;
 use crate::relations::{CountingTables, Effects, Relations};
 use crate::resources::{ResourceId, ResourceNames};
 use crate::score::node_cap::CapWeights;
-use crate::shape::{Compiling, ShapeId, Shapes};
+use crate::shape::{Compiling, Lenders, ShapeId, Shapes};
 use crate::sign::Sign;
 use crate::topology::Topologies;
 use crate::tracked::Tracked;
@@ -135,7 +135,8 @@ impl World {
 
     /// One user of a shape less. Returns whether a shape is forgotten with it.
     pub fn release_shape(&mut self, shape: ShapeId) -> bool {
-        if !self.shapes.release(shape, &mut self.relations) {
+        let World { shapes, names, topologies, relations, .. } = self;
+        if !shapes.release(shape, Lenders { names, topologies, relations }) {
             return false;
         }
         // Its number may be given to another shape; what was found of it must not be taken for the other's.

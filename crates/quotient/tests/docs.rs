@@ -12,7 +12,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 
 use quotient_api::volcano::metrics::{CARD_ALLOCATED, CARD_CAPACITY, CARD_DESERVED, CARD_REQUEST};
-use quotient_api::{Configuration, crd};
+use quotient_api::{Configuration, crd, limits::LIMITS};
 use quotient_engine::Code;
 use serde_json::{Value, json};
 
@@ -351,4 +351,33 @@ fn the_book_has_every_page_once() {
     let mut there: Vec<String> = pages().into_iter().filter(|page| page.starts_with("docs/")).collect();
     there.retain(|page| page != "docs/SUMMARY.md");
     assert_eq!(listed, there, "docs/SUMMARY.md");
+}
+
+/// A number with commas between thousands.
+fn shown(number: u64) -> String {
+    let digits = number.to_string();
+    let parts: Vec<&[u8]> = digits.as_bytes().rchunks(3).rev().collect();
+    parts.iter().map(|part| String::from_utf8_lossy(part)).collect::<Vec<_>>().join(",")
+}
+
+#[test]
+fn the_page_of_limits_is_the_table() {
+    let mut page = "# Limits\n\nMade from the table in `crates/api/src/limits.rs`. Whoever makes an object decides what is in it: nothing that an object \
+        brings ends the process, or takes memory and time without a bound. `crates/api/tests/limits.rs` and `crates/engine/tests/names.rs` try the \
+        numbers and one more.\n\n| limit | at most | of | beyond it |\n|---|---|---|---|\n"
+        .to_string();
+    for limit in LIMITS {
+        let _ = writeln!(page, "| `{}` | {} | {} | {} |", limit.name, shown(limit.most), limit.of, limit.beyond);
+    }
+    hold_to("docs/reference/limits.md", &page);
+}
+
+#[test]
+fn every_limit_is_in_the_table_once() {
+    let text = read("crates/api/src/limits.rs") + &read("crates/engine/src/limits.rs");
+    let constants = text.lines().filter_map(|line| line.strip_prefix("pub const ")?.split(':').next());
+    // How long a cycle goes on without anything done is no limit of objects.
+    for name in constants.filter(|name| !["LIMITS", "IDLE_TURNS_MAX"].contains(name)) {
+        assert_eq!(LIMITS.iter().filter(|limit| limit.name == name).count(), 1, "{name}");
+    }
 }

@@ -6,6 +6,7 @@
 //! it; a name that is missing is an error. Quantities and versions are types of their own.
 
 mod cost;
+mod depth;
 mod values;
 
 use std::collections::HashMap;
@@ -23,10 +24,8 @@ use quotient_engine::device::Verdict;
 use quotient_engine::fact::Name;
 
 use super::slice::{Device, Field};
+use crate::limits::{CEL_BYTES_MAX, CEL_DEPTH_MAX};
 use values::{QuantityValue, SemverValue};
-
-/// The longest expression, in bytes, as the API server has it.
-pub(crate) const EXPRESSION_BYTES_MAX: usize = 10 * 1024;
 
 /// A selector that can be evaluated.
 #[derive(Clone)]
@@ -50,8 +49,12 @@ impl Selector {
 
 /// Why an expression does not compile, if so.
 pub(crate) fn compile(source: &str) -> Result<Program, String> {
-    if source.len() > EXPRESSION_BYTES_MAX {
-        return Err(format!("{} bytes; expected at most {EXPRESSION_BYTES_MAX}", source.len()));
+    if source.len() > CEL_BYTES_MAX {
+        return Err(format!("{} bytes; expected at most {CEL_BYTES_MAX}", source.len()));
+    }
+    let depth = depth::depth(source);
+    if depth > CEL_DEPTH_MAX {
+        return Err(format!("nested {depth} deep; expected at most {CEL_DEPTH_MAX}"));
     }
     let program = ENVIRONMENT.env.compile(source).map_err(|errors| {
         let text = errors.to_string();

@@ -4,6 +4,7 @@ use quotient_engine::fact::{Amount, Limits, Name};
 use serde_json::Value;
 
 use crate::intern::Interner;
+use crate::limits::POD_CARDS_MAX;
 
 /// What a count must be.
 const COUNT: &str = "expected a whole number of cards, not below 0";
@@ -17,6 +18,9 @@ pub(crate) fn alternatives(text: &str, interner: &mut Interner) -> Result<Vec<Na
             return Err("expected the name of a card, or several with | between them".to_string());
         }
         if !names.iter().any(|name| **name == *part) {
+            if names.len() >= POD_CARDS_MAX {
+                return Err(format!("expected at most {POD_CARDS_MAX} kinds of card"));
+            }
             names.push(interner.name(part));
         }
     }

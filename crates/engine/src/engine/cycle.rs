@@ -6,6 +6,7 @@ use std::sync::Arc;
 use crate::cards::{Attempt, CardChoice};
 use crate::decision::{Budget, Decision, Decisions};
 use crate::engine::Engine;
+use crate::engine::turns::Turns;
 use crate::engine::wake::Change;
 use crate::explain;
 use crate::fact::{Created, PodKey, Tick};
@@ -44,7 +45,7 @@ pub(super) enum Turn {
 
 impl Turn {
     /// The same, waiting for other quotas.
-    fn gated_by(self, gates: Vec<QuotaId>) -> Turn {
+    pub(super) fn gated_by(self, gates: Vec<QuotaId>) -> Turn {
         match self {
             Turn::Rests(reason, _) => Turn::Rests(reason, gates),
             Turn::AwaitsVictims(reason, _) => Turn::AwaitsVictims(reason, gates),
@@ -57,9 +58,6 @@ impl Turn {
 /// all others later.
 const FEW_LINES: usize = 16;
 
-/// More turns than any cycle takes, in tests of any size: one that passes it goes round in a circle.
-const TURNS_MAX: usize = 10_000_000;
-
 impl Engine {
     /// Decides what can be decided now.
     pub fn decide(&mut self, now: Tick, budget: Budget) -> Decisions {
@@ -69,6 +67,7 @@ impl Engine {
         }
         self.world.renew_device_totals();
         self.forget_reserved_now();
+        self.turns.go_on();
         self.regroup();
         self.drop_reservations_on_absent_nodes(&mut decisions);
         self.drop_baseless_reservations(&mut decisions);
@@ -107,16 +106,8 @@ impl Engine {
             }
             looked_at += 1;
             let (group, pod) = self.contestant(first.1).unwrap_or(first);
-            debug_assert!(looked_at < TURNS_MAX, "a cycle comes to an end");
             let gang = self.unstarted_gang(pod);
-            let turn = match gang {
-                Some(gang) => {
-                    let levels = self.moving_levels(pod);
-                    self.take_gang_turn(gang, &mut decisions).gated_by(levels)
-                }
-                None => self.take_turn(pod, &mut decisions),
-            };
-            match turn {
+            match self.take_next_turn(pod, gang, &mut decisions) {
                 Turn::Placed | Turn::Reserved | Turn::Dropped => {}
                 Turn::Rests(reason, gates) => {
                     let reason = Arc::new(reason);
@@ -134,6 +125,9 @@ impl Engine {
         }
         self.mark(&mut decisions);
         self.tell(&mut decisions);
+        if !decisions.more {
+            self.turns = Turns::default();
+        }
         decisions.wake_at = [self.wake_at(now), self.next_revocation(now)].into_iter().flatten().min();
         debug_assert_eq!(self.check_invariants(), Ok(()));
         decisions
@@ -226,7 +220,7 @@ impl Engine {
     }
 
     /// One pod's turn: bind it, reserve room for it, or say why not.
-    fn take_turn(&mut self, id: PodId, decisions: &mut Decisions) -> Turn {
+    pub(super) fn take_turn(&mut self, id: PodId, decisions: &mut Decisions) -> Turn {
         let reservation = self.world.pods.get(id).reservation;
         self.note_awaited(id);
         self.count_reservation(id, Sign::Take);
@@ -298,21 +292,20 @@ impl Engine {
         if let Some(reservation) = reservation {
             let victims = self.victims_still_leaving(self.world.pods.get(id));
             if !victims.is_empty() {
-                let reason = explain::awaiting(&victims, &self.world.nodes.get(reservation.node).name);
+                let reason = self.awaiting(id, &victims, reservation.node);
                 return Turn::AwaitsVictims(reason, self.moving_levels(id));
             }
             let mut attempts = tried.iter().map(|tried| Attempt { pod: id, choice: tried.choice.as_ref() });
             if attempts.any(|attempt| self.world.takes_once_left(attempt, reservation.node)) {
                 self.counts_on_leaving = true;
                 let others = self.leaving_near(reservation.node);
-                let reason = explain::awaiting(&others, &self.world.nodes.get(reservation.node).name);
+                let reason = self.awaiting(id, &others, reservation.node);
                 return Turn::Rests(reason, self.moving_levels(id));
             }
             // Who is kept out by its own ceiling has no use for room.
             let is_worth_keeping =
                 |tried: &Tried| tried.refusals.is_empty() && self.is_worth_keeping(&tried.question, reservation.node);
             if reservation.kind != ReservationKind::Patience || !tried.iter().any(is_worth_keeping) {
-                self.note_given_up(id);
                 return self.drop_turn(id, decisions);
             }
         }

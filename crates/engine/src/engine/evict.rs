@@ -158,6 +158,7 @@ impl Engine {
     pub(super) fn drop_turn(&mut self, id: PodId, decisions: &mut Decisions) -> Turn {
         // It is put back for the moment it takes to drop it in order.
         self.count_reservation(id, Sign::Add);
+        self.note_given_up(id);
         self.give_up_reservation(id, decisions);
         Turn::Dropped
     }

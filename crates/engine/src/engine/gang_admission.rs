@@ -18,7 +18,8 @@ use crate::world::World;
 
 impl Engine {
     /// Takes in a group. Returns whether the fact says something new.
-    pub(super) fn observe_group(&mut self, fact: GroupFact) -> bool {
+    pub(super) fn observe_group(&mut self, mut fact: GroupFact) -> bool {
+        self.bound_cards(&mut fact);
         let id = self.world.gangs.number(&fact.key());
         let gang = self.world.gangs.get_mut(id);
         if gang.fact.as_ref() == Some(&fact) {
@@ -134,7 +135,7 @@ impl Engine {
             let queue = self.queue_of_gang(id);
             let mut cards = Vec::new();
             for (kinds, amount) in &fact.card_request {
-                let kinds: Vec<ResourceId> = kinds.iter().map(|name| self.world.names.intern(name)).collect();
+                let kinds: Vec<ResourceId> = kinds.iter().map(|name| self.world.names.pin(name)).collect();
                 kinds.iter().for_each(|kind| self.world.quotas.note_card(*kind));
                 let has_room =
                     |kind: &&ResourceId| queue.is_none_or(|queue| self.has_room(queue, (**kind, *amount)).is_ok());
@@ -184,7 +185,9 @@ impl Engine {
 
     fn min_resources(&mut self, id: GangId) -> Vec<(ResourceId, Amount)> {
         let Some(fact) = self.world.gangs.get(id).fact.clone() else { return Vec::new() };
-        fact.min_resources.iter().map(|(name, amount)| (self.world.names.intern(name), *amount)).collect()
+        // What nobody else has named is limited by no queue.
+        let known = |(name, amount): &(crate::fact::Name, Amount)| Some((self.world.names.find(name)?, *amount));
+        fact.min_resources.iter().filter_map(known).collect()
     }
 
     fn queue_of_gang(&self, id: GangId) -> Option<QuotaId> {
@@ -246,7 +249,7 @@ impl Engine {
         }
         let mut cards = Vec::new();
         for (kinds, amount) in &fact.card_request {
-            let kinds: Vec<ResourceId> = kinds.iter().map(|name| self.world.names.intern(name)).collect();
+            let kinds: Vec<ResourceId> = kinds.iter().map(|name| self.world.names.pin(name)).collect();
             for kind in &kinds {
                 self.world.quotas.note_card(*kind);
             }

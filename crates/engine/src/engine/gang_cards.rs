@@ -51,7 +51,7 @@ impl Engine {
         if mixed || held.is_some() {
             return vec![None];
         }
-        names.iter().map(|name| Some(self.world.names.intern(name))).collect()
+        names.iter().map(|name| Some(self.world.names.pin(name))).collect()
     }
 
     pub(super) fn card_choices_with(&mut self, id: PodId, card: Option<ResourceId>) -> Vec<Option<CardChoice>> {

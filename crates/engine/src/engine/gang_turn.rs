@@ -107,6 +107,7 @@ impl Engine {
     fn give_up_reservations(&mut self, members: &[PodId], decisions: &mut Decisions) -> bool {
         let holders = self.holders_among(members);
         for holder in &holders {
+            self.note_given_up(*holder);
             self.give_up_reservation(*holder, decisions);
         }
         !holders.is_empty()
@@ -139,7 +140,7 @@ impl Engine {
             let dropped = if awaits_victims { None } else { self.drop_reservations_of(members, decisions) };
             return dropped.unwrap_or_else(|| Turn::Rests(reason, Vec::new()));
         }
-        if let Some((code, why)) = members.first().and_then(|member| self.world.membership_error(*member)) {
+        if let Some((code, why)) = self.gang_membership_error(id, members) {
             let dropped = self.drop_reservations_of(members, decisions);
             return dropped.unwrap_or_else(|| Turn::Rests(explain::membership_error(code, why), Vec::new()));
         }
@@ -247,8 +248,7 @@ impl Engine {
         }
         victims.sort();
         if !victims.is_empty() {
-            let node = self.world.nodes.get(first.node).name.clone();
-            return Some(Turn::AwaitsVictims(explain::awaiting(&victims, &node), Vec::new()));
+            return Some(Turn::AwaitsVictims(self.awaiting(reservations[0].0, &victims, first.node), Vec::new()));
         }
         let places: Vec<(PodId, NodeId)> =
             reservations.iter().map(|(member, reservation)| (*member, reservation.node)).collect();
@@ -267,15 +267,11 @@ impl Engine {
             if fits {
                 self.counts_on_leaving = true;
                 let others = self.leaving_near(first.node);
-                let node = self.world.nodes.get(first.node).name.clone();
-                return Some(Turn::Rests(explain::awaiting(&others, &node), Vec::new()));
+                return Some(Turn::Rests(self.awaiting(reservations[0].0, &others, first.node), Vec::new()));
             }
         }
         if is_patient && self.are_worth_keeping(id, members, &places) {
             return None;
-        }
-        for (member, _) in &reservations {
-            self.note_given_up(*member);
         }
         self.drop_reservations_of(members, decisions)
     }
@@ -294,6 +290,7 @@ impl Engine {
             self.count_reservation(*holder, Sign::Add);
         }
         for holder in &holders {
+            self.note_given_up(*holder);
             self.give_up_reservation(*holder, decisions);
         }
         (!holders.is_empty()).then_some(Turn::Dropped)

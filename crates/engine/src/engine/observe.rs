@@ -1,5 +1,6 @@
 //! Taking in what was seen.
 
+mod names;
 mod pod;
 
 use crate::engine::Engine;

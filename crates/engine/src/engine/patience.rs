@@ -12,6 +12,7 @@ use crate::gangs::GangId;
 use crate::nodes::NodeId;
 use crate::place::Question;
 use crate::pods::PodId;
+use crate::reason::Code;
 use crate::reservations::{Reservation, ReservationKind};
 use crate::resources::ResourceId;
 use crate::sign::Sign;
@@ -150,9 +151,6 @@ impl Engine {
 
     /// Lets a gang that waited for long hold a node for each pod of its minimum. Returns whether it does.
     pub(super) fn reserve_for_gang(&mut self, id: GangId, decisions: &mut Decisions) -> bool {
-        if self.world.gangs.get(id).fact.is_none() || !self.world.gangs.get(id).admitted {
-            return false;
-        }
         let members = self.waiting_members(id);
         if members.iter().any(|member| self.world.pods.get(*member).reservation.is_some()) {
             return false; // Room is kept for it already.
@@ -215,9 +213,26 @@ impl Engine {
         })
     }
 
-    /// Whether a gang's own ceilings, or a queue that is closed or not there, keep its minimum out: then room that is
-    /// kept for it serves nobody.
+    /// Whether a gang is held for a reason of its own: it or its pods contradict each other, its own ceilings or a queue
+    /// that is closed, missing or not open to it yet keep its minimum out. Room that is kept for it would serve nobody.
     fn is_gang_kept_out(&self, id: GangId, members: &[PodId]) -> bool {
+        let gang = self.world.gangs.get(id);
+        let is_unreadable = gang.fact.as_ref().is_none_or(|fact| fact.problem.is_some());
+        is_unreadable
+            || !gang.admitted
+            || self.disagreement(id).is_some()
+            || self.gang_membership_error(id, members).is_some()
+            || self.world.is_refused_together(&self.needed_members(id, members))
+    }
+
+    /// Why the minimum of a gang has no place under its quotas, if so.
+    pub(super) fn gang_membership_error(&self, id: GangId, members: &[PodId]) -> Option<(Code, String)> {
+        let needed = self.needed_members(id, members);
+        members.first().into_iter().chain(&needed).find_map(|member| self.world.membership_error(*member))
+    }
+
+    /// Of the waiting pods of a gang the first that its minimum needs.
+    fn needed_members(&self, id: GangId, members: &[PodId]) -> Vec<PodId> {
         let mut tally = self.world.gangs.get(id).tally.clone();
         let mut needed: Vec<PodId> = Vec::new();
         for member in members {
@@ -226,7 +241,6 @@ impl Engine {
                 needed.push(*member);
             }
         }
-        needed.iter().any(|member| self.world.membership_error(*member).is_some())
-            || self.world.is_refused_together(&needed)
+        needed
     }
 }

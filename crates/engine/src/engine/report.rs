@@ -136,7 +136,7 @@ impl Engine {
     /// All nodes, by name.
     pub fn nodes(&self) -> Vec<NodeReport> {
         let world = &self.world;
-        let mut resources: Vec<ResourceId> = (0..world.names.len()).map(|i| ResourceId(i as u16)).collect();
+        let mut resources: Vec<ResourceId> = world.names.iter().map(|(resource, _)| resource).collect();
         resources.sort_by_key(|id| world.names.name(*id).clone());
         let limits = |node: NodeId| world.nodes.get(node).cap.limits().unwrap_or_default().iter();
         let report = |node: NodeId| {

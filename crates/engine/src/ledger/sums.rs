@@ -30,7 +30,7 @@ impl Sums {
 
     /// All that is not 0, in order of the numbers.
     pub fn nonzero(&self) -> impl Iterator<Item = (ResourceId, i128)> + '_ {
-        let all = self.0.iter().enumerate().map(|(i, amount)| (ResourceId(i as u16), *amount));
+        let all = self.0.iter().enumerate().map(|(i, amount)| (ResourceId(i as u32), *amount));
         all.filter(|(_, amount)| *amount != 0)
     }
 }

@@ -23,7 +23,6 @@ impl Nodes {
 
     fn change(&mut self, id: NodeId, demand: &Demand, sign: Sign, which: Column) {
         for (resource, amount) in &demand.amounts {
-            self.widen(resource.0 as usize + 1);
             let node = &mut self.list[id.at()];
             let column = match which {
                 Column::Held => &mut node.held,

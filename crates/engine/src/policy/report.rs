@@ -48,7 +48,7 @@ where
 {
     pub fn new(at: &'b At<'a, P>, names: &'b ResourceNames) -> Self {
         let mut resources: Vec<(Name, ResourceId)> =
-            (0..names.len()).map(|i| ResourceId(i as u16)).map(|r| (names.name(r).clone(), r)).collect();
+            names.iter().map(|(resource, name)| (name.clone(), resource)).collect();
         resources.sort();
         Reporter { at, names, resources, max: at.max() }
     }

@@ -514,9 +514,10 @@ impl World {
         let mut going = Vec::new();
         let mut gangs: BTreeSet<GangId> = BTreeSet::new();
         if !hunt.reservations_only {
+            // One on a node that does not exist gives back what it holds in ledgers like any other.
             let is_there = |pod: &PodId| {
                 let pod = self.pods.get(*pod);
-                !pod.is_leaving() && pod.node().is_some_and(|node| self.nodes.is_present(node))
+                !pod.is_leaving() && pod.node().is_some()
             };
             let mut parties: BTreeSet<BTreeSet<PodId>> = BTreeSet::new();
             for pod in pods.into_iter().filter(is_there) {

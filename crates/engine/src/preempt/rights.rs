@@ -349,7 +349,7 @@ impl World {
     /// A gang that may go whole, if the claimant has a right to it. It counts as one pod of its size.
     pub fn going_gang(&self, rights: &Rights, gang: GangId) -> Option<Going> {
         let pods: Vec<PodId> = self.gangs.get(gang).settled(&self.pods).map(|(id, _)| id).collect();
-        let is_placed = |pod: &PodId| self.pods.get(*pod).node().is_some_and(|node| self.nodes.is_present(node));
+        let is_placed = |pod: &PodId| self.pods.get(*pod).node().is_some();
         if !pods.iter().all(is_placed) {
             return None;
         }

@@ -82,10 +82,30 @@ impl EvictionReason {
     }
 }
 
+/// The sentence for people of one namespace, who are told of no pod of another.
+pub struct ToldTo<'a> {
+    pub reason: &'a EvictionReason,
+    pub namespace: &'a Name,
+}
+
+impl Display for ToldTo<'_> {
+    fn fmt(&self, f: &mut Formatter<'_>) -> std::fmt::Result {
+        match &self.reason.cause {
+            EvictionCause::Preempted(preemption) if preemption.claimant.namespace != *self.namespace => {
+                preemption.say(self.reason.rule, &OF_ANOTHER, f)
+            }
+            _ => self.reason.fmt(f),
+        }
+    }
+}
+
+/// A pod that is not named.
+pub const OF_ANOTHER: &str = "a pod of another namespace";
+
 impl Display for EvictionReason {
     fn fmt(&self, f: &mut Formatter<'_>) -> std::fmt::Result {
         match &self.cause {
-            EvictionCause::Preempted(preemption) => preemption.say(self.rule, f),
+            EvictionCause::Preempted(preemption) => preemption.say(self.rule, &preemption.claimant, f),
             EvictionCause::Overused(Overuse { quota, resource, used, entitlement, accepted_ms }) => {
                 let [used, entitlement] = [*used, *entitlement].map(|amount| canonical(resource, amount));
                 write!(f, "evicted because {quota} held {used} {resource} for longer than {} s, ", accepted_ms / 1000)?;
@@ -96,8 +116,8 @@ impl Display for EvictionReason {
 }
 
 impl Preemption {
-    fn say(&self, rule: Rule, f: &mut Formatter<'_>) -> std::fmt::Result {
-        let Preemption { claimant, claimant_priority, node, victim_priority, .. } = self;
+    fn say(&self, rule: Rule, claimant: &dyn Display, f: &mut Formatter<'_>) -> std::fmt::Result {
+        let Preemption { claimant_priority, node, victim_priority, .. } = self;
         let group = if self.whole_gang { "with the rest of its group " } else { "" };
         write!(f, "evicted {group}to make room on {node} for {claimant}")?;
         let claimant_quotas = Uses(&self.claimant_quotas);

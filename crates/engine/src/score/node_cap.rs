@@ -130,7 +130,7 @@ mod tests {
 
     fn demand(cpu: i64, memory: i64) -> Demand {
         let requests: Amounts = names(&[(CPU, cpu), (MEMORY, memory)]).into_iter().collect();
-        Demand { capped: true, ..Demand::new(&requests, (0, 0), &mut ResourceNames::default()) }
+        Demand { capped: true, ..Demand::new(&requests, (0, 0), |name| ResourceNames::default().intern(name)) }
     }
 
     fn weights(weight: i64, cpu: i64, memory: i64) -> CapWeights {

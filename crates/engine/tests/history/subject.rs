@@ -111,7 +111,7 @@ impl Subject for Reference {
             reasons.insert(pod, reason);
         }
         self.reasons = reasons;
-        Decisions { list, more: false, wake_at: None }
+        Decisions { list, ..Decisions::default() }
     }
 
     fn decide_in_slices(&mut self, now: Tick) -> Vec<Decision> {

@@ -8,8 +8,7 @@
 use cel::IdedExpr;
 use cel::common::ast::{EntryExpr, Expr, LiteralValue};
 
-/// The most that an expression may cost, as the API server has it.
-const COST_MAX: u64 = 1_000_000;
+use crate::limits::CEL_COST_MAX;
 
 /// The size of a value that a device has: attributes and lists have at most 64 entries, texts at most 64 characters.
 const UNKNOWN: u64 = 64;
@@ -50,8 +49,8 @@ const FIELDS: [&str; 4] = ["driver", "attributes", "capacity", "allowMultipleAll
 pub(super) fn check(expression: &IdedExpr) -> Result<(), String> {
     let mut scope = Vec::new();
     let Estimate { cost, .. } = estimate(expression, &mut scope)?;
-    if cost > COST_MAX {
-        return Err(format!("may cost {cost} steps; expected at most {COST_MAX}"));
+    if cost > CEL_COST_MAX {
+        return Err(format!("may cost {cost} steps; expected at most {CEL_COST_MAX}"));
     }
     Ok(())
 }
@@ -140,8 +139,8 @@ fn estimate(expression: &IdedExpr, scope: &mut Vec<(String, u64)>) -> Result<Est
 
 /// A value larger than all that may be spent on it cannot be made within the limit.
 fn bounded(estimate: Estimate) -> Result<Estimate, String> {
-    if estimate.size > COST_MAX || estimate.cost > COST_MAX {
-        return Err(format!("may cost more than {COST_MAX} steps"));
+    if estimate.size > CEL_COST_MAX || estimate.cost > CEL_COST_MAX {
+        return Err(format!("may cost more than {CEL_COST_MAX} steps"));
     }
     Ok(estimate)
 }

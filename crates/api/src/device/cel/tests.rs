@@ -98,7 +98,7 @@ fn what_does_not_compile() {
     check("device.attribute['x'].y == 1", "undefined field");
     check("gpu.model == 'x'", "undeclared reference");
     check("device.driver", "expected true or false");
-    check(&format!("'{}' == ''", "x".repeat(EXPRESSION_BYTES_MAX)), "expected at most 10240");
+    check(&format!("'{}' == ''", "x".repeat(crate::limits::CEL_BYTES_MAX)), "expected at most 10240");
 }
 
 #[test]

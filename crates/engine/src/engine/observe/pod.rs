@@ -25,8 +25,9 @@ struct PodNews {
 }
 
 impl Engine {
-    pub(super) fn observe_pod(&mut self, now: Tick, fact: PodFact) {
+    pub(super) fn observe_pod(&mut self, now: Tick, mut fact: PodFact) {
         let key = fact.key();
+        self.bound_names(&mut fact);
         self.world.relations.mention_namespace(&key.namespace);
         match self.world.pods.find(&key) {
             Some(id) if self.world.pods.get(id).uid != fact.uid => {
@@ -173,6 +174,12 @@ impl Engine {
         if fact.spec.cards != *cards {
             fact.spec = Arc::new(PodSpec { cards: cards.clone(), ..(*fact.spec).clone() });
         }
+    }
+
+    /// Whether a pod is known to be on a node, or was bound to one.
+    pub fn is_placed(&self, pod: &PodKey, uid: &str) -> bool {
+        let known = self.world.pods.find(pod).map(|id| self.world.pods.get(id));
+        known.is_some_and(|pod| &*pod.uid == uid && pod.place != Place::Waiting)
     }
 
     /// Whether a pod on a node counts as one that answers to what this fact says it does.
