@@ -6,9 +6,10 @@ use serde_json::{Value, json};
 
 use super::{Context, Operation, Rejection, is_given, metadata, object_in, pod, queue};
 use crate::cursor::Cursor;
+use crate::pod::ties::BOUND_AS;
 use crate::volcano::job::declared::{Declared, default_task_name};
-use crate::volcano::job::depends;
 use crate::volcano::job::policy::{ACTIONS, EVENTS, IDLE_EVENTS};
+use crate::volcano::job::{bounds, depends};
 
 /// The plugins that Volcano has.
 const PLUGINS: [&str; 8] = ["env", "svc", "ssh", "mpi", "pytorch", "tensorflow", "ray", "hcclrank"];
@@ -72,6 +73,12 @@ pub(super) fn check(root: &Cursor<'_, '_>, context: &Context<'_>) {
         }
     }
     let declared = root.value().map(Declared::of);
+    if let (Some(job), Some(declared)) = (root.value(), &declared)
+        && let Some((field, message)) = bounds::beyond(job, declared)
+    {
+        // The rest would take as long as there are tasks, and be refused all the same.
+        return spec.field(field).note(message);
+    }
     let min_available = spec.field("minAvailable");
     if let Some(declared) = declared.filter(|declared| declared.min_available > declared.replicas()) {
         min_available.note(format!("is more than the tasks have pods, which is {}", declared.replicas()));
@@ -94,10 +101,11 @@ pub(super) fn check(root: &Cursor<'_, '_>, context: &Context<'_>) {
 /// Tasks depend on tasks that there are, and none on itself by way of others.
 fn check_dependencies(root: &Cursor<'_, '_>, tasks: &Cursor<'_, '_>) {
     let Some(declared) = root.value().map(Declared::of) else { return };
+    let names: BTreeSet<&str> = declared.tasks.iter().map(|task| &*task.name).collect();
     for task in tasks.items() {
         let depends_on = task.field("dependsOn");
         for at in depends_on.field("name").items() {
-            if at.non_empty_str().is_some_and(|name| !declared.tasks.iter().any(|task| task.name == name)) {
+            if at.non_empty_str().is_some_and(|name| !names.contains(name)) {
                 at.note("no such task: expected the name of a task of the job");
             }
         }
@@ -188,7 +196,13 @@ fn check_task(task: &Cursor<'_, '_>, context: &Context<'_>) {
     let template = task.field("template");
     match template.exists() {
         true => {
-            metadata::check_labels(&template.field("metadata").field("labels"));
+            let metadata = template.field("metadata");
+            metadata::check_labels(&metadata.field("labels"));
+            let annotations = metadata.field("annotations");
+            let record = annotations.field(BOUND_AS);
+            if record.exists() {
+                record.note("is for the scheduler to write: leave it out");
+            }
             pod::check_spec(&template, "spec", context);
         }
         false => task.note_missing("template", "pods are made from it"),

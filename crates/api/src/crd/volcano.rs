@@ -6,6 +6,7 @@ use serde_json::{Value, json};
 use super::schema::{amounts, not_below};
 use super::{Column, Definition};
 use crate::kinds;
+use crate::limits::{JOB_PODS_MAX, JOB_TASKS_MAX};
 use crate::volcano::command::{BUS, COMMAND};
 use crate::volcano::{BATCH, JOB, POD_GROUP, QUEUE, SCHEDULING};
 
@@ -24,6 +25,12 @@ fn open(properties: Value) -> Value {
 
 fn count(description: &str) -> Value {
     json!({"type": "integer", "format": "int32", "minimum": 0, "description": description})
+}
+
+/// The same with a bound.
+fn at_most(mut schema: Value, most: u64) -> Value {
+    schema["maximum"] = json!(most);
+    schema
 }
 
 fn queue() -> Option<Definition> {
@@ -102,7 +109,7 @@ fn pod_group() -> Option<Definition> {
 fn job() -> Option<Definition> {
     let task = open(json!({
         "name": {"type": "string"},
-        "replicas": count("How many pods it has."),
+        "replicas": at_most(count("How many pods it has."), JOB_PODS_MAX),
         "minAvailable": count("How many of them must be able to run."),
         "template": open(json!({"metadata": {"type": "object", "x-kubernetes-preserve-unknown-fields": true}})),
         "policies": {"type": "array", "items": open(json!({}))},
@@ -122,7 +129,7 @@ fn job() -> Option<Definition> {
             "volumeClaimName": {"type": "string"},
             "volumeClaim": {"type": "object", "x-kubernetes-preserve-unknown-fields": true},
         }))},
-        "tasks": {"type": "array", "items": task},
+        "tasks": {"type": "array", "items": task, "maxItems": JOB_TASKS_MAX},
         "policies": {"type": "array", "items": open(json!({}))},
     }));
     let status = open(json!({"state": open(json!({"phase": {"type": "string"}}))}));

@@ -16,6 +16,7 @@
 
 mod arguments;
 mod belongings;
+pub(crate) mod bounds;
 pub mod declared;
 pub mod depends;
 pub mod min_resources;
@@ -251,6 +252,11 @@ impl Planner<'_> {
 
     /// Makes what is missing, deletes what is too much, and says how far the job is.
     fn keep_going(&mut self, view: &dyn View) {
+        if let Some((_, message)) = bounds::beyond(self.state.job, &self.declared) {
+            // Nothing is made, and what there is stays: the job may be ended like any other.
+            self.after.problem = Some(message);
+            return;
+        }
         let waiting = depends::waiting(&self.declared, self.state.pods);
         let wanted = pods::group(self.state.job, &self.declared, &waiting, view);
         (self.plan.belongings, self.controlled) = belongings::missing(self.state.job, &self.declared, self.state.lacks);
@@ -262,6 +268,7 @@ impl Planner<'_> {
             self.plan.group_spec = Some(pods::group_spec(group, &wanted));
         }
         let phase = GroupPhase::of(group.pointer("/status/phase").and_then(Value::as_str));
+        let batch = bounds::batch(self.state.job, &self.declared);
         let mut names: BTreeSet<String> = BTreeSet::new();
         let there: BTreeSet<&str> =
             self.state.pods.iter().filter_map(|pod| pod.pointer("/metadata/name").and_then(Value::as_str)).collect();
@@ -269,7 +276,7 @@ impl Planner<'_> {
             for index in 0..task.replicas {
                 let name = pods::name(self.state.job, &task.name, index);
                 let is_due = phase != GroupPhase::Pending && !waiting.contains(&*task.name);
-                if is_due && !there.contains(&*name) {
+                if is_due && self.plan.make.len() < batch && !there.contains(&*name) {
                     self.plan.make.push(pods::pod(self.state.job, &self.declared, task, index, &self.before));
                 }
                 names.insert(name);

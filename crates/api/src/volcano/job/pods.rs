@@ -8,6 +8,7 @@ use super::declared::{Declared, JOB_VERSION, Task};
 use super::standing::Standing;
 use super::{group_name, min_resources, ssh, svc, volumes};
 use crate::admission::View;
+use crate::pod::ties::BOUND_AS;
 use crate::volcano::{
     CARD_NAME, CARD_REQUEST, GROUP_NAMES, MIXED_CARDS, POD_GROUP, PREEMPTABLE, QUEUE_NAME, SCHEDULING, TASK_SPEC,
     annotation,
@@ -78,6 +79,8 @@ pub(super) fn pod(job: &Value, declared: &Declared<'_>, task: &Task<'_>, index: 
     let of_template = |part: &str| template.pointer(&format!("/metadata/{part}")).and_then(Value::as_object).cloned();
     let mut annotations = carried(job, &OF_PODS);
     annotations.extend(of_template("annotations").unwrap_or_default());
+    // What a pod was bound as is for its Binding to say.
+    annotations.shift_remove(BOUND_AS);
     annotations.extend(texts([
         (GROUP_NAMES[0], group_name(job)),
         (QUEUE_NAME, declared.queue.to_string()),

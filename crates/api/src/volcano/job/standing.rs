@@ -16,7 +16,12 @@ pub(super) struct Standing {
     pub retry_count: u64,
     /// While it restarts: only some of its pods were given up.
     pub restarts_in_part: bool,
+    /// What it asks for is beyond a limit.
+    pub problem: Option<String>,
 }
+
+/// Why a job waits that asks for more than a limit.
+const BEYOND: &str = "InvalidRequest";
 
 /// Why a job restarts of which only some pods were given up.
 const IN_PART: &str = "SomePods";
@@ -29,6 +34,7 @@ impl Standing {
             version: number("/status/version"),
             retry_count: number("/status/retryCount"),
             restarts_in_part: job.pointer("/status/state/reason").is_some_and(|reason| reason == IN_PART),
+            problem: None,
         }
     }
 }
@@ -108,6 +114,7 @@ pub(super) fn status(
         conditions.push(json!({"status": phase, "lastTransitionTime": now}));
         status.insert("conditions".to_string(), Value::Array(conditions));
     }
+    note_problem(&mut status, after.problem.as_deref(), now);
     let fields = [
         ("minAvailable", declared.min_available),
         ("pending", pending),
@@ -125,6 +132,28 @@ pub(super) fn status(
         status.insert("controlledResources".to_string(), Value::Object(controlled.clone()));
     }
     Value::Object(status)
+}
+
+/// Says in the state of a job, and as a condition, that what it asks for is beyond a limit; or no longer.
+fn note_problem(status: &mut Map<String, Value>, problem: Option<&str>, now: &str) {
+    let Some(state) = status.get_mut("state").and_then(Value::as_object_mut) else { return };
+    let was_told = state.get("reason").is_some_and(|reason| reason == BEYOND);
+    match problem {
+        None if was_told => {
+            state.shift_remove("reason");
+            state.shift_remove("message");
+        }
+        Some(message) if !was_told || state.get("message").is_none_or(|told| told != message) => {
+            state.insert("reason".to_string(), json!(BEYOND));
+            state.insert("message".to_string(), json!(message));
+            let phase = state.get("phase").cloned().unwrap_or_default();
+            let mut conditions = status.get("conditions").and_then(Value::as_array).cloned().unwrap_or_default();
+            let condition = json!({"status": phase, "reason": BEYOND, "message": message, "lastTransitionTime": now});
+            conditions.push(condition);
+            status.insert("conditions".to_string(), Value::Array(conditions));
+        }
+        None | Some(_) => {}
+    }
 }
 
 fn by_task(pods: &[&Value]) -> Value {
