@@ -10,6 +10,7 @@ pub mod certificates;
 pub mod configuration;
 pub mod review;
 pub mod serve;
+mod snapshot;
 mod validity;
 
 use std::net::SocketAddr;

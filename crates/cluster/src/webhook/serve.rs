@@ -22,14 +22,13 @@ use tokio_rustls::rustls::{RootCertStore, ServerConfig, version};
 
 use super::certificates::Holder;
 use super::review::{Endpoint, NoReview, answer, question};
+use super::snapshot::Snapshots;
 use crate::call::CallError;
 use crate::door::{self, Rules};
 use crate::metrics::Metrics;
 use crate::review::{Act, Person, may};
+use quotient_api::limits::{CONSENTS_MAX, REVIEW_BYTES_MAX, REVIEWS_KIB_MAX};
 use quotient_host::objects::SharedObjects;
-
-/// The largest question. An object has 3 MiB at most on its way in, and a question has two.
-const BODY_MAX: usize = 8 << 20;
 
 /// API servers keep a few connections each, open more while answers are slow, and close theirs after 90 s: they should
 /// be the ones to do so. Several of them may be behind one address.
@@ -40,14 +39,6 @@ const DOOR: Rules = Rules {
     first_max: Duration::from_secs(5),
     idle_max: Duration::from_secs(120),
 };
-
-/// The bytes of all questions that are read or answered at once, in KiB. What is parsed takes some times as much, which
-/// is well within the memory of the container, whoever asks.
-const BODIES_KIB_MAX: usize = 64 << 10;
-
-/// Namespaces that a user is asked about for one composite quota: two requests each, which must be answered before the
-/// API server gives up on us. Beyond them the annotation of the namespace is needed.
-const CONSENTS_MAX: usize = 100;
 
 /// How long a client may take to send its question.
 const PATIENCE: Duration = Duration::from_secs(10);
@@ -100,8 +91,8 @@ pub async fn serve(
     let wrong = |error| ServeError::Address { address, error };
     let listener = TcpListener::bind(address).await.map_err(wrong)?;
     let bound = listener.local_addr().map_err(wrong)?;
-    let bodies = Arc::new(Semaphore::new(BODIES_KIB_MAX));
-    let desk = Desk { objects, metrics, bodies, client };
+    let bodies = Arc::new(Semaphore::new(REVIEWS_KIB_MAX));
+    let desk = Desk { objects: Snapshots::new(objects), metrics, bodies, client };
     let respond = move |request: Request<Incoming>| respond(request, desk.clone());
     Ok((bound, door::answer_all(listener, Some(TlsAcceptor::from(Arc::new(tls))), DOOR, respond)))
 }
@@ -109,7 +100,7 @@ pub async fn serve(
 /// What questions are answered from, where answers are counted, and the memory that is left for questions.
 #[derive(Clone)]
 struct Desk {
-    objects: SharedObjects,
+    objects: Snapshots,
     metrics: Metrics,
     bodies: Arc<Semaphore>,
     /// The API server, which knows what a user may do.
@@ -127,22 +118,22 @@ async fn respond(request: Request<Incoming>, desk: Desk) -> Response<Full<Bytes>
     let Some(room) = room_for(request.body(), bodies).await else {
         return text(StatusCode::SERVICE_UNAVAILABLE, "too many questions at once");
     };
-    let body = Limited::new(request.into_body(), BODY_MAX).collect();
+    let body = Limited::new(request.into_body(), REVIEW_BYTES_MAX).collect();
     let body = match tokio::time::timeout(PATIENCE, body).await {
         Ok(Ok(body)) => body.to_bytes(),
         Ok(Err(error)) => return text(StatusCode::BAD_REQUEST, &format!("the question cannot be read: {error}")),
         Err(_) => return text(StatusCode::REQUEST_TIMEOUT, "the question did not come in time"),
     };
-    if !objects.read().is_complete() {
+    if !objects.is_complete() {
         return text(StatusCode::SERVICE_UNAVAILABLE, "not everything was seen yet");
     }
     // Rules may look at every object there is: the threads that wait for the network have other things to do. What is
-    // asked is read before the objects are locked, so that a large question does not hold up the scheduler.
+    // asked is answered from a snapshot, so that no question holds up the scheduler.
     let answered = async {
         let seen = objects.clone();
         let (question, consents) = tokio::task::spawn_blocking(move || {
             let question = question(endpoint, &body)?;
-            let consents = question.consents(&*seen.read()).map(|(user, group, names)| (user.clone(), group, names));
+            let consents = question.consents(&*seen.take()).map(|(user, group, names)| (user.clone(), group, names));
             Ok::<_, NoReview>((question, consents))
         })
         .await??;
@@ -150,7 +141,7 @@ async fn respond(request: Request<Incoming>, desk: Desk) -> Response<Full<Bytes>
             Some((user, group, namespaces)) => granted(&client, &user, &group, namespaces).await?,
             None => Vec::new(),
         };
-        let answered = tokio::task::spawn_blocking(move || answer(question, &granted, &*objects.read()));
+        let answered = tokio::task::spawn_blocking(move || answer(question, &granted, &*objects.take()));
         Ok::<_, Unanswered>(answered.await?)
     };
     let answered = answered.await;
@@ -203,7 +194,7 @@ async fn granted(
 
 /// Waits until there is memory for a question, as long as it says it is, or as long as it may be.
 async fn room_for(body: &Incoming, bodies: Arc<Semaphore>) -> Option<OwnedSemaphorePermit> {
-    let bytes = body.size_hint().upper().unwrap_or(BODY_MAX as u64).min(BODY_MAX as u64);
+    let bytes = body.size_hint().upper().unwrap_or(REVIEW_BYTES_MAX as u64).min(REVIEW_BYTES_MAX as u64);
     let kib = u32::try_from(bytes / 1024 + 1).ok()?;
     tokio::time::timeout(PATIENCE, bodies.acquire_many_owned(kib)).await.ok()?.ok()
 }
