@@ -226,7 +226,7 @@ static RULES: &[Rules] = &[
             on_delete: &[],
         },
         webhook: Part {
-            on_create: &[tree_pod::keep_on_tree],
+            on_create: &[tree_pod::keep_on_tree, tree_pod::drop_record],
             on_update: &[tree_pod::keep_affinity, tree_pod::keep_record],
             checks: &[tree_pod::check],
             on_delete: &[],

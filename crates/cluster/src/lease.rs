@@ -11,6 +11,8 @@
 //!   renewed                          writes stop being sent      and none of ours arrives any more
 //! ```
 
+mod watched;
+
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
@@ -25,6 +27,7 @@ use crate::call::{CALL_TIMEOUT, Call, CallError, Content, kind_path};
 use crate::clock::wall_us;
 use crate::lines::Lines;
 use crate::metrics::Metrics;
+pub use watched::Watched;
 
 /// Which lease, and how long it lasts.
 #[derive(Debug, Clone)]
@@ -162,7 +165,11 @@ pub struct Elector {
     /// What was last seen, and since when by our own clock.
     observed: Option<(Record, Instant)>,
     metrics: Metrics,
+    watched: Watched,
 }
+
+/// So often it is tried to read the lease before a scheduler begins without what it says.
+const READS_MAX: u32 = 30;
 
 impl Elector {
     /// One that does not have the lease yet; whether it has is seen through what is returned.
@@ -173,10 +180,26 @@ impl Elector {
     ) -> (Self, Fence, watch::Receiver<Option<Term>>) {
         let (fence, (leads, receiver)) = (Fence::closed(settings.call_timeout()), watch::channel(None));
         (
-            Elector { lines, settings, fence: fence.clone(), leads, next_term: Term::ALONE, observed: None, metrics },
+            Elector { lines, settings, fence: fence.clone(), leads, next_term: Term::ALONE, observed: None, metrics, watched: Watched::default() },
             fence,
             receiver,
         )
+    }
+
+    /// What the lease says of who had it before, once it could be read; what it is to say later is told there.
+    pub async fn watched(&self) -> Watched {
+        for _ in 0..READS_MAX {
+            match Call::get(&self.key()).send(&self.lines, &Fence::open()).await {
+                Ok(lease) => {
+                    self.watched.learn(&lease);
+                    break;
+                }
+                Err(CallError::NotFound(_)) => break,
+                Err(error) => tracing::warn!(%error, "the lease cannot be read yet"),
+            }
+            tokio::time::sleep(self.settings.retry()).await;
+        }
+        self.watched.clone()
     }
 
     /// Goes on for ever; stop it by dropping, or gently with [`Elector::release`].
@@ -233,7 +256,10 @@ impl Elector {
         let begun = Instant::now();
         let led = self.leads();
         let found = match Call::get(&self.key()).send(&self.lines, &self.fence).await {
-            Ok(object) => Record::read(&object),
+            Ok(object) => {
+                self.watched.learn(&object);
+                Record::read(&object)
+            }
             Err(CallError::NotFound(_)) if led => return Ok(false),
             Err(CallError::NotFound(_)) => return self.create(begun).await,
             Err(error) => return Err(error),
@@ -305,6 +331,9 @@ impl Elector {
         let mut metadata = json!({"name": name, "namespace": namespace});
         if !found.version.is_empty() {
             metadata["resourceVersion"] = json!(found.version);
+        }
+        if let Some(until) = self.watched.to_tell() {
+            metadata["annotations"] = json!({watched::WATCHED_UNTIL: until});
         }
         json!({
             "apiVersion": "coordination.k8s.io/v1", "kind": "Lease", "metadata": metadata,

@@ -24,7 +24,7 @@ use crate::call::{CallError, Http};
 use crate::clock::{Clock, wall_us};
 use crate::connect::Clients;
 use crate::dispatch::{Dispatcher, REPORTS_MAX, Report, dispatcher};
-use crate::lease::{Election, Elector, Fence, LeaseSettings, Term};
+use crate::lease::{Election, Elector, Fence, LeaseSettings, Term, Watched};
 use crate::metrics::Metrics;
 use crate::onlook::Onlooker;
 use crate::profile::Phase;
@@ -113,12 +113,14 @@ async fn run_with(
     let LiveSettings { lease, shadow, .. } = &settings;
     // One that is alone leads for ever: this end is kept and says nothing.
     let (_alone, leads) = watch::channel(Some(Term::ALONE));
-    let (fence, mut leads, election) = match lease.clone().filter(|_| !shadow) {
+    let (fence, mut leads, election, watched) = match lease.clone().filter(|_| !shadow) {
         Some(lease) => {
             let (elector, fence, leads) = Elector::new(clients.lease.clone(), lease, metrics.clone());
-            (fence, leads, Some(Election::begin(elector)))
+            // What the last one left without a record is to be known before pods are seen.
+            let watched = elector.watched().await;
+            (fence, leads, Some(Election::begin(elector)), watched)
         }
-        None => (Fence::open(), leads, None),
+        None => (Fence::open(), leads, None, Watched::default()),
     };
     let (drain, drains) = watch::channel(false);
     let sessions = async {
@@ -126,6 +128,10 @@ async fn run_with(
             let held = rehearsal.as_ref().map(|rehearsal| rehearsal.time.clone());
             let mut session = Session::new(&clients, &settings, &metrics, fence.clone(), held);
             session.onlooker = onlooker.clone();
+            session.watched = watched.clone();
+            if let Some(until) = watched.until_us() {
+                session.host.was_watched_until(until);
+            }
             if let Some(onlooker) = &onlooker {
                 onlooker.begins();
             }
@@ -190,6 +196,8 @@ struct Session<'a> {
     are_figures_current: bool,
     /// Somebody who looks on, such as a dashboard.
     onlooker: Option<Arc<dyn Onlooker>>,
+    /// Until when pods were watched, as the lease is to say.
+    watched: Watched,
     /// The watches and the dispatcher; they end with the session.
     tasks: JoinSet<()>,
 }
@@ -242,6 +250,7 @@ impl<'a> Session<'a> {
             relist,
             probing: None,
             onlooker: None,
+            watched: Watched::default(),
             told_at: Instant::now(),
             is_undecided: false,
             are_figures_current: false,
@@ -375,6 +384,9 @@ impl<'a> Session<'a> {
         self.is_undecided = turn.held.is_some() || turn.more;
         if turn.held.is_none() {
             self.metrics.cycle(begun.elapsed());
+            if self.host.leads() {
+                self.watched.note(now.wall_us);
+            }
         }
         self.say_held(turn.held.clone());
         if let Some(asked) = &mut self.asked {

@@ -6,7 +6,7 @@ mod devices;
 
 use std::time::Duration;
 
-use quotient_api::ties::{BOUND_AS, NO_TIES};
+use quotient_api::ties::BOUND_AS;
 use quotient_api::volcano::POD_GROUP;
 use quotient_api::volcano::job::ssh::{PRIVATE_KEY, PUBLIC_KEY};
 use quotient_api::{ObjectKey, kinds, preemption_message};
@@ -41,8 +41,8 @@ pub async fn carry_out(api: &impl Api, write: &Write, wall_us: i64) -> (Outcome,
             let status = json!({"nominatedNodeName": node.as_deref()});
             patch_pod(api, pod, Some("status"), json!({}), json!({"status": status})).await
         }
-        Write::Record { pod } => {
-            let annotations = json!({"annotations": {BOUND_AS: NO_TIES}});
+        Write::Record { pod, record } => {
+            let annotations = json!({"annotations": {BOUND_AS: record}});
             patch_pod(api, pod, None, annotations, json!({})).await
         }
         Write::Label { pod, labels } => patch_pod(api, pod, None, json!({"labels": labels}), json!({})).await,

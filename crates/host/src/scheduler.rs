@@ -76,11 +76,17 @@ pub struct Scheduler {
     waiting: BTreeMap<PodKey, Waiting>,
     /// When something is to be said of pods whose numbers changed.
     unsaid: BTreeSet<(Tick, PodKey)>,
-    /// Pods that ran without ties and have some now, with their uid: they are to have the record of their bind.
-    unrecorded: BTreeMap<PodKey, Name>,
+    /// Pods whose record is not that of their bind, with their uid and the record that they are to have.
+    unrecorded: BTreeMap<PodKey, (Name, Box<str>)>,
     /// Pods that are gone since this was last asked.
     gone: BTreeSet<PodKey>,
     happened: Vec<Happened>,
+    /// The names of our schedulers; `None`: all are.
+    names: Option<Vec<String>>,
+    /// Until when a scheduler is known to have seen everything before this one.
+    watched_until_us: Option<i64>,
+    /// It decided once: pods that it sees for the first time from now on are new.
+    has_decided: bool,
 }
 
 /// A clone goes its own way, with objects of its own: it is how to ask what would happen if.
@@ -101,6 +107,9 @@ impl Clone for Scheduler {
             unrecorded: self.unrecorded.clone(),
             gone: self.gone.clone(),
             happened: self.happened.clone(),
+            names: self.names.clone(),
+            watched_until_us: self.watched_until_us,
+            has_decided: self.has_decided,
         }
     }
 }
@@ -114,7 +123,7 @@ impl Scheduler {
             engine: Engine::new(configuration.engine_settings()),
             objects,
             beginning: Some(Box::new(Objects::new(configuration))),
-            controllers: Controllers::new(configuration, names),
+            controllers: Controllers::new(configuration, names.clone()),
             patrol: Patrol::default(),
             events: EventBook::default(),
             problems: BTreeMap::new(),
@@ -124,7 +133,15 @@ impl Scheduler {
             unrecorded: BTreeMap::new(),
             gone: BTreeSet::new(),
             happened: Vec::new(),
+            names,
+            watched_until_us: None,
+            has_decided: false,
         }
+    }
+
+    /// Says until when another scheduler saw everything: what it left without a record had no ties.
+    pub fn was_watched_until(&mut self, us: i64) {
+        self.watched_until_us = Some(us);
     }
 
     /// The engine as it is.
@@ -285,7 +302,7 @@ impl Scheduler {
             // The engine knows at once what the pod is told in a moment: it must not be placed alone meanwhile.
             object.to_mut()["metadata"]["annotations"][GROUP_NAMES[0]] = json!(group);
         }
-        self.keep_untied(key, &mut object);
+        self.keep_ties(key, &mut object);
         let translation = self.translator.upsert_as(key, &object);
         self.tell(now, key, translation);
         self.note_shown(key, &object);
@@ -343,7 +360,7 @@ impl Scheduler {
         if let Fact::BindFailed { pod, .. } = &fact
             && let Some(waiting) = self.waiting.get_mut(pod)
         {
-            waiting.is_bound_untied = false;
+            waiting.bound_as = None;
         }
         self.engine.observe(now.tick, fact);
     }
@@ -355,12 +372,19 @@ impl Scheduler {
     /// Decides, and says what is to be written.
     pub fn decide(&mut self, now: Now, budget: Budget) -> Round {
         let decisions = self.engine.decide(now.tick, budget);
+        self.has_decided = true;
         let mut round = Round { more: decisions.more, wake_at: decisions.wake_at, ..Round::default() };
+        for pod in decisions.endless {
+            let message = "reserved room and gave it up without end in one scheduling cycle, and is left out of the \
+                           rest of it: report this, it is a defect of Quotient";
+            let problem = Problem::new(message).of_object(ObjectKey::pod(&pod.namespace, &pod.name));
+            round.happened.push(Happened::Problem(problem));
+        }
         for decision in decisions.list {
             self.write(now, decision, &mut round);
         }
         self.say_numbers(now, &mut round);
-        self.record_untied(&mut round);
+        self.write_records(&mut round);
         round.happened.append(&mut self.happened);
         round
     }

@@ -159,6 +159,11 @@ impl Session {
         &mut self.scheduler
     }
 
+    /// Says until when another scheduler saw everything.
+    pub fn was_watched_until(&mut self, us: i64) {
+        self.scheduler.was_watched_until(us);
+    }
+
     /// What is watched from the beginning.
     pub fn first_subjects(&self) -> impl Iterator<Item = Subject> {
         watched_kinds().map(Subject::Kind)

@@ -34,8 +34,8 @@ pub enum Write {
     Evict { pod: PodRef, claimant: Option<PodKey>, message: String },
     /// Say which node is kept for the pod.
     Nominate { pod: PodRef, node: Option<Name> },
-    /// Leave a record that the pod was bound as one without ties: it was bound without a record, and has ties now.
-    Record { pod: PodRef },
+    /// Leave the record of what the pod was bound as: it has none or another one.
+    Record { pod: PodRef, record: Box<str> },
     /// Set labels of a pod, or take them off.
     Label { pod: PodRef, labels: BTreeMap<String, Option<String>> },
     /// Say why the pod waits. `since`: when it began to, where that is now.
@@ -197,7 +197,7 @@ impl Write {
             Write::Bind { pod, .. } => Slot::Bind(pod.key.clone()),
             Write::Evict { pod, .. } => Slot::Evict(pod.key.clone()),
             Write::Nominate { pod, .. } => Slot::Nominate(pod.key.clone()),
-            Write::Record { pod } => Slot::Record(pod.key.clone()),
+            Write::Record { pod, .. } => Slot::Record(pod.key.clone()),
             Write::Label { pod, .. } => Slot::Label(pod.key.clone()),
             Write::Condition { pod, .. } => Slot::Condition(pod.key.clone()),
             Write::Event(note) => Slot::Event(note.about.clone(), note.reason),

@@ -31,6 +31,11 @@ impl Clock {
         self.now_us
     }
 
+    /// Now, or when the last object was made, whichever is later: what comes after is later than this.
+    pub fn last_us(&self) -> i64 {
+        self.now_us.max(self.last_created_us)
+    }
+
     /// Now, as the engine counts time.
     pub fn tick(&self) -> Tick {
         Tick(u64::try_from(self.now_us / 1000).expect("virtual time starts after the Unix epoch"))

@@ -72,6 +72,8 @@ pub struct Cluster {
     server: Server,
     controllers: Controllers,
     replica: Replica,
+    /// Until when the scheduler has seen everything, as the Lease would say.
+    watched_until_us: Option<i64>,
     /// Why pods wait as things stand now, once somebody asks: what the engine said of a pod may be a while ago.
     reasons: OnceLock<BTreeMap<PodKey, Arc<Reason>>>,
     /// Changes that the scheduler has not seen yet.
@@ -91,7 +93,8 @@ impl Cluster {
         Cluster {
             server: Server::new(&setup.configuration),
             controllers: Controllers::default(),
-            replica: Replica::new(&setup),
+            replica: Replica::new(&setup, None),
+            watched_until_us: None,
             setup,
             reasons: OnceLock::new(),
             unseen: Vec::new(),
@@ -216,7 +219,7 @@ impl Cluster {
     /// The scheduler starts anew and knows only what the objects say.
     pub fn restart(&mut self) {
         self.pass_changes_to_controllers();
-        self.replica = Replica::new(&self.setup);
+        self.replica = Replica::new(&self.setup, self.watched_until_us);
         self.unseen = self.store().iter().map(|(key, _)| Change::Seen(key.clone())).collect();
     }
 
@@ -279,6 +282,7 @@ impl Cluster {
             decisions += 1;
             let more = self.decide(budget)?;
             if !more && !self.store().has_changes() {
+                self.watched_until_us = Some(self.server.clock.last_us());
                 if tells {
                     self.replica.tell(self.now(), &mut self.server);
                 }

@@ -26,10 +26,14 @@ pub struct Replica {
 }
 
 impl Replica {
-    /// One that has listed everything there is in an empty cluster.
-    pub fn new(setup: &Setup) -> Self {
+    /// One that has listed everything there is in an empty cluster. `watched_until_us`: until then another one saw
+    /// everything, as the Lease says.
+    pub fn new(setup: &Setup, watched_until_us: Option<i64>) -> Self {
         let names = setup.scheduler_names.clone();
         let mut scheduler = Scheduler::new(&setup.configuration, names, SharedObjects::default());
+        if let Some(until) = watched_until_us {
+            scheduler.was_watched_until(until);
+        }
         let start = Now { tick: Tick(0), wall_us: 0 };
         let subjects = watched_kinds().map(Subject::Kind).chain([Subject::JobPods, Subject::EndedPods]);
         for subject in subjects.filter(|subject| *subject != queues()) {

@@ -2,7 +2,7 @@
 
 use serde_json::{Map, Value};
 
-use super::{Context, Operation, Rejection};
+use super::{Context, Operation, Rejection, exists_elsewhere};
 use crate::cursor::Cursor;
 use crate::field::of_mut;
 use crate::pod::ties::{self, BOUND_AS};
@@ -33,8 +33,20 @@ pub(super) fn keep_affinity(object: &mut Value, context: &Context<'_>) -> Result
     Ok(())
 }
 
+/// What a pod was bound as is for its Binding to say: a pod that is made says nothing of it.
+pub(super) fn drop_record(object: &mut Value, context: &Context<'_>) -> Result<(), Rejection> {
+    let was_bound_elsewhere = ties::is_bound(object) && exists_elsewhere(object);
+    if !was_bound_elsewhere && ties::take_record_off(object) {
+        context.warn(format!("metadata.annotations: {BOUND_AS} is for the scheduler to write, and is left out"));
+    }
+    Ok(())
+}
+
 /// A manifest that is applied again leaves out the record of what the pod was bound as; that is kept.
 pub(super) fn keep_record(object: &mut Value, context: &Context<'_>) -> Result<(), Rejection> {
+    if context.old.is_some_and(|old| !ties::is_bound(old)) {
+        return drop_record(object, context);
+    }
     let record = context.old.and_then(|old| old.get("metadata")?.get("annotations")?.get(BOUND_AS));
     let Some(metadata) = object.get_mut("metadata").and_then(Value::as_object_mut) else { return Ok(()) };
     if let Some(record) = record {

@@ -38,16 +38,36 @@ pub fn record(pod: &Value) -> Option<String> {
     (!record.is_empty()).then(|| Value::Object(record).to_string())
 }
 
-/// Whether a pod on a node has ties and no record of those that it was bound with.
-pub fn lacks_record(pod: &Value) -> bool {
+/// Whether a pod is on a node.
+pub fn is_bound(pod: &Value) -> bool {
     let node = field::of(pod, "spec").and_then(|spec| field::of(spec, "nodeName"));
-    let is_bound = node.and_then(Value::as_str).is_some_and(|node| !node.is_empty());
-    is_bound && tie(pod, "annotations", BOUND_AS).is_none() && record(pod).is_some()
+    node.and_then(Value::as_str).is_some_and(|node| !node.is_empty())
 }
 
-/// Leaves the record of a pod without ties.
-pub fn record_none(pod: &mut Value) {
-    pod["metadata"]["annotations"][BOUND_AS] = json!(NO_TIES);
+/// Whether a pod has ties as it is now.
+pub fn has_any(pod: &Value) -> bool {
+    let keys = LABELS.iter().map(|key| ("labels", *key)).chain(ANNOTATIONS.iter().map(|key| ("annotations", *key)));
+    keys.into_iter().any(|(part, key)| tie(pod, part, key).is_some())
+}
+
+/// The record on a pod, whoever wrote it.
+pub fn recorded(pod: &Value) -> Option<&str> {
+    tie(pod, "annotations", BOUND_AS).map(|record| record.as_str().unwrap_or_default())
+}
+
+/// Leaves a record.
+pub fn set_record(pod: &mut Value, record: &str) {
+    if !pod["metadata"]["annotations"].is_object() {
+        pod["metadata"]["annotations"] = json!({});
+    }
+    pod["metadata"]["annotations"][BOUND_AS] = json!(record);
+}
+
+/// Takes a record off what is no pod on a node yet: a pod that is made, or the template of one. Returns whether there
+/// was one.
+pub fn take_record_off(object: &mut Value) -> bool {
+    let annotations = object.pointer_mut("/metadata/annotations").and_then(Value::as_object_mut);
+    annotations.is_some_and(|annotations| annotations.remove(BOUND_AS).is_some())
 }
 
 fn tie<'a>(pod: &'a Value, part: &str, key: &str) -> Option<&'a Value> {
@@ -77,8 +97,7 @@ pub(super) fn as_bound(root: &Cursor<'_, '_>) -> Option<Value> {
 
 /// The first tie of a running pod that an update changes, other than to what the pod was bound as.
 pub(crate) fn first_changed(old: &Value, new: &Value) -> Option<(&'static str, &'static str)> {
-    let is_running = old.pointer("/spec/nodeName").and_then(Value::as_str).is_some_and(|node| !node.is_empty());
-    if !is_running {
+    if !is_bound(old) {
         return None;
     }
     let record = tie(old, "annotations", BOUND_AS).and_then(Value::as_str);
@@ -122,7 +141,7 @@ mod tests {
         back["metadata"]["annotations"][BOUND_AS] = old["metadata"]["annotations"][BOUND_AS].clone();
         assert_eq!(first_changed(&old, &back), None);
         let (mut bare, mut recorded) = (pod("q"), pod("q"));
-        record_none(&mut recorded);
+        set_record(&mut recorded, NO_TIES);
         assert_eq!(
             first_changed(&bare, &recorded),
             Some(("annotations", BOUND_AS)),

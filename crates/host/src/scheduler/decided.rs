@@ -4,7 +4,7 @@ use quotient_api::ObjectKey;
 use quotient_api::device::write::{extended_claim, extended_name};
 use quotient_engine::device::ClaimKey;
 use quotient_engine::fact::{Name, PodKey};
-use quotient_engine::{ClaimGrant, Decision, DeviceGrants};
+use quotient_engine::{ClaimGrant, Decision, DeviceGrants, OF_ANOTHER, ToldTo};
 
 use super::{Happened, Now, Round, Scheduler, Waiting};
 use crate::event::{Remark, whole_seconds};
@@ -14,12 +14,8 @@ impl Scheduler {
     pub(super) fn write(&mut self, now: Now, decision: Decision, round: &mut Round) {
         match decision {
             Decision::Bind { pod, uid, node, claims, devices } => {
-                let mut waiting = self.waiting.get_mut(&pod);
-                if let Some(waiting) = &mut waiting {
-                    waiting.is_bound_untied = waiting.ties.is_none();
-                }
-                let (waited, bound_as) =
-                    (waiting.as_deref().map(Waiting::waited), waiting.and_then(|one| one.ties.clone()));
+                let waiting = self.waiting.get_mut(&pod);
+                let (waited, bound_as) = (waiting.as_deref().map(Waiting::waited), waiting.and_then(Waiting::bind));
                 round.happened.push(Happened::Bound { pod: pod.clone(), node: node.clone() });
                 let devices = self.device_writes(now, &pod, &uid, devices);
                 let pod = PodRef { key: pod, uid };
@@ -27,9 +23,13 @@ impl Scheduler {
             }
             Decision::Evict { pod, uid, node, claimant, violates_budget: _, reason } => {
                 let (rule, message) = (reason.rule, reason.to_string());
+                let told = ToldTo { reason: &reason, namespace: &pod.namespace };
                 let said = match &claimant {
-                    Some(claimant) => format!("Preempted by {claimant} ({}): {message}", rule.name()),
-                    None => format!("Evicted ({}): {message}", rule.name()),
+                    Some(claimant) if claimant.namespace == pod.namespace => {
+                        format!("Preempted by {claimant} ({}): {told}", rule.name())
+                    }
+                    Some(_) => format!("Preempted by {OF_ANOTHER} ({}): {told}", rule.name()),
+                    None => format!("Evicted ({}): {told}", rule.name()),
                 };
                 let remark = Remark { is_warning: false, reason: "Preempted", message: said };
                 round.writes.extend(self.event(now, &pod, &uid, remark));

@@ -32,6 +32,7 @@ impl Scheduler {
         let version = field::text(object, "/metadata/resourceVersion");
         waiting.version = version.and_then(|version| version.parse().ok()).unwrap_or(0);
         waiting.ties = ties::record(object).map(Into::into);
+        waiting.is_forged = ties::recorded(object).is_some();
         let conditions = field::at(object, "/status/conditions").and_then(Value::as_array);
         let says_no = |condition: &&Value| condition["type"] == "PodScheduled" && condition["status"] == "False";
         let text = |value: &Value| value.as_str().unwrap_or_default().to_string();

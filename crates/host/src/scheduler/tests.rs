@@ -134,7 +134,7 @@ fn a_pod_that_is_bound_without_ties_gets_their_record_when_it_has_some() {
     let untied = running.clone();
     running["metadata"]["annotations"] = ties.clone();
     let key = PodKey { namespace: "a".into(), name: "p".into() };
-    let recorded = [Write::Record { pod: PodRef { key: key.clone(), uid: "p".into() } }];
+    let recorded = [Write::Record { pod: PodRef { key: key.clone(), uid: "p".into() }, record: "{}".into() }];
 
     let mut scheduler = seeing(&[node(), ("Pod", untied)]);
     assert_eq!(written(&mut scheduler, &running), recorded, "it ran without any");
@@ -149,11 +149,62 @@ fn a_pod_that_is_bound_without_ties_gets_their_record_when_it_has_some() {
 
     let mut scheduler = seeing(&[node(), ("Pod", waiting.clone())]);
     scheduler.decide(NOW, Budget::default());
-    scheduler.take_fact(NOW, Fact::BindFailed { pod: key, uid: "p".into() });
-    assert_eq!(written(&mut scheduler, &running), [], "another scheduler bound it, with what it had then");
+    scheduler.take_fact(NOW, Fact::BindFailed { pod: key.clone(), uid: "p".into() });
+    let tied = [Write::Record {
+        pod: PodRef { key: key.clone(), uid: "p".into() },
+        record: json!({"annotations": ties}).to_string().into(),
+    }];
+    assert_eq!(written(&mut scheduler, &running), tied, "another scheduler bound it, with what it had then");
 
     waiting["metadata"]["annotations"] = ties;
     let binds = seeing(&[node(), ("Pod", waiting)]).decide(NOW, Budget::default()).writes;
     assert!(matches!(&binds[..], [Write::Bind { bound_as: Some(_), .. }]), "{binds:?}");
-    assert_eq!(seeing(&[node(), ("Pod", running)]).decide(NOW, Budget::default()).writes, [], "it had them all along");
+    let ties = r#"{"annotations":{"volcano.sh/preemptable":"false"}}"#;
+    let recorded = |record: &str| {
+        let pod = PodRef { key: PodKey { namespace: "a".into(), name: "p".into() }, uid: "p".into() };
+        vec![Write::Record { pod, record: record.into() }]
+    };
+    running["status"]["conditions"] = json!([{"type": "PodScheduled", "lastTransitionTime": "2026-01-01T00:00:00Z"}]);
+    let mut first = seeing(&[node(), ("Pod", running.clone())]);
+    assert_eq!(first.decide(NOW, Budget::default()).writes, recorded(ties), "it had them when the first one came");
+    for (until, record) in [("2025-12-31T23:59:59Z", ties), ("2026-01-01T00:00:00Z", "{}")] {
+        let mut next = seeing(&[node()]);
+        next.was_watched_until(quotient_api::time::parse_timestamp(until).expect("it is a time"));
+        assert_eq!(written(&mut next, &running), recorded(record), "the last one saw everything until {until}");
+    }
+}
+
+#[test]
+fn a_record_counts_only_where_the_program_wrote_it() {
+    let (key, record) = (PodKey { namespace: "a".into(), name: "p".into() }, "quotient.dev/bound-as");
+    let kind = Subject::Kind(kinds::find("", "Pod").expect("it is known"));
+    let forged = json!({"labels": {"quota.scheduling.koordinator.sh/name": "owner"}}).to_string();
+    let written = |scheduler: &mut Scheduler, pod: &Value| {
+        scheduler.see(NOW, Seen::Object(kind, pod.clone()));
+        scheduler.decide(NOW, Budget::default()).writes
+    };
+    let repaired =
+        |record: &str| vec![Write::Record { pod: PodRef { key: key.clone(), uid: "p".into() }, record: record.into() }];
+    let mut waiting = pod("p", "1");
+    let mut running = waiting.clone();
+    running["spec"]["nodeName"] = json!("n");
+    running["metadata"]["annotations"][record] = json!(forged);
+
+    waiting["metadata"]["annotations"][record] = json!(forged);
+    let mut scheduler = seeing(&[node(), ("Pod", waiting.clone())]);
+    let binds = scheduler.decide(NOW, Budget::default()).writes;
+    let [Write::Bind { bound_as, .. }] = &binds[..] else { panic!("{binds:?}") };
+    assert_eq!(bound_as.as_deref(), Some("{}"), "its Binding writes over what it says");
+
+    waiting["metadata"]["annotations"] = json!({});
+    let mut scheduler = seeing(&[node(), ("Pod", waiting)]);
+    scheduler.decide(NOW, Budget::default());
+    assert_eq!(written(&mut scheduler, &running), repaired("{}"), "it was given one while it was bound");
+
+    let mut scheduler = seeing(&[node()]);
+    scheduler.decide(NOW, Budget::default());
+    assert_eq!(written(&mut scheduler, &running), repaired("{}"), "it came with its node");
+
+    let mut scheduler = seeing(&[node(), ("Pod", running)]);
+    assert_eq!(scheduler.decide(NOW, Budget::default()).writes, [], "another scheduler bound it before this one came");
 }

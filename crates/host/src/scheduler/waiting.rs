@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use quotient_api::ties::NO_TIES;
 use quotient_engine::fact::{Name, PodFact};
 use quotient_engine::{Code, Fact, Reason, Tick};
 
@@ -24,8 +25,10 @@ pub struct Waiting {
     pub shown: Option<(String, String)>,
     /// What it answers to, as a bind records it, if to anything.
     pub ties: Option<Box<str>>,
-    /// It is being bound, without ties.
-    pub is_bound_untied: bool,
+    /// It says what it was bound as before it was bound, which only a Binding says.
+    pub is_forged: bool,
+    /// What it is being bound as.
+    pub bound_as: Option<Box<str>>,
 }
 
 impl Waiting {
@@ -39,8 +42,17 @@ impl Waiting {
             unsaid: None,
             shown: None,
             ties: None,
-            is_bound_untied: false,
+            is_forged: false,
+            bound_as: None,
         }
+    }
+
+    /// It is being bound. Returns the record that its Binding leaves on it: none on a pod without ties, but where it
+    /// has one that somebody else wrote.
+    pub fn bind(&mut self) -> Option<Box<str>> {
+        let record = self.ties.clone().or_else(|| self.is_forged.then(|| NO_TIES.into()));
+        self.bound_as = Some(record.clone().unwrap_or_else(|| NO_TIES.into()));
+        record
     }
 
     pub fn waited(&self) -> Waited {
