@@ -7,6 +7,7 @@ mod crd;
 mod elastic;
 mod facts;
 mod keys;
+mod limits;
 mod requests;
 mod told;
 mod tree;

@@ -49,6 +49,7 @@ pub fn objects(settings: &InstallSettings) -> Vec<Value> {
     }
     all.extend(roles::objects(namespace, systems));
     all.extend(flow::objects(namespace));
+    all.extend(tenants::records());
     if let Some(scheduler_names) = &settings.tenant_policy {
         all.extend(tenants::objects(namespace, scheduler_names, systems));
     }
@@ -127,6 +128,25 @@ mod tests {
             for group in kept.iter().flat_map(|system| groups(*system)) {
                 assert!(text.contains(group), "without {left_out:?}: {group}");
             }
+        }
+    }
+
+    #[test]
+    fn nobody_but_the_program_is_granted_quotas() {
+        let all = objects(&settings(&SYSTEMS));
+        let roles = all.iter().filter(|object| object["kind"] == "ClusterRole" || object["kind"] == "Role");
+        for role in roles.filter(|role| role["metadata"]["name"] != NAME) {
+            let rules = role["rules"].as_array().expect("a list of rules");
+            assert!(rules.iter().all(|rule| rule["verbs"] == json!(["get", "list", "watch"])), "{role}");
+            let labels = role["metadata"]["labels"].to_string();
+            assert!(!labels.contains("aggregate-to-edit") && !labels.contains("aggregate-to-admin"), "{labels}");
+        }
+        let subjects = |object: &&Value| object["kind"].as_str().is_some_and(|kind| kind.ends_with("RoleBinding"));
+        for binding in all.iter().filter(subjects) {
+            assert_eq!(
+                binding["subjects"],
+                json!([{"kind": "ServiceAccount", "name": NAME, "namespace": "quotient-system"}])
+            );
         }
     }
 

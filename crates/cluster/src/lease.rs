@@ -169,7 +169,7 @@ pub struct Elector {
 }
 
 /// So often it is tried to read the lease before a scheduler begins without what it says.
-const READS_MAX: u32 = 30;
+const READS_MAX: u32 = 5;
 
 impl Elector {
     /// One that does not have the lease yet; whether it has is seen through what is returned.

@@ -11,6 +11,7 @@ mod history;
 mod many_victims;
 mod mixed_gangs;
 mod naive;
+mod names;
 mod node_cap;
 mod property;
 mod quantity;

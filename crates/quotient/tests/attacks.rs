@@ -11,24 +11,29 @@ use serde_json::{Value, json};
 use daemon::{Daemon, eventually, quotient};
 
 /// The tenant who attacks, and the one who is attacked; each has a namespace of its name.
-const MALLORY: &str = "mallory";
-const ALICE: &str = "alice";
-const QUEUE: &str = "scheduling.volcano.sh/queue-name";
-const BOUND_AS: &str = "quotient.dev/bound-as";
+pub(crate) const MALLORY: &str = "mallory";
+pub(crate) const ALICE: &str = "alice";
+pub(crate) const QUEUE: &str = "scheduling.volcano.sh/queue-name";
+pub(crate) const BOUND_AS: &str = "quotient.dev/bound-as";
 const AGREED: &str = "quotient.dev/agreed-namespaces";
 
-struct Town {
-    plane: ControlPlane,
-    mallory: PathBuf,
-    _daemon: Daemon,
+pub(crate) struct Town {
+    pub plane: ControlPlane,
+    pub mallory: PathBuf,
+    pub daemon: Option<Daemon>,
 }
 
 impl Town {
     fn new() -> Self {
+        Town::of(&[])
+    }
+
+    /// One in which the program is told more.
+    pub fn of(more: &[&str]) -> Self {
         let plane = ControlPlane::start(Options { controller_accounts: true, ..Options::default() })
             .expect("the control plane starts");
         let install = ["install", "--tenant-policy", "--webhook-url", "https://127.0.0.1:1", "-o", "json"];
-        let printed = quotient(&install).output().expect("the program runs");
+        let printed = quotient(&[&install[..], more].concat()).output().expect("the program runs");
         let printed: Value = serde_json::from_slice(&printed.stdout).expect("it prints JSON");
         let all = printed["items"].as_array().expect("a list").clone();
         // The webhooks have tests of their own; what is closed here is closed without them.
@@ -67,12 +72,12 @@ impl Town {
         plane.apply(&[tenant(MALLORY), tenant(ALICE)].concat()).expect("the tenants apply");
         plane.make_nodes("node", 2, &NodeShape::default()).expect("the nodes are made");
         let mallory = plane.kubeconfig_of(MALLORY, &["tenants"]).expect("it has a kubeconfig");
-        let daemon = Daemon::start(&plane.kubeconfig(), &plane.folder().join("quotient.log"), &[]);
-        Town { plane, mallory, _daemon: daemon }
+        let daemon = Daemon::start(&plane.kubeconfig(), &plane.folder().join("quotient.log"), more);
+        Town { plane, mallory, daemon: Some(daemon) }
     }
 
     /// What kubectl says to the attacker.
-    fn attack(&self, arguments: &[&str], input: &Value) -> Result<String, String> {
+    pub fn attack(&self, arguments: &[&str], input: &Value) -> Result<String, String> {
         let kubeconfig = self.mallory.display().to_string();
         let arguments = [&["--kubeconfig", &kubeconfig], arguments].concat();
         self.plane.kubectl_with(&arguments, &input.to_string()).map_err(|error| error.to_string())
@@ -84,7 +89,7 @@ impl Town {
         assert!(refusal.contains(words), "expected {words:?}: {refusal}");
     }
 
-    fn get(&self, arguments: &[&str]) -> Value {
+    pub fn get(&self, arguments: &[&str]) -> Value {
         let answer = self.plane.kubectl(&[&["get", "-o", "json"], arguments].concat()).unwrap_or_default();
         serde_json::from_str(&answer).unwrap_or_default()
     }
@@ -124,13 +129,13 @@ impl Town {
 }
 
 /// The queue of a tenant, for its namespace alone.
-fn queue(tenant: &str) -> Value {
+pub(crate) fn queue(tenant: &str) -> Value {
     json!({"apiVersion": "scheduling.volcano.sh/v1beta1", "kind": "Queue",
         "metadata": {"name": tenant, "annotations": {"quotient.dev/allowed-namespaces": tenant}},
         "spec": {"capability": {"cpu": "8"}, "deserved": {"cpu": "4"}, "reclaimable": true}})
 }
 
-fn pod(name: &str, queue: &str) -> Value {
+pub(crate) fn pod(name: &str, queue: &str) -> Value {
     let requests = json!({"cpu": "1"});
     json!({"apiVersion": "v1", "kind": "Pod",
         "metadata": {"name": name, "namespace": MALLORY, "annotations": {QUEUE: queue}},
@@ -138,7 +143,7 @@ fn pod(name: &str, queue: &str) -> Value {
             "image": "i", "resources": {"requests": requests, "limits": requests}}]}})
 }
 
-fn with(mut object: Value, pointer: &[&str], value: Value) -> Value {
+pub(crate) fn with(mut object: Value, pointer: &[&str], value: Value) -> Value {
     let (last, path) = pointer.split_last().expect("a field has a name");
     let at = path.iter().fold(&mut object, |at, key| &mut at[*key]);
     at[*last] = value;

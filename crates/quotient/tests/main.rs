@@ -15,6 +15,7 @@ mod dashboard;
 mod docs;
 mod faults;
 mod files;
+mod forgeries;
 mod install;
 mod install_again;
 mod live_scenarios;

@@ -32,10 +32,19 @@ const MORE_ANNOTATIONS: [&str; 2] = ["volcano.sh/queue-name", ties::BOUND_AS];
 /// Why a class is refused.
 const OWN_CLASSES: &str = "spec.priorityClassName: classes that begin with system- are for the cluster itself";
 
+/// Why a record is refused.
+const RECORD: &str = "metadata.annotations: quotient.dev/bound-as is for the scheduler to write; leave it out";
+
+/// Why a running pod is not tied to something else.
+const KEPT: &str =
+    "a running pod keeps its quota, queue, group, card and whether it may be evicted; make a new pod instead";
+
 /// The policies with their bindings. `scheduler_names` are ours, `namespace` is where we are installed.
 pub fn objects(namespace: &str, scheduler_names: &[String], systems: &[System]) -> Vec<Value> {
     let of_tenants = json!({"matchLabels": {TENANT: "true"}});
     let mut all = policy("quotient-tenants", tenants(scheduler_names), of_tenants.clone());
+    all.extend(policy("quotient-tenant-subresources", subresources(), of_tenants.clone()));
+    all.extend(policy("quotient-tenant-templates", templates(), of_tenants.clone()));
     if systems.contains(&System::Elastic) {
         all.extend(policy("quotient-composite-quotas", composites(), json!({})));
     }
@@ -135,11 +144,16 @@ fn tenants(scheduler_names: &[String]) -> Value {
     let labels = ties::LABELS.iter().chain(&MORE_LABELS).map(|key| unchanged("labels", key));
     let annotations = ties::ANNOTATIONS.iter().chain(&MORE_ANNOTATIONS).map(|key| unchanged("annotations", key));
     let fixed = labels.chain(annotations).collect::<Vec<String>>().join(" && ");
-    let old = "oldObject.spec.containers.filter(o, o.name == c.name)[0].?resources.?requests[?r].orValue('0')";
-    let shrinks = format!(
-        "object.spec.containers.all(c, c.?resources.?requests.orValue({{}}).all(r, \
-         quantity(c.resources.requests[r]).compareTo(quantity({old})) <= 0))"
-    );
+    // Sidecars are among the init containers; and a pod may ask for what its containers share.
+    let shrinks = [
+        shrinks("containers"),
+        shrinks("initContainers"),
+        "object.spec.?resources.?requests.orValue({}).all(r, quantity(object.spec.resources.requests[r]).compareTo(\
+         quantity(oldObject.spec.?resources.?requests[?r].orValue('0'))) <= 0)"
+            .to_string(),
+    ];
+    let record = |of: &str| format!("{of}.metadata.?annotations[?'{}']", ties::BOUND_AS);
+    let (record, recorded) = (record("object"), record("oldObject"));
     json!({
         "failurePolicy": "Fail",
         "matchConstraints": {"resourceRules": [
@@ -172,14 +186,125 @@ fn tenants(scheduler_names: &[String]) -> Value {
                     "request.operation != 'UPDATE' || request.?subResource.orValue('') != '' || \
                      oldObject.spec.?nodeName.orValue('') == '' || ({fixed})"
                 ),
-                "a running pod keeps its quota, queue, group, card and whether it may be evicted; make a new pod instead",
+                KEPT,
             ),
             validation(
-                format!("request.?subResource.orValue('') != 'resize' || {shrinks}"),
+                format!(
+                    "request.?subResource.orValue('') != '' || !{record}.hasValue() || request.operation == 'UPDATE' && \
+                     (oldObject.spec.?nodeName.orValue('') != '' || {record} == {recorded})"
+                ),
+                RECORD,
+            ),
+            validation(
+                format!("request.?subResource.orValue('') != 'resize' || {}", shrinks.join(" && ")),
                 "requests of a running pod may only shrink here; make a new pod, which its quota admits",
             ),
         ],
     })
+}
+
+/// Whether the containers of a list ask for no more than they did.
+fn shrinks(list: &str) -> String {
+    let old = format!(
+        "oldObject.spec.?{list}.orValue([]).filter(o, o.name == c.name)[0].?resources.?requests[?r].orValue('0')"
+    );
+    format!(
+        "object.spec.?{list}.orValue([]).all(c, c.?resources.?requests.orValue({{}}).all(r, \
+         quantity(c.resources.requests[r]).compareTo(quantity({old})) <= 0))"
+    )
+}
+
+/// Whether the user may do something with a part of every pod of the cluster, as schedulers, controllers and
+/// administrators may: what a tenant was given in its own namespace is not that.
+fn may_everywhere(part: &str, verb: &str) -> String {
+    format!("authorizer.group('').resource('pods').subresource('{part}').check('{verb}').allowed()")
+}
+
+/// What is said of a pod by parts of it is for nodes, schedulers and controllers to say: its phase and what it has
+/// decide what it is charged, and where it is decides by whom.
+fn subresources() -> Value {
+    let is_status = "request.?subResource.orValue('') == 'status'";
+    json!({
+        "failurePolicy": "Fail",
+        "matchConstraints": {"resourceRules": [
+            rule(&["UPDATE"], &["pods/status"], "Namespaced"),
+            rule(&["CREATE"], &["pods/binding", "bindings"], "Namespaced"),
+        ]},
+        "matchConditions": conditions(),
+        "validations": [
+            validation(
+                format!(
+                    "!({is_status}) || {} || {}", may_everywhere("status", "patch"), may_everywhere("status", "update")
+                ),
+                "status: the status of a pod of this namespace is for nodes and controllers to write",
+            ),
+            validation(
+                format!("{is_status} || {}", may_everywhere("binding", "create")),
+                "pods of this namespace are placed by the scheduler, under quotas",
+            ),
+        ],
+    })
+}
+
+/// Templates of pods leave out what a pod was bound as: it is said where it can be mended, and not of each pod.
+fn templates() -> Value {
+    let rule = |group: &str, version: &str, resources: &[&str]| {
+        json!({"apiGroups": [group], "apiVersions": [version], "operations": ["CREATE", "UPDATE"],
+            "resources": resources, "scope": "Namespaced"})
+    };
+    let has =
+        |of: &str, template: &str| format!("{of}.?{template}.?metadata.?annotations[?'{}'].hasValue()", ties::BOUND_AS);
+    let has_any = |of: &str| {
+        let paths = ["spec.?template", "spec.?jobTemplate.?spec.?template", "template"];
+        let one = paths.map(|path| has(of, path)).join(" || ");
+        format!("{one} || {of}.?spec.?tasks.orValue([]).exists(t, {})", has("t", "template"))
+    };
+    json!({
+        "failurePolicy": "Fail",
+        "matchConstraints": {"resourceRules": [
+            rule("", "v1", &["replicationcontrollers", "podtemplates"]),
+            rule("apps", "v1", &["deployments", "replicasets", "statefulsets", "daemonsets"]),
+            rule("batch", "v1", &["jobs", "cronjobs"]),
+            rule(BATCH, "v1alpha1", &["jobs"]),
+        ]},
+        "matchConditions": conditions(),
+        "validations": [validation(
+            format!("!({}) || request.operation == 'UPDATE' && ({})", has_any("object"), has_any("oldObject")),
+            RECORD,
+        )],
+    })
+}
+
+/// What a pod was bound as is written by a Binding, in every namespace and at any time: also while no scheduler runs,
+/// which would notice. A pod without a record was bound without ties, and is given none while it runs.
+pub fn records() -> Vec<Value> {
+    let record = |of: &str| format!("{of}.metadata.?annotations[?'{}']", ties::BOUND_AS);
+    let (new, old) = (record("object"), record("oldObject"));
+    let changed =
+        |map: &str, key: &&str| format!("object.metadata.?{map}[?'{key}'] != oldObject.metadata.?{map}[?'{key}']");
+    let labels = ties::LABELS.iter().map(|key| changed("labels", key));
+    let changed = labels.chain(ties::ANNOTATIONS.iter().map(|key| changed("annotations", key)));
+    let changed = changed.collect::<Vec<String>>().join(" || ");
+    let was_on_node = "oldObject.?spec.?nodeName.orValue('') != ''";
+    let concerns = format!(
+        "request.operation == 'CREATE' ? {new}.hasValue() && (request.resource.resource == 'bindings' || \
+         request.?subResource.orValue('') == 'binding' || object.?spec.?nodeName.orValue('') != '') : \
+         {new} != {old} && ({was_on_node} || {new}.hasValue()) || \
+         {was_on_node} && !{old}.hasValue() && ({changed})"
+    );
+    let spec = json!({
+        "failurePolicy": "Fail",
+        "matchConstraints": {"resourceRules": [
+            rule(&["CREATE", "UPDATE"], &["pods"], "Namespaced"),
+            rule(&["CREATE"], &["pods/binding", "bindings"], "Namespaced"),
+        ]},
+        "matchConditions": [
+            {"name": "not-a-node", "expression": "!('system:nodes' in request.userInfo.groups)"},
+            {"name": "says-what-a-pod-was-bound-as", "expression": concerns},
+        ],
+        "validations": [validation(may_everywhere("binding", "create"), KEPT)],
+    });
+    policy("quotient-records", spec, json!({}))
 }
 
 /// Of namespaces, our own account changes one label and nothing else: it could change pod security otherwise.

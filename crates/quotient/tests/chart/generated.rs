@@ -6,7 +6,7 @@ use std::fs;
 use std::path::PathBuf;
 
 use quotient_api::{crd, kinds};
-use quotient_cluster::install::tenants::objects;
+use quotient_cluster::install::tenants::{objects, records};
 use quotient_cluster::permission::{PERMISSIONS, Place};
 use quotient_cluster::system::{SYSTEMS, System};
 use quotient_cluster::webhook::configuration::{Target, configurations};
@@ -85,6 +85,12 @@ fn tenants() -> String {
     serde_json::to_string_pretty(&text).expect("it can be written") + "\n"
 }
 
+/// The policy that is installed always.
+fn records_file() -> String {
+    let text = json!({"note": NOTE.trim_matches(['#', '\n', ' ']), "objects": records()});
+    serde_json::to_string_pretty(&text).expect("it can be written") + "\n"
+}
+
 fn schema() -> Value {
     let path = chart().join("values.schema.json");
     serde_json::from_str(&fs::read_to_string(&path).expect("the schema is there")).expect("it is JSON")
@@ -144,6 +150,7 @@ fn all() -> BTreeMap<PathBuf, String> {
     files.insert("files/permissions.yaml".into(), permissions());
     files.insert("files/webhooks.yaml".into(), webhooks());
     files.insert("files/tenants.json".into(), tenants());
+    files.insert("files/records.json".into(), records_file());
     let mut text = "# Made from values.schema.json by `make chart`: change the defaults there.\n".to_string();
     values(&schema(), 0, &mut text);
     files.insert("values.yaml".into(), text);
