@@ -180,7 +180,16 @@ impl Elector {
     ) -> (Self, Fence, watch::Receiver<Option<Term>>) {
         let (fence, (leads, receiver)) = (Fence::closed(settings.call_timeout()), watch::channel(None));
         (
-            Elector { lines, settings, fence: fence.clone(), leads, next_term: Term::ALONE, observed: None, metrics, watched: Watched::default() },
+            Elector {
+                lines,
+                settings,
+                fence: fence.clone(),
+                leads,
+                next_term: Term::ALONE,
+                observed: None,
+                metrics,
+                watched: Watched::default(),
+            },
             fence,
             receiver,
         )

@@ -101,7 +101,8 @@ fn forge(town: &Town, suffix: &str) {
     let record = format!("{BOUND_AS}={}", forged());
     is_refused(annotate(town, "gated", MALLORY, &record), LEAVE_OUT, "a pending pod is given a record");
     is_refused(annotate(town, "gated", OPEN, &record), KEEPS, "the same without the policies for tenants");
-    for (name, annotation) in [("tied", &*record), ("tied", &format!("{BOUND_AS}-")), ("plain", &*record)] {
+    let removed = format!("{BOUND_AS}-");
+    for (name, annotation) in [("tied", &record), ("tied", &removed), ("plain", &record)] {
         is_refused(annotate(town, name, OPEN, annotation), KEEPS, "the record of a running pod changes");
     }
     let queue = format!("{QUEUE}={ALICE}");
