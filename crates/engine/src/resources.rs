@@ -1,7 +1,7 @@
 //! Resource names as small numbers, and request vectors in them.
 //!
-//! What nodes, quotas and groups name is kept. What only pods name is kept as long as a pod has it, and there is a bound
-//! on how much of that there is: whoever makes pods makes up names.
+//! What nodes, quotas and groups name is kept. What only pods name is kept as long as a pod has it, and there is a
+//! bound on how much of that there is: whoever makes pods makes up names.
 
 use crate::fact::{Amount, Amounts, CPU, MEMORY, Name, PODS};
 use crate::limits::POD_NAMES_MAX;

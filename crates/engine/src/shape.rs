@@ -288,13 +288,13 @@ fn device_counts(spec: &PodSpec, names: &mut Lent<'_>) -> Vec<(ResourceId, Amoun
             *sum = sum.saturating_add(count);
         }
     }
-    let mut number = |(class, count)| {
+    let number = |(class, count): (&Name, Amount)| {
         let name = class_resource(class, "devices");
         // A class that nobody else has named is charged to no quota.
         let fits = names.names.find(&name).is_some() || names.names.has_room_for(1);
         fits.then(|| (names.number(&name), count))
     };
-    counts.into_iter().filter_map(&mut number).collect()
+    counts.into_iter().filter_map(number).collect()
 }
 
 fn part(term: &PodTerm) -> Part {
@@ -318,24 +318,28 @@ fn implied_constraints(selector: &Selector) -> [SpreadConstraint; IMPLIED.len()]
     })
 }
 
+fn size_of(demand: &Demand) -> Size {
+    Size { request: [demand.get(CPU_ID), demand.get(MEMORY_ID)], assumed: [demand.assumed.0, demand.assumed.1] }
+}
+
 fn compile(key: Key, namespace: &Name, tables: &mut Compiling<'_>) -> Shape {
     let spec = key.spec.clone();
-    let capped = spec.capped.is_some();
     let mut names = Lent { names: &mut *tables.names, ids: Vec::new() };
-    let requested = Demand { capped, ..Demand::new(&spec.requests, spec.assumed, |name| names.number(name)) };
+    let requested = Demand {
+        capped: spec.capped.is_some(),
+        ..Demand::new(&spec.requests, spec.assumed, |name| names.number(name))
+    };
     let mut demand = requested.clone();
     // What devices may serve is looked for on each node.
     let served: Vec<ResourceId> = spec.served.iter().map(|(request, _)| names.number(&request.resource)).collect();
     demand.amounts.retain(|(resource, _)| !served.contains(resource));
-    let size =
-        Size { request: [demand.get(CPU_ID), demand.get(MEMORY_ID)], assumed: [demand.assumed.0, demand.assumed.1] };
+    let size = size_of(&demand);
     let derived = spec.derived.iter().filter(|(_, amount)| *amount > 0);
     let derived: Vec<(ResourceId, Amount)> = derived.map(|(name, amount)| (names.number(name), *amount)).collect();
     let charge = requested.amounts.iter().copied().chain(derived).collect();
     let device_counts = device_counts(&spec, &mut names);
     let resources = names.ids.into_boxed_slice();
-    let mut spread = Vec::new();
-    let mut soft_spread = Vec::new();
+    let (mut spread, mut soft_spread) = (Vec::new(), Vec::new());
     let implied = key.implied.iter().flat_map(implied_constraints);
     let constraints: Vec<SpreadConstraint> = spec.spread.iter().cloned().chain(implied).collect();
     for (i, constraint) in constraints.iter().enumerate() {

@@ -1,7 +1,7 @@
 //! Objects as they were a moment ago, to answer questions from.
 //!
-//! A question that is answered holds no lock on the objects that the scheduler changes: it may take as long as it likes,
-//! and holds up nobody. A snapshot costs a little, and what it shares is copied when it changes: questions at one time
+//! A question that is answered holds no lock on the objects that the scheduler changes: it may take as long as it
+//! likes, and holds up nobody. A snapshot costs a little, and what it shares is copied when it changes: questions at one time
 //! share one, and it is forgotten with the last of them.
 
 use std::sync::{Arc, Mutex, PoisonError, Weak};

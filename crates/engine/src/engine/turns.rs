@@ -1,7 +1,7 @@
 //! The bound on turns: a cycle ends in every build, whatever one pod or gang does in it.
 //!
 //! Reservations and evictions come to rest by how they are made (`preempt::loops`, `Engine::note_given_up`). Where that
-//! fails, the pod or gang that goes round in a circle has no more turns until the cycle ends, and the others have theirs.
+//! fails, the pod or gang that goes round in a circle has no more turns until the cycle ends, and others have theirs.
 
 use std::collections::{BTreeMap, BTreeSet};
 
