@@ -318,6 +318,13 @@ fn implied_constraints(selector: &Selector) -> [SpreadConstraint; IMPLIED.len()]
     })
 }
 
+/// What a pod is charged: what it asks for, and what follows from that.
+fn charge(requested: &Demand, spec: &PodSpec, names: &mut Lent<'_>) -> Vec<(ResourceId, Amount)> {
+    let derived = spec.derived.iter().filter(|(_, amount)| *amount > 0);
+    let derived = derived.map(|(name, amount)| (names.number(name), *amount));
+    requested.amounts.iter().copied().chain(derived).collect()
+}
+
 fn size_of(demand: &Demand) -> Size {
     Size { request: [demand.get(CPU_ID), demand.get(MEMORY_ID)], assumed: [demand.assumed.0, demand.assumed.1] }
 }
@@ -334,9 +341,7 @@ fn compile(key: Key, namespace: &Name, tables: &mut Compiling<'_>) -> Shape {
     let served: Vec<ResourceId> = spec.served.iter().map(|(request, _)| names.number(&request.resource)).collect();
     demand.amounts.retain(|(resource, _)| !served.contains(resource));
     let size = size_of(&demand);
-    let derived = spec.derived.iter().filter(|(_, amount)| *amount > 0);
-    let derived: Vec<(ResourceId, Amount)> = derived.map(|(name, amount)| (names.number(name), *amount)).collect();
-    let charge = requested.amounts.iter().copied().chain(derived).collect();
+    let charge = charge(&requested, &spec, &mut names);
     let device_counts = device_counts(&spec, &mut names);
     let resources = names.ids.into_boxed_slice();
     let (mut spread, mut soft_spread) = (Vec::new(), Vec::new());
