@@ -1,8 +1,8 @@
 //! Objects as they were a moment ago, to answer questions from.
 //!
 //! A question that is answered holds no lock on the objects that the scheduler changes: it may take as long as it
-//! likes, and holds up nobody. A snapshot costs a little, and what it shares is copied when it changes: questions at one time
-//! share one, and it is forgotten with the last of them.
+//! likes, and holds up nobody. A snapshot costs a little, and what it shares is copied when it changes: questions at
+//! one time share one, and it is forgotten with the last of them.
 
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 use std::time::{Duration, Instant};
@@ -12,11 +12,14 @@ use quotient_host::objects::{Objects, SharedObjects};
 /// For how long questions share a snapshot: less than what a watch takes to tell of a change.
 const AGE_MAX: Duration = Duration::from_millis(20);
 
+/// The last snapshot, and since when there is it.
+type Last = Option<(Instant, Weak<Objects>)>;
+
 /// Snapshots of objects.
 #[derive(Debug, Clone)]
 pub struct Snapshots {
     objects: SharedObjects,
-    last: Arc<Mutex<Option<(Instant, Weak<Objects>)>>>,
+    last: Arc<Mutex<Last>>,
 }
 
 impl Snapshots {

@@ -214,7 +214,8 @@ impl Engine {
     }
 
     /// Whether a gang is held for a reason of its own: it or its pods contradict each other, its own ceilings or a
-    /// queue that is closed, missing or not open to it yet keep its minimum out. Room that is kept for it would serve nobody.
+    /// queue that is closed, missing or not open to it yet keep its minimum out. Room that is kept for it would serve
+    /// nobody.
     fn is_gang_kept_out(&self, id: GangId, members: &[PodId]) -> bool {
         let gang = self.world.gangs.get(id);
         let is_unreadable = gang.fact.as_ref().is_none_or(|fact| fact.problem.is_some());
