@@ -110,7 +110,9 @@ pub(crate) fn first_changed(old: &Value, new: &Value) -> Option<(&'static str, &
     let (before, after) = (tie(old, "annotations", BOUND_AS), tie(new, "annotations", BOUND_AS));
     // That it was bound without ties is recorded later, if at all, of a pod that a tree's label does not tie.
     let is_late = before.is_none() && after.is_some_and(|record| record == NO_TIES);
-    let is_forged = after != before && (!is_late || tie(new, "labels", QUOTA_NAME).is_some());
+    // One that says what the pod says anyway comes from the first scheduler that sees it there.
+    let is_true = before.is_none() && after.and_then(Value::as_str) == self::record(old).as_deref();
+    let is_forged = after != before && !is_true && (!is_late || tie(new, "labels", QUOTA_NAME).is_some());
     keys.into_iter().find(is_changed).or(is_forged.then_some(("annotations", BOUND_AS)))
 }
 

@@ -119,14 +119,26 @@ fn pod_webhooks(guarded: Guarded, endpoint: Endpoint, namespace: &str) -> Vec<Va
         "operations": ["CREATE", "UPDATE"], "scope": "Namespaced"});
     let label = format!("object.metadata.?labels[?'{}']", keys::QUOTA_NAME);
     let record = format!("object.metadata.?annotations[?'{}']", ties::BOUND_AS);
-    let parts = [label, record, "object.spec.?affinity".to_string()];
+    let parts = [label, record.clone(), "object.spec.?affinity".to_string()];
     let elsewhere =
         json!({"key": "kubernetes.io/metadata.name", "operator": "NotIn", "values": ["kube-system", namespace]});
     let named = |operator: &str| json!({"matchExpressions": [{"key": keys::QUOTA_NAME, "operator": operator}]});
-    let mut by_label = asked("pods.quotient.dev", rule.clone(), &parts);
+    // Schedulers write records, which are nobody else's to change.
+    let writes = format!(
+        "request.operation != 'UPDATE' || {record} == {} || \
+         !authorizer.group('').resource('pods').subresource('binding').check('create').allowed()",
+        record.replacen("object", "oldObject", 1)
+    );
+    let asked = |name: &str, rule: Value| {
+        let mut webhook = asked(name, rule, &parts);
+        let condition = json!({"name": "not-a-record-of-a-scheduler", "expression": writes});
+        webhook["matchConditions"].as_array_mut().into_iter().for_each(|all| all.push(condition.clone()));
+        webhook
+    };
+    let mut by_label = asked("pods.quotient.dev", rule.clone());
     by_label["objectSelector"] = named("Exists");
     by_label["namespaceSelector"] = json!({"matchExpressions": [elsewhere]});
-    let mut by_namespace = asked("namespaced-pods.quotient.dev", rule, &parts);
+    let mut by_namespace = asked("namespaced-pods.quotient.dev", rule);
     by_namespace["objectSelector"] = named("DoesNotExist");
     by_namespace["namespaceSelector"] = json!({"matchExpressions": [elsewhere, {"key": MARK, "operator": "Exists"}]});
     vec![by_label, by_namespace]
