@@ -52,6 +52,8 @@ impl Claim {
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Claims {
     list: BTreeMap<ClaimKey, Claim>,
+    /// How many claims have several users.
+    shared: usize,
     /// The pods that name a claim, on nodes or not.
     pub named_by: BTreeMap<ClaimKey, BTreeSet<PodId>>,
     /// The pods that have claims, or extended resources that a class may serve.
@@ -142,11 +144,17 @@ impl Claims {
             fact: DeviceClaimFact { key: key.clone(), ..DeviceClaimFact::default() },
             ..Claim::default()
         });
+        let was_shared = claim.users.len() > 1;
         if sign.is_add() {
             let at = claim.fact.reserved_for.iter().position(|reserved| *reserved == uid).unwrap_or(usize::MAX);
             claim.users.insert((at, created, name, id));
         } else {
             claim.users.retain(|user| user.3 != id);
+        }
+        match (was_shared, claim.users.len() > 1) {
+            (false, true) => self.shared += 1,
+            (true, false) => self.shared -= 1,
+            _ => {}
         }
         self.sync(key, devices);
         self.forget_if_idle(key);
@@ -165,6 +173,11 @@ impl Claims {
         if let Some(claim) = self.list.get_mut(key).filter(|claim| claim.fact.allocation.is_none() && !claim.firm) {
             claim.decided = Some(allocation);
         }
+    }
+
+    /// Whether some claim has several users.
+    pub fn are_any_shared(&self) -> bool {
+        self.shared > 0
     }
 
     /// Whether a claim holds devices now.

@@ -17,7 +17,7 @@ impl World {
     /// What passes to other holders when these go: what one of them pays for claims that others hold, too.
     pub(super) fn passed_on(&self, pod: PodId, going: &[PodId]) -> Vec<(ResourceId, Amount)> {
         let known = self.pods.get(pod);
-        if known.device_claims.is_empty() {
+        if known.device_claims.is_empty() || !self.device_claims.are_any_shared() {
             return Vec::new();
         }
         let mut bill = Bill::default();
@@ -58,7 +58,7 @@ impl World {
     /// The pods that hold claims together with a pod, itself among them, and those of gangs that would be broken.
     /// `None` where it holds all its claims alone.
     pub(super) fn sharers(&self, pod: PodId) -> Option<BTreeSet<PodId>> {
-        if self.pods.get(pod).device_claims.is_empty() {
+        if self.pods.get(pod).device_claims.is_empty() || !self.device_claims.are_any_shared() {
             return None;
         }
         let mut all = BTreeSet::from([pod]);
