@@ -20,6 +20,8 @@ pub struct Configuration {
     pub scheduler_names: Vec<String>,
     /// After this long a waiting pod that cannot run may hold a node for itself.
     pub reserve_after: Duration,
+    /// So long a waiting pod that only lacks room waits for a node to come, before others are evicted for it.
+    pub evict_after: Duration,
     /// What a whole NVIDIA GPU counts in gigabytes of GPU memory.
     pub nvidia_gpu_resource_memory_gb: u32,
     pub tree: Option<TreeSettings>,
@@ -63,6 +65,7 @@ impl Default for Configuration {
         Configuration {
             scheduler_names: vec!["quotient".to_string()],
             reserve_after: Duration::from_secs(5 * 60),
+            evict_after: Duration::ZERO,
             nvidia_gpu_resource_memory_gb: 16,
             tree: None,
             cards: None,
@@ -89,6 +92,7 @@ impl Configuration {
         let millis = |duration: Duration| u64::try_from(duration.as_millis()).unwrap_or(u64::MAX);
         let mut settings = quotient_engine::Settings {
             reserve_after_ms: millis(self.reserve_after),
+            evict_after_ms: millis(self.evict_after),
             caps: self.cross_quota.as_ref().map(CrossQuota::settings).unwrap_or_default(),
             listed_users_only: self.listed_users_only,
             ..quotient_engine::Settings::default()
@@ -109,9 +113,10 @@ impl Configuration {
 }
 
 /// The keys of a configuration.
-const KEYS: [&str; 11] = [
+const KEYS: [&str; 12] = [
     "schedulerNames",
     "reserveAfter",
+    "evictAfter",
     "nvidiaGPUResourceMemoryGB",
     "tree",
     "cards",
@@ -206,6 +211,7 @@ impl Configuration {
         Configuration {
             scheduler_names: if scheduler_names.exists() { names } else { defaults.scheduler_names },
             reserve_after: duration(&root.field("reserveAfter")).unwrap_or(defaults.reserve_after),
+            evict_after: duration(&root.field("evictAfter")).unwrap_or(defaults.evict_after),
             nvidia_gpu_resource_memory_gb: memory.int().unwrap_or(defaults.nvidia_gpu_resource_memory_gb),
             tree: tree(&root.field("tree")),
             cards: cards(&root.field("cards")),
@@ -285,6 +291,7 @@ mod tests {
             "kind": "QuotientConfiguration",
             "schedulerNames": ["a", "b"],
             "reserveAfter": "1h30m",
+            "evictAfter": "10m",
             "nvidiaGPUResourceMemoryGB": 8,
             "tenancy": {"use": "listed"},
             "tree": {"revokeAfter": "2m", "scaleMin": true},
@@ -298,6 +305,7 @@ mod tests {
         let expected = Configuration {
             scheduler_names: vec!["a".into(), "b".into()],
             reserve_after: Duration::from_secs(5400),
+            evict_after: Duration::from_secs(600),
             nvidia_gpu_resource_memory_gb: 8,
             tree: Some(TreeSettings { revoke_after: Some(Duration::from_secs(120)), scale_min: Some(true) }),
             cards: Some(CardSettings { card_unlimited_cpu_memory: Some(false), node_order_weight: Some(1) }),
@@ -414,7 +422,7 @@ tiers:
             "crossQuota": "none",
         });
         let expected = [
-            r#"reserveAfer: "5m": is not a key that is known: expected one of schedulerNames, reserveAfter, nvidiaGPUResourceMemoryGB, tree, cards, crossQuota, volcanoJobController, podGroupController, profileController, tenancy, log"#,
+            r#"reserveAfer: "5m": is not a key that is known: expected one of schedulerNames, reserveAfter, evictAfter, nvidiaGPUResourceMemoryGB, tree, cards, crossQuota, volcanoJobController, podGroupController, profileController, tenancy, log"#,
             r#"kind: "Pod": expected QuotientConfiguration"#,
             r#"schedulerNames: []: expected at least one name, and none that is empty"#,
             r#"crossQuota: "none": expected a map"#,

@@ -91,6 +91,8 @@ pub static KINDS: &[Kind] = &[
     cluster("scheduling.volcano.sh", &["v1beta1"], "Queue", "queues"),
     namespaced("scheduling.volcano.sh", &["v1beta1"], "PodGroup", "podgroups"),
     namespaced("scheduling.k8s.io", &["v1beta1", "v1alpha3"], "PodGroup", "podgroups"),
+    namespaced("scheduling.x-k8s.io", &["v1alpha1"], "PodGroup", "podgroups"),
+    namespaced("scheduling.sigs.k8s.io", &["v1alpha1"], "PodGroup", "podgroups"),
     namespaced("scheduling.k8s.io", &["v1beta1", "v1alpha3"], "Workload", "workloads"),
     namespaced("batch.volcano.sh", &["v1alpha1"], "Job", "jobs"),
     namespaced("bus.volcano.sh", &["v1alpha1"], "Command", "commands"),
@@ -109,7 +111,7 @@ pub fn named(kind: &str) -> impl Iterator<Item = &'static Kind> {
 }
 
 /// Kinds that share their name with one of ours and are others' all the same.
-const NAMESAKES: [(&str, &str); 2] = [("scheduling.x-k8s.io", "PodGroup"), ("scheduling.run.ai", "Queue")];
+const NAMESAKES: [(&str, &str); 1] = [("scheduling.run.ai", "Queue")];
 
 /// Whether a kind that is not in the table is a misspelt one of ours: a kind of ours under another group of Kubernetes'
 /// own or under a group that is nearly right, or nearly a kind's name under the right group.

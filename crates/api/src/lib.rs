@@ -16,6 +16,7 @@ mod cursor;
 pub mod device;
 pub mod elastic;
 pub mod field;
+pub mod gangs;
 pub mod gpu_memory;
 mod intern;
 pub mod json;

@@ -8,8 +8,8 @@ use quotient_engine::fact::{GroupKey, Name};
 use serde_json::Value;
 
 use crate::field::at;
+use crate::gangs;
 use crate::kinds::{self, Kind};
-use crate::pod_group;
 use crate::problem::Problem;
 
 /// The namespace of objects that name none.
@@ -74,13 +74,10 @@ impl ObjectKey {
         ObjectKey { group, kind, namespace: Some(Arc::from(namespace)), name: Arc::from(name) }
     }
 
-    /// The key of a group of pods, of either API group that has them.
+    /// The key of a group of pods, of any API group that has them.
     pub fn of_group(key: &GroupKey) -> Self {
         let own = ObjectKey::pod_group(&key.namespace, &key.name);
-        match &*key.api_group == pod_group::SCHEDULING {
-            true => ObjectKey { group: pod_group::SCHEDULING, ..own },
-            false => own,
-        }
+        ObjectKey { group: gangs::static_group(&key.api_group).unwrap_or(own.group), ..own }
     }
 
     /// The kind's entry in the table of kinds.

@@ -21,11 +21,11 @@ use crate::cursor::{Cursor, Notes};
 use crate::intern::Interner;
 use crate::limits;
 use crate::object::ObjectKey;
-use crate::pod_group;
 use crate::selector::labels;
 use crate::time::parse_timestamp;
 use crate::tree;
 use crate::volcano::membership::membership;
+use crate::{gangs, pod_group};
 use known_specs::KnownSpecs;
 
 /// The scheduler of pods that name none.
@@ -88,6 +88,10 @@ pub(crate) fn pod(
             known.keep(mark, spec, &pod_spec);
         }
     }
+    // What Kubernetes itself calls the pod's group counts before annotations, and those before labels.
+    let group = pod_group::group_name(&spec, interner).or(membership.group).map(|group| (group, None));
+    let group = group.or_else(|| gangs::by_label(as_bound.as_ref().unwrap_or(root), &namespace, interner));
+    let (group, group_terms) = group.unzip();
     let node = spec.field("nodeName").non_empty_str().map(|name| interner.name(name));
     let phase = phase(&status.field("phase"), node.is_some());
     let gates =
@@ -118,8 +122,8 @@ pub(crate) fn pod(
         node,
         gates,
         queue: membership.queue,
-        // What Kubernetes itself calls the pod's group counts before annotations.
-        group: pod_group::group_name(&spec, interner).or(membership.group),
+        group,
+        group_terms: group_terms.flatten(),
         task: membership.task,
         device_claims: device_claims(&spec, &status, interner),
         // Last, when everything was looked at.

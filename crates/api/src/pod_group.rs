@@ -9,11 +9,10 @@ use serde_json::{Value, json};
 use crate::conditions::{self, Condition};
 use crate::cursor::{Cursor, Notes};
 use crate::field;
-use crate::field::{at, of};
+use crate::field::at;
 use crate::intern::Interner;
 use crate::object::ObjectKey;
 use crate::time::parse_timestamp;
-use crate::volcano::GROUP_NAMES;
 use crate::volcano::group::problem;
 
 /// The API group of these groups.
@@ -36,17 +35,6 @@ pub fn is_group(key: &ObjectKey) -> bool {
 /// The name of the group that a pod names.
 pub fn name_of(pod: &Value) -> Option<&str> {
     at(pod, "/spec/schedulingGroup/podGroupName")?.as_str().filter(|name| !name.is_empty())
-}
-
-/// The group that a pod says it is in: one of Kubernetes' own, or else one that an annotation names.
-pub fn of_pod(key: &ObjectKey, pod: &Value) -> Option<ObjectKey> {
-    let namespace = key.namespace.as_deref().unwrap_or_default();
-    if let Some(group) = name_of(pod) {
-        return Some(ObjectKey { group: SCHEDULING, ..ObjectKey::pod_group(namespace, group) });
-    }
-    let annotations = at(pod, "/metadata/annotations")?;
-    let group = GROUP_NAMES.iter().find_map(|name| of(annotations, name)?.as_str())?;
-    Some(ObjectKey::pod_group(namespace, group))
 }
 
 /// The group of Kubernetes' own that a pod's spec names, as the engine is told it.
@@ -76,9 +64,14 @@ pub(crate) fn group(root: &Cursor<'_, '_>, notes: &Notes, key: &ObjectKey, inter
         priority: Some(spec.field("priority").int().unwrap_or(0)),
         evicted_whole: spec.field("disruptionMode").field("all").exists(),
         // Last, when everything was looked at.
-        problem: unfollowed(&spec).or_else(|| notes.first_of_spec().map(|note| problem(&note))),
+        problem: unfollowed(&spec).or_else(|| unreadable(notes)),
         ..GroupFact::default()
     }
+}
+
+/// The first field of a group's spec that cannot be read.
+pub(crate) fn unreadable(notes: &Notes) -> Option<RequestProblem> {
+    notes.first_of_spec().map(|note| problem(&note))
 }
 
 /// The first part of a group that is not followed.

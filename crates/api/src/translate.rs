@@ -23,7 +23,7 @@ use crate::selector::{label_selector, labels, map_selector};
 use crate::tree::{self, forest};
 use crate::volcano::priority::{self, Priorities};
 use crate::volcano::{self, group};
-use crate::{budget, node, pod, pod_group, quota_kinds, volume};
+use crate::{budget, gangs, node, pod, quota_kinds, volume};
 
 /// What can be set about the translation.
 #[derive(Debug, Clone, PartialEq)]
@@ -215,7 +215,7 @@ impl Translator {
                 let class = spec.field("priorityClassName").non_empty_str().map(|class| interner.name(class));
                 Fact::Group(priorities.group_seen(key, class, group::group(root, notes, key, interner)))
             }
-            (pod_group::SCHEDULING, pod_group::POD_GROUP) => Fact::Group(pod_group::group(root, notes, key, interner)),
+            (_, gangs::POD_GROUP) => Fact::Group(gangs::group(root, notes, key, interner)?),
             kind if selects_pods(kind) && settings.default_topology => {
                 let spec = root.field("spec");
                 let at = spec.field("selector");
@@ -250,7 +250,7 @@ impl Translator {
             ("storage.k8s.io", "StorageClass") => Fact::StorageClassGone(name),
             ("storage.k8s.io", "CSINode") => Fact::AttachLimitsGone(name),
             ("policy", "PodDisruptionBudget") => Fact::BudgetGone { namespace: namespace(), name },
-            (volcano::SCHEDULING | pod_group::SCHEDULING, volcano::POD_GROUP) => {
+            _ if gangs::is_group(key) => {
                 Fact::GroupGone(GroupKey { api_group: key.group.into(), namespace: namespace(), name })
             }
             kind if selects_pods(kind) && self.settings.default_topology => {
@@ -276,12 +276,13 @@ pub fn is_told(kind: &Kind) -> bool {
         ("", "Pod" | "Node" | "Namespace" | "PersistentVolume" | "PersistentVolumeClaim")
             | ("storage.k8s.io", "StorageClass" | "CSINode")
             | ("policy", "PodDisruptionBudget")
-            | (volcano::SCHEDULING | pod_group::SCHEDULING, volcano::POD_GROUP)
             | (device::GROUP, _)
             | (tree::GROUP, tree::QUOTA)
     );
+    let is_group = kind.kind == gangs::POD_GROUP && gangs::source_of(kind.group).is_some();
     elastic
         || other
+        || is_group
         || priority::is_class(kind.group, kind.kind)
         || quota_kinds::find(kind.group, kind.kind).is_some()
         || selects_pods((kind.group, kind.kind))

@@ -55,6 +55,8 @@ pub const QUEUE_NAME: &str = "scheduling.volcano.sh/queue-name";
 pub const GROUP_MIN_MEMBER: &str = "scheduling.volcano.sh/group-min-member";
 /// The group of a pod. Both names are in use; the first is what is written.
 pub const GROUP_NAMES: [&str; 2] = ["scheduling.k8s.io/group-name", "scheduling.volcano.sh/group-name"];
+/// The scheduling gate, and the annotation that asks for it, that hides a pod until its queue admits it.
+pub const ALLOCATION_GATE: &str = "scheduling.volcano.sh/queue-allocation-gate";
 /// The task of a pod within its job.
 pub const TASK_SPEC: &str = "volcano.sh/task-spec";
 

@@ -1,11 +1,13 @@
 //! The engine: what it is told, what it decides.
 
+mod beyond;
 mod cycle;
 mod devices;
 mod evict;
 mod gang_admission;
 mod gang_cards;
 mod gang_places;
+mod gang_terms;
 mod gang_turn;
 mod membership;
 mod news;
@@ -41,6 +43,8 @@ use crate::world::World;
 pub struct Settings {
     /// After this long a waiting pod that cannot run may hold a node for itself.
     pub reserve_after_ms: u64,
+    /// So long a waiting pod that only lacks room waits for a node to come, before others are evicted for it.
+    pub evict_after_ms: u64,
     /// How pods that are subject to caps are placed among capped nodes.
     pub caps: CapSettings,
     pub tree: TreeSettings,
@@ -53,6 +57,7 @@ impl Default for Settings {
     fn default() -> Self {
         Settings {
             reserve_after_ms: 5 * 60 * 1000,
+            evict_after_ms: 0,
             caps: CapSettings::default(),
             tree: TreeSettings::default(),
             cards: CardSettings::default(),
@@ -236,6 +241,13 @@ pub struct Engine {
     admission_due: bool,
     /// For gangs what `hopeless` is for pods.
     hopeless_gangs: BTreeMap<GangId, u64>,
+    /// Who lacks room and would be refused by its quotas if there were room, and the pods of which that is new.
+    beyond: beyond::Beyond,
+    retold: BTreeSet<PodId>,
+    /// Now, as the last cycle was told.
+    now: Tick,
+    /// When waiting pods will have waited long enough for nodes to evict others.
+    evictions_due: BTreeSet<(Tick, PodId)>,
     /// The gangs were looked at that an earlier scheduler left with some of their pods bound.
     has_begun: bool,
 }
@@ -304,6 +316,9 @@ impl Engine {
         let key = group_key(id, pod, &self.world.relations.seen_keys);
         let (created, name) = (pod.created, pod.name.clone());
         self.patience.insert((self.patient_until(pod.first_seen), id));
+        if self.settings.evict_after_ms > 0 {
+            self.evictions_due.insert((self.evicts_from(pod.first_seen), id));
+        }
         let share = self.world.quotas.share(&pod.quotas);
         let gang = pod.gang;
         let group = self.queue.insert(id, key, created, &name, share);
@@ -322,6 +337,7 @@ impl Engine {
             let (created, name, first_seen) = (pod.created, pod.name.clone(), pod.first_seen);
             self.queue.remove(id, group, created, &name);
             self.patience.remove(&(self.patient_until(first_seen), id));
+            self.evictions_due.remove(&(self.evicts_from(first_seen), id));
         }
     }
 

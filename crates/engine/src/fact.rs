@@ -14,7 +14,7 @@ use std::sync::Arc;
 
 use crate::decision::Capacity;
 use crate::device::{ClaimKey, DeviceClaimFact, DeviceClassFact, PodClaim, PoolFact, PoolKey, VerdictsFact};
-pub use crate::fact::group::{GroupFact, GroupKey, GroupName};
+pub use crate::fact::group::{Counting, GroupFact, GroupKey, GroupName, GroupTerms};
 pub use crate::fact::names::{Amounts, Labels, Limits};
 pub use crate::fact::pod_spec::PodSpec;
 pub use crate::fact::storage::{ClaimFact, StorageClassFact, VolumeFact};
@@ -298,6 +298,8 @@ pub struct PodFact {
     pub queue: Option<Name>,
     /// The group of its namespace that it starts with.
     pub group: Option<GroupName>,
+    /// What it says itself of that group.
+    pub group_terms: Option<Arc<GroupTerms>>,
     /// Which task of its group it belongs to.
     pub task: Option<Name>,
     /// Its claims on devices, in order.

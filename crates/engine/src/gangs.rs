@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use crate::fact::{Amount, GroupFact, GroupKey, Name};
+use crate::fact::{Amount, Counting, GroupFact, GroupKey, Name, RequestProblem};
 use crate::ledger::sums::Sums;
 use crate::pods::{Pod, PodId, Pods};
 use crate::policy::QuotaId;
@@ -18,10 +18,26 @@ pub(crate) struct GangId(pub u32);
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Gang {
     pub key: GroupKey,
-    /// `None` while pods name it and nobody has made it.
+    /// What its object says; `None` while pods name it and nobody has made it.
+    pub declared: Option<GroupFact>,
+    /// What holds of it: what its object says, or else its oldest pod, or the groups of which it is made.
     pub fact: Option<GroupFact>,
     /// Pods that have not ended.
     pub members: BTreeSet<PodId>,
+    /// Pods that name it: its members, or those of the bundle that it is part of.
+    pub named_by: BTreeSet<PodId>,
+    /// The gang of all groups that start together with it.
+    pub bundle: Option<GangId>,
+    /// The groups that this gang is made of, where it is such a bundle.
+    pub parts: Vec<GroupKey>,
+    /// Why it cannot start with its partners: their lists differ.
+    pub at_odds: Option<RequestProblem>,
+    /// Of its partners, the first that does not exist.
+    pub missing_partner: Option<GroupKey>,
+    /// Its minimum ran once.
+    pub has_started: bool,
+    /// The members that ran when its turn began, while it is its turn, where those do not count.
+    pub set_aside: Option<GangTally>,
     /// How many have succeeded, as far as they count.
     pub succeeded: u32,
     /// It was let into its queue.
@@ -51,14 +67,14 @@ pub(crate) struct GangTally {
 impl GangTally {
     /// Counts a pod that holds this much (or no longer).
     pub fn count(&mut self, pod: &Pod, charge: &[(ResourceId, Amount)], sign: Sign) {
-        let of_task = self.by_task.entry(pod.task.clone()).or_default();
+        let of_task = self.by_task.entry(pod.role.clone()).or_default();
         if sign.is_add() {
             (self.count, *of_task) = (self.count + 1, *of_task + 1);
         } else {
             (self.count, *of_task) = (self.count - 1, *of_task - 1);
         }
         if *of_task == 0 {
-            self.by_task.remove(&pod.task);
+            self.by_task.remove(&pod.role);
         }
         self.held.charge(charge, sign);
     }
@@ -88,11 +104,20 @@ impl Gang {
     /// those that have not ended no more need run than there are.
     pub fn min_member(&self) -> u32 {
         let declared = self.fact.as_ref().map_or(1, |fact| fact.min_member);
-        let present = self.members.len() as u32;
-        match self.succeeded > 0 && present.saturating_add(self.succeeded) >= declared {
+        let present = self.named_by.len() as u32;
+        match self.succeeded > 0
+            && self.counting() != Counting::WaitingOnly
+            && present.saturating_add(self.succeeded) >= declared
+        {
             true => declared.min(present.max(1)),
             false => declared,
         }
+    }
+
+    /// Whether enough of its pods have succeeded, and none is left.
+    pub fn is_over(&self) -> bool {
+        let declared = self.fact.as_ref().map_or(1, |fact| fact.min_member);
+        self.named_by.is_empty() && self.succeeded >= declared
     }
 
     /// Whether its pods on nodes are evicted together, whatever its minimum is.
@@ -125,16 +150,50 @@ impl Gang {
 
     /// The same of pods that are counted.
     pub fn is_enough_of(&self, tally: &GangTally) -> bool {
-        tally.count >= self.min_member() && self.minima().all(|(task, min)| tally.of_task(Some(task)) >= *min)
+        self.counted(tally) >= self.min_member()
+            && self.minima().all(|(task, min)| self.counted_of(tally, Some(task)) >= *min)
+    }
+
+    /// How many of these count.
+    pub fn counted(&self, tally: &GangTally) -> u32 {
+        tally.count - self.set_aside.as_ref().map_or(0, |aside| aside.count)
+    }
+
+    fn counted_of(&self, tally: &GangTally, task: Option<&Name>) -> u32 {
+        tally.of_task(task) - self.set_aside.as_ref().map_or(0, |aside| aside.of_task(task))
+    }
+
+    /// Which members count when it starts.
+    pub fn counting(&self) -> Counting {
+        self.fact.as_ref().map_or(Counting::default(), |fact| fact.counting)
+    }
+
+    /// Whether its pods start one by one as things stand.
+    pub fn is_released(&self) -> bool {
+        match self.counting() {
+            Counting::Once => {
+                let says_so = self.fact.as_ref().is_some_and(|fact| fact.has_started);
+                self.has_started || says_so || self.succeeded > 0 || self.is_started()
+            }
+            Counting::RunningToo => self.is_started(),
+            Counting::WaitingOnly => false,
+        }
+    }
+
+    /// Whether nothing can be made of what it says, or of what its partners say.
+    pub fn is_unreadable(&self) -> bool {
+        let is_problem = self.fact.as_ref().is_none_or(|fact| fact.problem.is_some());
+        is_problem || self.at_odds.is_some() || self.missing_partner.is_some()
     }
 
     /// Whether one more pod of a task would bring these nearer to the minimum: of the task, or of any.
     pub fn needs(&self, task: Option<&Name>, tally: &GangTally) -> bool {
-        if tally.of_task(task) < self.min_of_task(task) {
+        if self.counted_of(tally, task) < self.min_of_task(task) {
             return true;
         }
-        let missing = self.minima().map(|(task, min)| u64::from(min.saturating_sub(tally.of_task(Some(task)))));
-        u64::from(tally.count) + missing.sum::<u64>() < u64::from(self.min_member())
+        let of_task = |task| self.counted_of(tally, Some(task));
+        let missing = self.minima().map(|(task, min)| u64::from(min.saturating_sub(of_task(task))));
+        u64::from(self.counted(tally)) + missing.sum::<u64>() < u64::from(self.min_member())
     }
 
     /// Whether its minimum runs.
@@ -162,6 +221,10 @@ pub(crate) struct Gangs {
     succeeded: BTreeMap<GroupKey, u32>,
     /// The API groups that have no groups here.
     unserved: BTreeSet<Name>,
+    /// The groups that name a group as one that starts with them.
+    partners: BTreeMap<GroupKey, BTreeSet<GroupKey>>,
+    /// Groups of which it is to be worked out again what their pods say, and with which others they start.
+    unsettled: BTreeSet<GroupKey>,
     /// Gangs of which something changed since their queues were last told.
     changed: BTreeSet<GangId>,
     /// Gangs that are not admitted yet.
@@ -194,6 +257,7 @@ impl Gangs {
         };
         let Some(id) = known else { return false };
         self.changed.insert(id);
+        self.note_unsettled_partner(id);
         std::mem::replace(&mut self.get_mut(id).succeeded, count) != count
     }
 
@@ -250,6 +314,50 @@ impl Gangs {
         }
     }
 
+    /// Notes with which groups one starts now, and which it concerns.
+    pub fn note_partners(&mut self, key: &GroupKey, old: &[GroupKey], new: &[GroupKey]) {
+        for partner in old {
+            if let Some(names) = self.partners.get_mut(partner) {
+                names.remove(key);
+                if names.is_empty() {
+                    self.partners.remove(partner);
+                }
+            }
+        }
+        for partner in new {
+            self.partners.entry(partner.clone()).or_default().insert(key.clone());
+        }
+        let named_by = self.partners.get(key).into_iter().flatten().cloned();
+        let concerned: Vec<GroupKey> = named_by.chain(old.iter().chain(new).cloned()).collect();
+        if !concerned.is_empty() {
+            self.unsettled.extend(concerned);
+            self.unsettled.insert(key.clone());
+        }
+    }
+
+    /// The groups that name one as their partner.
+    pub fn naming(&self, key: &GroupKey) -> impl Iterator<Item = &GroupKey> {
+        self.partners.get(key).into_iter().flatten()
+    }
+
+    /// Notes that what pods say of a group is to be looked at again.
+    pub fn note_unsettled(&mut self, id: GangId) {
+        let key = self.get(id).key.clone();
+        self.unsettled.insert(key);
+    }
+
+    /// The same where a group has partners: what all of them need together may have changed.
+    pub fn note_unsettled_partner(&mut self, id: GangId) {
+        if self.get(id).bundle.is_some() {
+            self.note_unsettled(id);
+        }
+    }
+
+    /// The groups that are to be looked at again, since this was last asked.
+    pub fn take_unsettled(&mut self) -> BTreeSet<GroupKey> {
+        std::mem::take(&mut self.unsettled)
+    }
+
     /// The number of a group, which is listed now if it was never named.
     pub fn number(&mut self, key: &GroupKey) -> GangId {
         if let Some(id) = self.find(key) {
@@ -269,7 +377,7 @@ impl Gangs {
     /// Forgets a gang that has neither pods nor an object.
     pub fn forget_if_empty(&mut self, id: GangId) {
         let gang = self.get(id);
-        if gang.fact.is_some() || !gang.members.is_empty() {
+        if gang.fact.is_some() || !gang.members.is_empty() || !gang.named_by.is_empty() {
             return;
         }
         self.ids.remove(&gang.key.clone());

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use crate::decision::Capacity;
 use crate::departure::Departure;
 use crate::device::PodClaim;
-use crate::fact::{Amount, Created, EvictionClass, GroupName, Labels, Name, PodKey, RequestProblem, Tick};
+use crate::fact::{Amount, Created, EvictionClass, GroupName, GroupTerms, Labels, Name, PodKey, RequestProblem, Tick};
 use crate::gangs::GangId;
 use crate::lookup::LookupMap;
 use crate::nodes::NodeId;
@@ -91,6 +91,12 @@ pub(crate) struct Pod {
     pub queue: Option<Name>,
     pub group_name: Option<GroupName>,
     pub task: Option<Name>,
+    /// What it says itself of its group.
+    pub group_terms: Option<Arc<GroupTerms>>,
+    /// What it counts as in its gang: its task, or its group where several start together.
+    pub role: Option<Name>,
+    /// What keeps it out of its group, if so.
+    pub misfit: Option<RequestProblem>,
     /// Whether it may be evicted.
     pub eviction_class: EvictionClass,
     /// The cards that it is charged for, where it is or has a claim.
@@ -152,6 +158,7 @@ impl Pod {
             && !self.is_leaving()
             && self.gates.is_empty()
             && self.problem.is_none()
+            && self.misfit.is_none()
             && self.unready.is_none()
     }
 }
@@ -244,6 +251,12 @@ impl Pods {
     fn slot_mut(&mut self, id: PodId) -> &mut Option<Pod> {
         let at = id.0 as usize;
         &mut Arc::make_mut(&mut self.list[at / FEW])[at % FEW]
+    }
+
+    /// Whether there is a pod of that number.
+    pub fn is_listed(&self, id: PodId) -> bool {
+        let at = id.0 as usize;
+        self.list.get(at / FEW).is_some_and(|few| few[at % FEW].is_some())
     }
 
     pub fn find(&self, key: &PodKey) -> Option<PodId> {

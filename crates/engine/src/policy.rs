@@ -28,7 +28,7 @@ pub mod quota_facts {
 
 pub(crate) use crate::policy::quota_facts::{ElasticFact, QueueFact, TreeFact, Users};
 
-pub(crate) use crate::policy::folds::{Refusal, Shortage};
+pub(crate) use crate::policy::folds::{Expected, Refusal, Shortage};
 pub(crate) use crate::policy::membership::{Membership, Ties};
 use crate::policy::quotas::Counted;
 pub(crate) use crate::policy::quotas::{Quota, QuotaId, Quotas, Seniority, seniority};

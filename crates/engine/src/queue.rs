@@ -22,6 +22,9 @@ use crate::shape::ShapeId;
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub(crate) struct GroupId(pub u32);
 
+/// A member of a group of pods that are alike, by age.
+pub(crate) type MemberKey = (Created, Name, PodId);
+
 /// When a pod has its turn: its place among all pods that wait, and among those that answer to the same quotas.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Turn {
@@ -43,8 +46,9 @@ pub(crate) struct GroupKey {
     pub non_preemptible: bool,
     pub quotas: Vec<QuotaId>,
     pub membership_error: Option<(Code, Name)>,
-    /// Pods of a gang are alike to no others: they wait for each other.
+    /// Pods of a gang are alike to no others: they wait for each other. Nor are those that it needs for different parts.
     pub gang: Option<GangId>,
+    pub role: Option<Name>,
     /// A pod that holds a reservation is a group of its own.
     pub claimant: Option<PodId>,
 }
@@ -62,7 +66,7 @@ struct Position {
 #[derive(Debug, Clone)]
 struct PodClass {
     key: GroupKey,
-    members: BTreeSet<(Created, Name, PodId)>,
+    members: BTreeSet<MemberKey>,
     state: State,
     reason: Option<Arc<Reason>>,
     /// The quotas that it waits for to be able to hold more.
@@ -455,6 +459,43 @@ impl Queue {
         turn
     }
 
+    /// The groups under quotas that rest because there is no room for their pods, in order.
+    pub fn lacking_room(&self) -> Vec<GroupId> {
+        let under_quotas: BTreeSet<GroupId> = self.by_quota.values().flatten().copied().collect();
+        let lacks_room = |id: &GroupId| {
+            let group = self.group(*id);
+            group.state == State::Rests && group.reason.as_ref().is_some_and(|reason| reason.lacks_room())
+        };
+        let mut lacking: Vec<Position> =
+            under_quotas.into_iter().filter(lacks_room).filter_map(|id| self.group(id).position(id)).collect();
+        lacking.sort();
+        lacking.into_iter().map(|position| position.group).collect()
+    }
+
+    /// The first pod of a group.
+    pub fn first_of(&self, id: GroupId) -> Option<PodId> {
+        self.group(id).members.first().map(|(_, _, pod)| *pod)
+    }
+
+    /// How many pods a group has.
+    pub fn len_of(&self, id: GroupId) -> usize {
+        self.group(id).members.len()
+    }
+
+    /// The member before which there are so many.
+    pub fn member_at(&self, id: GroupId, place: usize) -> Option<MemberKey> {
+        self.group(id).members.iter().nth(place).cloned()
+    }
+
+    /// The members between two of them, in whatever order, where `None` is behind the last.
+    pub fn members_between(&self, id: GroupId, one: Option<&MemberKey>, other: Option<&MemberKey>) -> Vec<PodId> {
+        let Some(group) = self.groups.get(id.0 as usize).and_then(Option::as_ref) else { return Vec::new() };
+        let ends: Vec<&MemberKey> = one.into_iter().chain(other).collect();
+        let Some(from) = ends.iter().min() else { return Vec::new() };
+        // Where both are there, what refuses may differ behind them too.
+        group.members.range((*from).clone()..).map(|(_, _, pod)| *pod).collect()
+    }
+
     /// Every pod that waits, in no order that means anything.
     pub fn members(&self) -> Vec<PodId> {
         let groups = self.groups.iter().flatten();
@@ -477,6 +518,7 @@ pub(crate) fn group_key(id: PodId, pod: &Pod, seen_keys: &[Name]) -> GroupKey {
         membership_error: pod.membership_error.clone(),
         quotas: pod.quotas.clone(),
         gang: pod.gang,
+        role: pod.role.clone().filter(|_| pod.gang.is_some()),
         claimant: pod.reservation.is_some().then_some(id),
     }
 }

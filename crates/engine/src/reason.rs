@@ -116,6 +116,18 @@ impl std::fmt::Display for QuotaPath {
     }
 }
 
+impl Reason {
+    /// Whether room is what is missing, so that another node might help: a pod fits nowhere, or a gang that could start
+    /// otherwise.
+    pub fn lacks_room(&self) -> bool {
+        match self.code {
+            Code::CardUnavailable | Code::NodeCapExceeded | Code::NoFittingNode => true,
+            Code::GangIncomplete => self.details.iter().any(Reason::lacks_room),
+            _ => false,
+        }
+    }
+}
+
 /// Why a pod waits, with exact numbers and what would help.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct Reason {

@@ -5,6 +5,7 @@
 //! of it is seen in its object.
 
 mod gang;
+mod gate;
 mod group;
 mod job;
 mod namespace;
@@ -91,6 +92,7 @@ pub struct Controllers {
     namespaces: namespace::Namespaces,
     profiles: profile::Profiles,
     gangs: gang::Gangs,
+    gates: gate::Gates,
     groups: group::Groups,
     jobs: job::Jobs,
     /// Queues of which is to be said what their owners should know.
@@ -112,6 +114,7 @@ impl Controllers {
             namespaces: namespace::Namespaces::default(),
             profiles: profile::Profiles::default(),
             gangs: gang::Gangs::default(),
+            gates: gate::Gates::default(),
             groups: group::Groups::default(),
             jobs: job::Jobs::default(),
             queues_due: BTreeSet::new(),
@@ -121,6 +124,9 @@ impl Controllers {
     /// An object was seen: whom it concerns has to look again. Of pods only those are of interest that are kept.
     pub fn seen(&mut self, key: &ObjectKey, object: &Value, objects: &Objects) {
         self.forget_asked(key);
+        if (key.group, key.kind) == ("", "Pod") {
+            self.gates.seen(&self.settings, key, object);
+        }
         match (key.group, key.kind) {
             ("", "Pod") if objects.get(key).is_some() => self.gangs.seen(key, object, objects),
             (volcano::SCHEDULING, volcano::QUEUE) => {
@@ -144,7 +150,10 @@ impl Controllers {
     pub fn gone(&mut self, key: &ObjectKey, objects: &Objects) {
         self.forget_asked(key);
         match (key.group, key.kind) {
-            ("", "Pod") => self.gangs.gone(key),
+            ("", "Pod") => {
+                self.gates.gone(key);
+                self.gangs.gone(key);
+            }
             (volcano::SCHEDULING, volcano::QUEUE) => {
                 self.queues_due.remove(key);
             }
@@ -189,7 +198,7 @@ impl Controllers {
 
     /// Something that was asked for was refused.
     pub fn refused(&mut self, slot: &Slot, message: &str, now: Tick) {
-        let named = [&mut self.namespaces.asked, &mut self.groups.asked];
+        let named = [&mut self.namespaces.asked, &mut self.groups.asked, &mut self.gates.asked];
         for asked in named.into_iter().chain([self.profiles.asked(), self.gangs.asked()]) {
             asked.refused(slot, message, now);
         }
@@ -202,6 +211,7 @@ impl Controllers {
         self.quotas.retry();
         self.namespaces.asked.retry();
         self.groups.asked.retry();
+        self.gates.asked.retry();
         self.profiles.retry();
         self.gangs.retry();
         self.jobs.retry();
@@ -229,6 +239,7 @@ impl Controllers {
     /// What follows from what was seen: groups and pods that are to be made and deleted.
     pub fn follow(&mut self, objects: &Objects, now: &Moment) -> Wanted {
         let mut wanted = Wanted::default();
+        self.gates.follow(now, &mut wanted);
         if self.settings.pod_groups {
             self.gangs.follow(&self.settings, objects, now, &mut wanted);
         }

@@ -20,7 +20,7 @@ use quotient_api::field::of;
 use quotient_api::gpu_memory::WHOLE_GPU_GB;
 use quotient_api::volcano::{self, GROUP_MIN_MEMBER, command};
 use quotient_api::{
-    Configuration, Held, Kind, ObjectKey, ObjectMap, View, at, field, is_quota, kinds, pod_group, told_kinds, tree,
+    Configuration, Held, Kind, ObjectKey, ObjectMap, View, at, field, gangs, is_quota, kinds, told_kinds, tree,
 };
 use quotient_engine::fact::Name;
 use serde_json::{Value, json};
@@ -47,7 +47,7 @@ pub fn watched_kinds() -> impl Iterator<Item = &'static Kind> {
 pub fn pods_of_kind(kind: &Kind) -> Option<Subject> {
     match (kind.group, kind.kind) {
         (volcano::BATCH, volcano::JOB) => Some(Subject::JobPods),
-        (volcano::SCHEDULING | pod_group::SCHEDULING, volcano::POD_GROUP) => Some(Subject::EndedPods),
+        (group, gangs::POD_GROUP) if gangs::source_of(group).is_some() => Some(Subject::EndedPods),
         _ => None,
     }
 }
@@ -223,7 +223,7 @@ impl Objects {
         let owner = controller_of(pod);
         let is_made_by_job = owner.as_ref().is_some_and(volcano::is_job);
         let has_node = at(pod, "/spec/nodeName").and_then(Value::as_str).is_some_and(|node| !node.is_empty());
-        let says_more = volcano::uses_queues(key, pod) || pod_group::name_of(pod).is_some();
+        let says_more = volcano::uses_queues(key, pod) || gangs::named_by(pod).next().is_some();
         let is_of_gang = owner.as_ref().is_some_and(|owner| !self.chain_of(owner).is_empty());
         let unseen = owner.filter(|owner| is_owner(owner) && !has_node && !self.is_chain_known(owner));
         if is_of_tree || is_made_by_job || says_more || is_of_gang {
@@ -242,7 +242,7 @@ impl Objects {
 
     fn keep_pod(&mut self, key: &ObjectKey, pod: Arc<Value>) {
         self.drop_kept(key);
-        if let Some(group) = pod_group::of_pod(key, &pod) {
+        if let Some(group) = gangs::of_pod(key, &pod) {
             self.members.get_or_insert_with(group, BTreeSet::new).insert(key.clone());
         }
         self.kept.insert(key.clone(), pod);
@@ -252,7 +252,7 @@ impl Objects {
     fn drop_kept(&mut self, key: &ObjectKey) -> bool {
         let Some(object) = self.kept.remove(key) else { return false };
         if is_pod(key)
-            && let Some(group) = pod_group::of_pod(key, &object)
+            && let Some(group) = gangs::of_pod(key, &object)
             && let Some(pods) = self.members.get_mut(&group)
         {
             pods.remove(key);
@@ -406,13 +406,9 @@ fn kept(shared: Option<&Arc<Value>>, copy: impl FnOnce() -> Value) -> Arc<Value>
 fn is_kept(key: &ObjectKey) -> bool {
     let other = matches!(
         (key.group, key.kind),
-        ("", "Node" | "Namespace")
-            | ("scheduling.k8s.io", "PriorityClass")
-            | (pod_group::SCHEDULING, pod_group::POD_GROUP)
-            | (volcano::SCHEDULING, volcano::POD_GROUP)
-            | (volcano::BATCH, volcano::JOB)
+        ("", "Node" | "Namespace") | ("scheduling.k8s.io", "PriorityClass") | (volcano::BATCH, volcano::JOB)
     );
-    other || is_quota(key.group, key.kind) || tree::is_profile(key) || command::is_command(key)
+    other || gangs::is_group(key) || is_quota(key.group, key.kind) || tree::is_profile(key) || command::is_command(key)
 }
 
 fn is_node(key: &ObjectKey) -> bool {

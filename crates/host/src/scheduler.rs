@@ -11,7 +11,7 @@ use std::sync::Arc;
 
 use quotient_api::volcano::metrics::{self, Sample, samples};
 use quotient_api::volcano::{GROUP_NAMES, QUEUE, SCHEDULING};
-use quotient_api::{Configuration, ObjectKey, Problem, Translation, Translator, View, key_of, pod_group};
+use quotient_api::{Configuration, ObjectKey, Problem, Translation, Translator, View, gangs, key_of};
 use quotient_engine::fact::{GroupKey, Name, PodKey};
 use quotient_engine::{Budget, Code, Engine, EvictionReason, Fact, QuotaReport, Tick};
 use serde_json::{Value, json};
@@ -272,10 +272,13 @@ impl Scheduler {
         }
     }
 
-    /// Tells the engine whether Kubernetes' own groups are served: where they are not, pods need not wait for theirs.
+    /// Tells the engine whether groups are served whose members count when they succeeded, those of others than Volcano:
+    /// where they are not, pods need not wait for theirs.
     fn tell_groups_served(&mut self, now: Now, subject: Subject, served: bool) {
         if let Subject::Kind(kind) = subject
-            && (kind.group, kind.kind) == (pod_group::SCHEDULING, pod_group::POD_GROUP)
+            && kind.kind == gangs::POD_GROUP
+            && kind.group != SCHEDULING
+            && gangs::source_of(kind.group).is_some()
         {
             self.engine.observe(now.tick, Fact::GroupsServed { api_group: kind.group.into(), served });
         }
@@ -383,6 +386,7 @@ impl Scheduler {
         for decision in decisions.list {
             self.write(now, decision, &mut round);
         }
+        self.say_words(now, &mut round);
         self.say_numbers(now, &mut round);
         self.write_records(&mut round);
         round.happened.append(&mut self.happened);

@@ -9,7 +9,7 @@ use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
 use quotient_api::read::Kept;
-use quotient_api::{ObjectKey, elastic, pod_group};
+use quotient_api::{ObjectKey, elastic, gangs};
 use quotient_engine::fact::{Name, PodKey, QuotaKey};
 use quotient_engine::quantity::canonical;
 use quotient_engine::{NodeVerdict, Reason, Turn};
@@ -384,9 +384,8 @@ impl State {
         // A group does not own its pods: they name it.
         let groups: Vec<&ObjectKey> = objects.iter().filter(|key| key.kind == "PodGroup").collect();
         if !groups.is_empty() {
-            let names_one = |pod: &Value, key: &ObjectKey| {
-                pod_group::of_pod(key, pod).is_some_and(|named| groups.contains(&&named))
-            };
+            let names_one =
+                |pod: &Value, key: &ObjectKey| gangs::of_pod(key, pod).is_some_and(|named| groups.contains(&&named));
             let members = store.pods().filter(|(key, pod)| names_one(pod, key)).map(|(key, _)| key.clone());
             let members: Vec<ObjectKey> = members.collect();
             seen.extend(members);

@@ -85,7 +85,7 @@ impl Controllers {
             ("", "Pod") => {
                 concerns("policy", "PodDisruptionBudget", namespace);
                 concerns("resource.k8s.io", "ResourceClaim", namespace);
-                self.queue.extend(object.and_then(|pod| quotient_api::pod_group::of_pod(key, pod)));
+                self.queue.extend(object.and_then(|pod| quotient_api::gangs::of_pod(key, pod)));
             }
             ("resource.k8s.io", "ResourceClaimTemplate") => concerns("", "Pod", namespace),
             ("apps", "Deployment" | "ReplicaSet" | "StatefulSet") => {

@@ -4,22 +4,28 @@
 //! after a restart: who edits a running pod moves no charge. Most pods have none, and are bound without a record, which
 //! would take the API server a tenth of the time of the bind: they get it when they are given ties.
 
+use std::sync::LazyLock;
+
 use serde_json::{Map, Value, json};
 
 use crate::cursor::Cursor;
 use crate::field;
+use crate::gangs;
 use crate::tree::keys::{PREEMPTIBLE, QUOTA_NAME};
-use crate::volcano::{CARD_NAME, GROUP_MIN_MEMBER, GROUP_NAMES, PREEMPTABLE, QUEUE_NAME, TASK_SPEC};
+use crate::volcano::{CARD_NAME, GROUP_MIN_MEMBER, PREEMPTABLE, QUEUE_NAME, TASK_SPEC};
 
 /// Annotation that a Binding leaves on its pod: the ties of the pod when it was bound, as JSON.
 pub const BOUND_AS: &str = "quotient.dev/bound-as";
 
 /// The labels of a pod that are ties.
-pub const LABELS: [&str; 3] = [QUOTA_NAME, PREEMPTIBLE, PREEMPTABLE];
+pub static LABELS: LazyLock<Vec<&'static str>> =
+    LazyLock::new(|| [QUOTA_NAME, PREEMPTIBLE, PREEMPTABLE].into_iter().chain(gangs::labels()).collect());
 
 /// The annotations of a pod that are ties.
-pub const ANNOTATIONS: [&str; 7] =
-    [QUEUE_NAME, GROUP_NAMES[0], GROUP_NAMES[1], GROUP_MIN_MEMBER, TASK_SPEC, PREEMPTABLE, CARD_NAME];
+pub static ANNOTATIONS: LazyLock<Vec<&'static str>> = LazyLock::new(|| {
+    let of_queues = [QUEUE_NAME, GROUP_MIN_MEMBER, TASK_SPEC, PREEMPTABLE, CARD_NAME];
+    of_queues.into_iter().chain(gangs::annotations()).collect()
+});
 
 /// The record of a pod without ties.
 pub const NO_TIES: &str = "{}";

@@ -56,6 +56,7 @@ pub(crate) fn group(root: &Cursor<'_, '_>, notes: &Notes, key: &ObjectKey, inter
     let mut min_resources = min_resources(&spec.field("minResources"), interner);
     let (mut card_request, unreadable) = card_request(&annotations.field(CARD_REQUEST), interner);
     let unreadable = unreadable.or_else(|| min_member_problem(&annotations.field(GROUP_MIN_MEMBER)));
+    unfollowed(&spec.field("networkTopology"));
     // One that has run to its end takes nothing any more.
     if phase == GroupPhase::Completed {
         min_resources.clear();
@@ -73,11 +74,17 @@ pub(crate) fn group(root: &Cursor<'_, '_>, notes: &Notes, key: &ObjectKey, inter
         card_request,
         mixed_cards: annotations.field(MIXED_CARDS).str() == Some("true"),
         admitted: phase != GroupPhase::Pending,
-        priority: None,
-        members_priority: None,
-        evicted_whole: false,
         // Last, when everything was looked at.
         problem: notes.first_of_spec().map(|note| problem(&note)).or(unreadable),
+        ..GroupFact::default()
+    }
+}
+
+/// Where nodes are near each other is not known: a group that insists on near ones is told so. One that only prefers
+/// them is placed without.
+fn unfollowed(topology: &Cursor<'_, '_>) {
+    if topology.exists() && topology.field("mode").str() != Some("soft") {
+        topology.note("placement of a group by network topology is not supported");
     }
 }
 

@@ -66,6 +66,8 @@ impl Engine {
             self.note(Change::Node);
         }
         self.world.renew_device_totals();
+        self.settle_terms();
+        self.wake_for_evictions(now);
         self.forget_reserved_now();
         self.turns.go_on();
         self.regroup();
@@ -128,7 +130,9 @@ impl Engine {
         if !decisions.more {
             self.turns = Turns::default();
         }
-        decisions.wake_at = [self.wake_at(now), self.next_revocation(now)].into_iter().flatten().min();
+        self.settle_beyond();
+        decisions.wake_at =
+            [self.wake_at(now), self.next_revocation(now), self.next_eviction()].into_iter().flatten().min();
         debug_assert_eq!(self.check_invariants(), Ok(()));
         decisions
     }
@@ -312,6 +316,9 @@ impl Engine {
         if self.world.pods.get(id).never_preempts
             || tried.iter().any(|tried| self.world.has_device_fault(&tried.question))
         {
+            return self.rests(id, tried, false);
+        }
+        if tried.iter().any(|tried| tried.refusals.is_empty()) && self.await_nodes(&[id]) {
             return self.rests(id, tried, false);
         }
         match self.cheapest_way(id, reservation, tried) {

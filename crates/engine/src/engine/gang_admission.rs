@@ -22,9 +22,28 @@ impl Engine {
         self.bound_cards(&mut fact);
         let id = self.world.gangs.number(&fact.key());
         let gang = self.world.gangs.get_mut(id);
-        if gang.fact.as_ref() == Some(&fact) {
+        if gang.declared.as_ref() == Some(&fact) {
             return false;
         }
+        gang.declared = Some(fact.clone());
+        let named_by = gang.named_by.clone();
+        if named_by.iter().any(|pod| self.world.pods.get(*pod).group_terms.is_some()) {
+            self.world.gangs.note_unsettled(id);
+        }
+        self.set_group_fact(id, fact);
+        true
+    }
+
+    /// Lets this hold of a group.
+    pub(super) fn set_group_fact(&mut self, id: GangId, fact: GroupFact) {
+        let gang = self.world.gangs.get(id);
+        if gang.fact.as_ref() == Some(&fact) {
+            return;
+        }
+        let old_partners = gang.fact.as_ref().map_or_else(Vec::new, |fact| fact.partners.clone());
+        let key = gang.key.clone();
+        self.world.gangs.note_partners(&key, &old_partners, &fact.partners);
+        let gang = self.world.gangs.get_mut(id);
         let queue_changed = gang.fact.as_ref().is_none_or(|old| old.queue != fact.queue);
         gang.admitted |= fact.admitted;
         let admitted = gang.admitted;
@@ -38,7 +57,6 @@ impl Engine {
         if queue_changed {
             self.reassign_pods(members);
         }
-        true
     }
 
     /// Why a group says nothing that could be acted on: it does not exist, or its pods or fields contradict each other.
@@ -50,7 +68,13 @@ impl Engine {
             let message = format!("the group {shown} does not exist");
             return Some(explain::plain(Code::GangIncomplete, message, remedies));
         };
-        let problem = fact.problem.clone().or_else(|| self.disagreement(id))?;
+        if let Some(partner) = gang.missing_partner.clone() {
+            let message = format!("the group {} starts together with {partner}, which does not exist", gang.key);
+            let reason = explain::plain(Code::GangIncomplete, message, vec![format!("create the group {partner}")]);
+            self.world.gangs.get_mut(id).reason = Some(Arc::new(reason.clone()));
+            return Some(reason);
+        }
+        let problem = fact.problem.clone().or_else(|| gang.at_odds.clone()).or_else(|| self.disagreement(id))?;
         let reason = explain::invalid(&problem);
         self.world.gangs.get_mut(id).reason = Some(Arc::new(reason.clone()));
         Some(reason)
@@ -86,8 +110,24 @@ impl Engine {
 
     pub(super) fn group_gone(&mut self, key: &GroupKey) -> bool {
         let Some(id) = self.world.gangs.find(key) else { return false };
+        self.world.gangs.get_mut(id).declared = None;
+        self.drop_group_fact(id);
+        true
+    }
+
+    /// Nothing is known of a group any more but who names it.
+    pub(super) fn drop_group_fact(&mut self, id: GangId) {
+        let gang = self.world.gangs.get(id);
+        let key = gang.key.clone();
+        let partners = gang.fact.as_ref().map_or_else(Vec::new, |fact| fact.partners.clone());
+        let named_by = gang.named_by.clone();
+        self.world.gangs.note_partners(&key, &partners, &[]);
+        if named_by.iter().any(|pod| self.world.pods.get(*pod).group_terms.is_some()) {
+            self.world.gangs.note_unsettled(id);
+        }
         let gang = self.world.gangs.get_mut(id);
         gang.fact = None;
+        gang.has_started = false;
         gang.admitted = false;
         gang.reason = None;
         gang.cards = Vec::new();
@@ -97,7 +137,6 @@ impl Engine {
         self.reassign_pods(members);
         self.settle_gang(id);
         self.world.gangs.forget_if_empty(id);
-        true
     }
 
     /// Brings what queues hold for gangs up to date.
@@ -112,6 +151,9 @@ impl Engine {
 
     fn settle_gang(&mut self, id: GangId) {
         self.recall_cards(id);
+        if self.world.gangs.get(id).fact.is_some() && self.world.gangs.get(id).is_started() {
+            self.world.gangs.get_mut(id).has_started = true;
+        }
         let (queue, reserved, elastic) = self.reserved_for_gang(id);
         let gang = self.world.gangs.get(id);
         if (gang.queue, &gang.reserved, &gang.elastic) == (queue, &reserved, &elastic) {
@@ -175,10 +217,9 @@ impl Engine {
             (resource, of_gated.fold(amount, |left, gated| left.saturating_sub(gated).max(0)))
         };
         let some = |amounts: Vec<(ResourceId, Amount)>| amounts.into_iter().filter(|(_, a)| *a > 0).collect();
-        let reserved = match gang.is_started() {
-            true => Vec::new(),
-            false => least.iter().chain(&gang.cards).map(|amount| ungated(rest(amount, 1))).collect(),
-        };
+        // From its start on, what it names beyond its minimum is kept for the pods that are yet to come.
+        let kept = if gang.is_started() { &[][..] } else { &gang.cards };
+        let reserved = least.iter().chain(kept).map(|amount| ungated(rest(amount, 1))).collect();
         let elastic = least.iter().map(|amount| rest(amount, -1)).collect();
         (queue, some(reserved), some(elastic))
     }

@@ -79,7 +79,7 @@ impl Engine {
             let group = |member: &PodId| self.world.pods.get(*member).group;
             let are_alike = members.iter().all(|member| group(member).is_some() && group(member) == group(first));
             let gang = self.world.gangs.get(id);
-            let needed = gang.min_member().saturating_sub(gang.tally.len()) as usize;
+            let needed = gang.min_member().saturating_sub(gang.counted(&gang.tally)) as usize;
             let mixes = mixes(kinds.len(), needed.min(members.len()), are_alike).into_iter();
             all.extend(mixes.map(|mix| mix.into_iter().map(|kind| kinds[kind]).collect()));
         }

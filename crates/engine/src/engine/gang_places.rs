@@ -90,7 +90,7 @@ impl Engine {
             }
         }
         let gang = self.world.gangs.get(search.gang);
-        let left = u64::from(gang.tally.len()) + (search.members.len() - at - 1) as u64;
+        let left = u64::from(gang.counted(&gang.tally)) + (search.members.len() - at - 1) as u64;
         if left < u64::from(gang.min_member()) {
             return false;
         }

@@ -8,6 +8,7 @@ use crate::decision::Decisions;
 use crate::engine::Engine;
 use crate::engine::cycle::Turn;
 use crate::explain;
+use crate::fact::Counting;
 use crate::gangs::{Gang, GangId, GangTally};
 use crate::nodes::NodeId;
 use crate::place::{Answer, ClosedCounts, Question};
@@ -51,8 +52,8 @@ impl Engine {
     pub(super) fn unstarted_gang(&self, id: PodId) -> Option<GangId> {
         let gang = self.world.pods.get(id).gang.filter(|gang| !self.world.gangs.is_unserved(*gang))?;
         let known = self.world.gangs.get(gang);
-        let waits = known.fact.as_ref().is_none_or(|fact| fact.problem.is_some()) || !known.admitted;
-        (waits || !known.is_started() || self.disagreement(gang).is_some()).then_some(gang)
+        let waits = known.is_unreadable() || !known.admitted;
+        (waits || !known.is_released() || self.disagreement(gang).is_some()).then_some(gang)
     }
 
     /// The turn of a gang whose minimum does not run.
@@ -130,7 +131,7 @@ impl Engine {
         let mut tally = gang.tally.clone();
         members.iter().for_each(|member| tally.count(world.pods.get(*member), &[], Sign::Add));
         if !gang.is_enough_of(&tally) {
-            let count = tally.len();
+            let count = gang.counted(&tally);
             let message =
                 format!("{count} of the {} pods that the group {} needs are there", gang.min_member(), gang.key);
             let remedies = vec!["make the missing pods".to_owned()];
@@ -149,6 +150,7 @@ impl Engine {
             Ok(places) => return self.bind_gang(members, places, decisions),
             Err(failure) => failure,
         };
+        let failure = self.refused_together(id, members).map(Arc::new).or(failure);
         let placeable = self.world.gangs.get(id).min_member();
         let incomplete = self.incomplete(id, failure, placeable);
         if let Some(turn) = self.await_gang_victims(id, members, decisions) {
@@ -157,6 +159,7 @@ impl Engine {
         if members.iter().any(|member| self.world.pods.get(*member).never_preempts)
             || self.hopeless_gangs.get(&id) == Some(&self.changes)
             || members.first().is_some_and(|first| self.misled.contains(first))
+            || incomplete.lacks_room() && self.await_nodes(members)
         {
             return Turn::Rests(incomplete, Vec::new());
         }
@@ -205,10 +208,38 @@ impl Engine {
         mixed.ok_or(failure)
     }
 
+    /// What quotas have against all that a gang needs together, which is what it is told: while one pod after the other
+    /// is tried, those before count as if they ran.
+    fn refused_together(&self, id: GangId, members: &[PodId]) -> Option<Reason> {
+        let names_cards =
+            |member: &PodId| self.world.shapes.get(self.world.pods.get(*member).shape).spec().cards.len() > 1;
+        if members.iter().any(names_cards) {
+            return None; // Which cards they would be charged for is decided kind by kind.
+        }
+        let refusal = self.world.refusal_together(&self.needed_of(id, members))?;
+        Some(self.world.refused(&refusal))
+    }
+
+    /// Of these members those that a gang needs beside what runs.
+    pub(super) fn needed_of(&self, id: GangId, members: &[PodId]) -> Vec<PodId> {
+        let mut tally = self.world.gangs.get(id).tally.clone();
+        let mut needed: Vec<PodId> = Vec::new();
+        for member in members {
+            if self.is_needed(id, *member, &tally) {
+                tally.count(self.world.pods.get(*member), &[], Sign::Add);
+                needed.push(*member);
+            }
+        }
+        needed
+    }
+
     /// The first cycle completes the gangs of which some pods are on nodes and too few to start, before anybody takes
     /// the room that the others are to have: an earlier scheduler may have been cut off between two of their binds.
     pub(super) fn complete_gangs(&mut self, decisions: &mut Decisions) {
-        let is_begun = |(_, gang): &(GangId, &Gang)| gang.is_gang() && !gang.is_started() && gang.tally.len() > 0;
+        let is_begun = |(_, gang): &(GangId, &Gang)| {
+            let counts_running = gang.counting() != Counting::WaitingOnly;
+            gang.is_gang() && !gang.is_started() && gang.tally.len() > 0 && counts_running
+        };
         let begun: Vec<GangId> = self.world.gangs.iter().filter(is_begun).map(|(id, _)| id).collect();
         for id in begun {
             let members = self.waiting_members(id);
@@ -343,7 +374,7 @@ impl Engine {
 
     /// Whether a pod brings its gang nearer to its minimum.
     pub(super) fn is_needed(&self, id: GangId, member: PodId, tally: &GangTally) -> bool {
-        self.world.gangs.get(id).needs(self.world.pods.get(member).task.as_ref(), tally)
+        self.world.gangs.get(id).needs(self.world.pods.get(member).role.as_ref(), tally)
     }
 
     /// The node that takes a pod as things stand, its own reservation first.

@@ -44,10 +44,20 @@ impl World {
         let named = pod.group_name.as_ref().map(|name| name.of(&pod.namespace));
         let gang = named.map(|key| self.gangs.number(&key));
         self.leave_gang(id);
+        let task = self.pods.get(id).task.clone();
+        self.pods.get_mut(id).role = task;
         if let Some(number) = gang {
-            self.gangs.get_mut(number).members.insert(id);
-            self.pods.get_mut(id).gang = gang;
+            let group = self.gangs.get_mut(number);
+            group.named_by.insert(id);
+            let (bundle, part) = (group.bundle, group.key.to_string());
+            if bundle.is_some() {
+                self.pods.get_mut(id).role = Some(part.into());
+            }
+            let counts_in = bundle.unwrap_or(number);
+            self.gangs.get_mut(counts_in).members.insert(id);
+            self.pods.get_mut(id).gang = Some(counts_in);
             self.count_in_gang(id, Sign::Add);
+            self.note_terms(id, number);
         }
         self.pods.get_mut(id).priority = self.priority_of(id);
     }
@@ -71,6 +81,29 @@ impl World {
         self.count_in_gang(id, Sign::Take);
         self.pods.get_mut(id).gang = None;
         self.gangs.get_mut(gang).members.remove(&id);
+        let parts = self.gangs.get(gang).parts.clone();
+        let parts: Vec<GangId> = parts.iter().filter_map(|part| self.gangs.find(part)).collect();
+        for named in parts.into_iter().chain([gang]) {
+            if self.gangs.get_mut(named).named_by.remove(&id) {
+                self.note_terms(id, named);
+            }
+            self.gangs.note_changed(named);
+        }
+    }
+
+    /// Notes that a pod that says something of its group joins it or leaves it.
+    fn note_terms(&mut self, id: PodId, group: GangId) {
+        if self.pods.get(id).group_terms.is_some() {
+            self.gangs.note_unsettled(group);
+        }
+        self.gangs.note_unsettled_partner(group);
+    }
+
+    /// Notes that a pod was bound before: the minimum of its group ran.
+    pub fn note_started(&mut self, id: PodId) {
+        if let Some(gang) = self.pods.get(id).gang {
+            self.gangs.get_mut(gang).has_started = true;
+        }
     }
 
     pub fn set_membership(&mut self, id: PodId, membership: PodMembership) {

@@ -17,7 +17,7 @@ impl Engine {
         let mut news: Vec<(PodId, Arc<Reason>)> = Vec::new();
         for id in std::mem::take(&mut self.unsaid) {
             let pod = self.world.pods.get(id);
-            let reason = match &pod.problem {
+            let reason = match pod.problem.as_ref().or(pod.misfit.as_ref()) {
                 Some(problem) => explain::invalid(problem),
                 None if !pod.gates.is_empty() => explain::gated(&pod.gates),
                 None => Engine::unready(pod.unready.as_ref().unwrap_or(&pod.name)),

@@ -145,6 +145,35 @@ impl Engine {
         later.next().map(|(due, _)| *due)
     }
 
+    pub(super) fn evicts_from(&self, since: Tick) -> Tick {
+        Tick(since.0.saturating_add(self.settings.evict_after_ms))
+    }
+
+    /// Whether these pods, which only lack room, still wait for nodes before others are evicted for them.
+    pub(super) fn await_nodes(&self, pods: &[PodId]) -> bool {
+        let since = pods.iter().map(|pod| self.world.pods.get(*pod).first_seen).min();
+        since.is_some_and(|since| self.now < self.evicts_from(since))
+    }
+
+    /// Lets those take their turn who have waited long enough for nodes.
+    pub(super) fn wake_for_evictions(&mut self, now: Tick) {
+        self.now = now;
+        while let Some((due, id)) = self.evictions_due.first().copied()
+            && due <= now
+        {
+            self.evictions_due.pop_first();
+            if let Some(group) = self.world.pods.get(id).group {
+                self.queue.wake(group);
+                self.changes += 1; // What was hopeless for want of victims was not looked at yet.
+            }
+        }
+    }
+
+    /// When the next has waited long enough for nodes.
+    pub(super) fn next_eviction(&self) -> Option<Tick> {
+        self.evictions_due.first().map(|(due, _)| *due)
+    }
+
     pub(super) fn patient_until(&self, since: Tick) -> Tick {
         Tick(since.0.saturating_add(self.settings.reserve_after_ms))
     }
@@ -218,30 +247,16 @@ impl Engine {
     /// nobody.
     fn is_gang_kept_out(&self, id: GangId, members: &[PodId]) -> bool {
         let gang = self.world.gangs.get(id);
-        let is_unreadable = gang.fact.as_ref().is_none_or(|fact| fact.problem.is_some());
-        is_unreadable
+        gang.is_unreadable()
             || !gang.admitted
             || self.disagreement(id).is_some()
             || self.gang_membership_error(id, members).is_some()
-            || self.world.is_refused_together(&self.needed_members(id, members))
+            || self.world.is_refused_together(&self.needed_of(id, members))
     }
 
     /// Why the minimum of a gang has no place under its quotas, if so.
     pub(super) fn gang_membership_error(&self, id: GangId, members: &[PodId]) -> Option<(Code, String)> {
-        let needed = self.needed_members(id, members);
+        let needed = self.needed_of(id, members);
         members.first().into_iter().chain(&needed).find_map(|member| self.world.membership_error(*member))
-    }
-
-    /// Of the waiting pods of a gang the first that its minimum needs.
-    fn needed_members(&self, id: GangId, members: &[PodId]) -> Vec<PodId> {
-        let mut tally = self.world.gangs.get(id).tally.clone();
-        let mut needed: Vec<PodId> = Vec::new();
-        for member in members {
-            if self.is_needed(id, *member, &tally) {
-                tally.count(self.world.pods.get(*member), &[], Sign::Add);
-                needed.push(*member);
-            }
-        }
-        needed
     }
 }

@@ -76,7 +76,7 @@ impl Engine {
 
     /// All groups whose objects were seen, by namespace and name.
     pub fn groups(&self) -> Vec<GroupReport> {
-        let seen = self.world.gangs.iter().filter(|(_, gang)| gang.fact.is_some());
+        let seen = self.world.gangs.iter().filter(|(_, gang)| gang.fact.is_some() && gang.parts.is_empty());
         seen.map(|(_, gang)| self.group_report(gang)).collect()
     }
 
@@ -179,15 +179,20 @@ impl Engine {
 
     /// A gang as it stands.
     pub(super) fn group_report(&self, gang: &Gang) -> GroupReport {
-        let pods = || gang.members.iter().map(|id| self.world.pods.get(*id));
+        let pods = || gang.named_by.iter().map(|id| self.world.pods.get(*id));
+        let of_bundle = || self.world.gangs.get(gang.bundle?).reason.clone();
         let placed = |pod: &&Pod| pod.node().is_some();
         // Where none of its pods could take a turn, the first says why.
         let of_first = || pods().find(|pod| !placed(pod) && !pod.is_leaving()).and_then(|pod| pod.reason.clone());
-        let reason = gang.reason.clone().or_else(|| (!pods().any(|pod| placed(&pod))).then(of_first).flatten());
+        let reason = gang
+            .reason
+            .clone()
+            .or_else(of_bundle)
+            .or_else(|| (!pods().any(|pod| placed(&pod))).then(of_first).flatten());
         GroupReport {
             key: gang.key.clone(),
             admitted: gang.admitted,
-            members: gang.members.len() as u32,
+            members: gang.named_by.len() as u32,
             placed: pods().filter(placed).count() as u32,
             running: pods().filter(placed).filter(|pod| pod.running).count() as u32,
             min_member: gang.min_member(),

@@ -59,7 +59,7 @@ impl Engine {
         let turn = match gang {
             Some(gang) => {
                 let levels = self.moving_levels(pod);
-                self.take_gang_turn(gang, decisions).gated_by(levels)
+                self.take_turn_of_gang(gang, decisions).gated_by(levels)
             }
             None => self.take_turn(pod, decisions),
         };

@@ -2,6 +2,18 @@
 
 use crate::fact::{Amount, Amounts, Created, Name, RequestProblem};
 
+/// Which members count when a group's minimum is to start.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
+pub enum Counting {
+    /// Those that run and those that wait, until the minimum ran once: from then on each pod starts by itself.
+    Once,
+    /// Those that run and those that wait.
+    #[default]
+    RunningToo,
+    /// Those that wait alone.
+    WaitingOnly,
+}
+
 /// What a pod calls its group. Groups of one name in two API groups are two.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord, Default)]
 pub struct GroupName {
@@ -33,6 +45,9 @@ pub struct GroupKey {
 
 impl std::fmt::Display for GroupKey {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        if self.namespace.is_empty() {
+            return write!(f, "{}", self.name);
+        }
         write!(f, "{}/{}", self.namespace, self.name)
     }
 }
@@ -66,7 +81,27 @@ pub struct GroupFact {
     pub members_priority: Option<i32>,
     /// All its pods are evicted together, those beyond its minimum too.
     pub evicted_whole: bool,
+    /// Which members count when it starts.
+    pub counting: Counting,
+    /// Its object says that it started once.
+    pub has_started: bool,
+    /// The groups that start in one step with it, itself among them, in order. Empty: it starts by itself.
+    pub partners: Vec<GroupKey>,
     /// Why it cannot be read, if so: its pods wait with `InvalidRequest`.
+    pub problem: Option<RequestProblem>,
+}
+
+/// What a pod says of its group. It counts where the group has no object, and the oldest pod speaks for all.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct GroupTerms {
+    /// So many must be able to run.
+    pub min_member: u32,
+    pub counting: Counting,
+    /// As a group's object has them.
+    pub partners: Vec<GroupKey>,
+    /// The field that says how many.
+    pub field: Name,
+    /// Why it cannot be read, if so.
     pub problem: Option<RequestProblem>,
 }
 

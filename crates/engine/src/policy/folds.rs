@@ -1,5 +1,7 @@
 //! What follows from ceilings, once for all policies: refusals, shortages, room for groups, which cards are counted.
 
+use std::collections::BTreeMap;
+
 use crate::fact::Amount;
 use crate::policy::queue::lent::When;
 use crate::policy::{Ask, Ceiling, LedgerId, QuotaId, Quotas};
@@ -23,7 +25,40 @@ pub(crate) struct Shortage {
     pub amount: i128,
 }
 
+/// What pods that wait for room are expected to hold, in each ledger that limits them.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Expected(BTreeMap<(LedgerId, ResourceId), i128>);
+
 impl Quotas {
+    /// How many pods that each ask for this, of so many, are admitted beside what is taken and expected; and what refuses
+    /// the next. Those that are admitted are expected from then on.
+    pub fn admitted_beside(
+        &self,
+        quotas: &[QuotaId],
+        ask: &Ask<'_>,
+        many: usize,
+        expected: &mut Expected,
+    ) -> (usize, Option<Code>) {
+        let mut admitted = i128::try_from(many).unwrap_or(i128::MAX);
+        let mut refused: Option<Code> = None;
+        let mut ceilings = Vec::new();
+        self.ceilings(quotas, ask, |ceiling| {
+            let Ceiling { ledger, resource, requested, limit, code, .. } = ceiling;
+            if let Some(held) = self.held(&ceiling, When::Both).filter(|_| requested > 0) {
+                let beside = expected.0.get(&(ledger, resource)).copied().unwrap_or(0);
+                let left = (limit - held - beside).max(0) / requested;
+                if left < admitted || left == admitted && refused.is_some_and(|known| code < known) {
+                    (admitted, refused) = (left, Some(code));
+                }
+                ceilings.push((ledger, resource, requested));
+            }
+        });
+        for (ledger, resource, requested) in ceilings {
+            *expected.0.entry((ledger, resource)).or_default() += requested * admitted;
+        }
+        (usize::try_from(admitted).unwrap_or(many), refused)
+    }
+
     /// Why the quotas refuse a pod that asks for this; the first is the one that counts.
     pub fn refusals(&self, quotas: &[QuotaId], ask: &Ask<'_>, names: &ResourceNames) -> Vec<Refusal> {
         let mut refusals: Vec<Refusal> = Vec::new();

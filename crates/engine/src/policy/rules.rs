@@ -24,7 +24,7 @@ pub(crate) struct Ask<'a> {
 }
 
 /// Whose holdings are limited.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum LedgerId {
     /// A quota's, with those below it.
     Quota(QuotaId),

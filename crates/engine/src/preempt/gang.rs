@@ -13,7 +13,7 @@ use crate::cards::CardChoices;
 use crate::nodes::NodeId;
 use crate::place::Question;
 use crate::pods::PodId;
-use crate::policy::Ask;
+use crate::policy::{Ask, Refusal};
 use crate::preempt::cost::{Cost, Counts};
 use crate::preempt::missing::{Missing, Short, widened};
 use crate::preempt::rights::{Going, add_charges};
@@ -94,6 +94,21 @@ impl World {
             missing.extend(shortages.into_iter().map(|short| (Short::Ledger(short), short.amount)));
         }
         missing
+    }
+
+    /// Why quotas refuse these pods if all of them come at once; the first that counts.
+    pub fn refusal_together(&self, pods: &[PodId]) -> Option<Refusal> {
+        let mut by_quotas: BTreeMap<_, Vec<PodId>> = BTreeMap::new();
+        for pod in pods {
+            let known = self.pods.get(*pod);
+            by_quotas.entry((known.quotas.clone(), known.is_non_preemptible())).or_default().push(*pod);
+        }
+        let refusals = by_quotas.into_iter().flat_map(|((quotas, non_preemptible), pods)| {
+            let charges: Vec<_> = pods.iter().flat_map(|pod| self.asked_charge(*pod)).collect();
+            let charge = add_charges(charges.iter());
+            self.quotas.refusals(&quotas, &Ask { charge: &charge, non_preemptible, has_victims: false }, &self.names)
+        });
+        refusals.min_by_key(|refusal| refusal.code)
     }
 
     /// Whether ceilings refuse these pods if all of them come.

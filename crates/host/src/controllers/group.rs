@@ -1,8 +1,8 @@
 //! What the status of a group of pods says: its phase, its conditions and its counts.
 
-use quotient_api::volcano::is_job;
 use quotient_api::volcano::status::{Told, group_status};
-use quotient_api::{ObjectKey, View, pod_group};
+use quotient_api::volcano::{self, is_job};
+use quotient_api::{ObjectKey, View, gangs, pod_group};
 use quotient_engine::Engine;
 use serde_json::Value;
 
@@ -36,6 +36,13 @@ impl Groups {
                     Some(status) => (status, None),
                     None => continue,
                 },
+                false if key.group != volcano::SCHEDULING => {
+                    if !settings.pod_groups || !is_scheduled_by_us(settings, objects, &key) {
+                        continue;
+                    }
+                    let owners = objects.members_of(&key).flat_map(|(_, pod)| owners(pod));
+                    (gangs::status::status(group, &report, ended, owners, &now.text), None)
+                }
                 false if !settings.pod_groups || !is_ours(settings, objects, &key, group) => continue,
                 false => group_status(group, &report, ended, &now.text),
             };
@@ -50,7 +57,14 @@ impl Groups {
     }
 }
 
-/// Whether one of the pods of a group of Kubernetes' own is ours: otherwise another scheduler speaks for it.
+/// What made a pod, as `namespace/name`.
+fn owners(pod: &Value) -> impl Iterator<Item = String> {
+    let namespace = pod.pointer("/metadata/namespace").and_then(Value::as_str).unwrap_or_default();
+    let owners = pod.pointer("/metadata/ownerReferences").and_then(Value::as_array).into_iter().flatten();
+    owners.filter_map(move |owner| Some(format!("{namespace}/{}", owner["name"].as_str()?)))
+}
+
+/// Whether one of the pods of a group is ours: otherwise another scheduler speaks for it.
 fn is_scheduled_by_us(settings: &Settings, objects: &Objects, key: &ObjectKey) -> bool {
     objects.members_of(key).any(|(_, pod)| settings.is_our_pod(pod))
 }

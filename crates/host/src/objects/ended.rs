@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use quotient_api::volcano::{self, status::Ended};
-use quotient_api::{ObjectKey, at, pod_group};
+use quotient_api::{ObjectKey, at, gangs};
 use serde_json::Value;
 
 use super::slim::slim_pod;
@@ -47,7 +47,7 @@ impl Objects {
 
     /// Takes in a pod that has ended. Gives its group.
     pub fn ended_seen(&mut self, key: &ObjectKey, pod: &Value) -> Option<ObjectKey> {
-        let group = pod_group::of_pod(key, pod)?;
+        let group = gangs::of_pod(key, pod)?;
         self.ended.insert(key.clone(), (group.clone(), pod["status"]["phase"] == "Succeeded"));
         Some(group)
     }

@@ -18,6 +18,9 @@ use crate::write::{PodRef, Write};
 /// and goes, and are written no more often than this.
 const NUMBERS_EVERY: Duration = Duration::from_secs(30);
 
+/// What autoscalers wait for.
+const UNSCHEDULABLE: &str = "Unschedulable";
+
 /// Claims of templates and volumes are made a moment after the pod: that they are missing is said if they stay so.
 const CLAIM_PATIENCE: Duration = Duration::from_secs(1);
 
@@ -45,12 +48,13 @@ impl Scheduler {
         if reason.code == Code::NoFittingNode {
             round.writes.extend(self.deallocations(&pod, &uid));
         }
+        let word = self.word(&pod, &reason);
         if let Some(waiting) = self.waiting.get_mut(&pod).filter(|waiting| waiting.uid == uid) {
             let is_new = waiting.held.is_none() && reason.code == Code::ClaimNotReady;
             if is_new && waiting.quiet_until == Tick(0) {
                 waiting.quiet_until = Tick(now.tick.0 + CLAIM_PATIENCE.as_millis() as u64);
             }
-            let is_another = !is_new && waiting.held != Some(reason.code);
+            let is_another = !is_new && (waiting.held != Some(reason.code) || waiting.word != word);
             if is_another || now.tick >= waiting.quiet_until {
                 return self.say(now, pod, uid, &reason, round);
             }
@@ -90,15 +94,35 @@ impl Scheduler {
         round.wake_at = round.wake_at.into_iter().chain(next).min();
     }
 
+    /// The word by which a pod's condition says why it waits. Programs that make nodes go by it: `Unschedulable` where
+    /// another node would let the pod run, and otherwise the code of what would not let it.
+    fn word(&self, pod: &PodKey, reason: &Reason) -> &'static str {
+        match reason.lacks_room() {
+            true => self.engine.beyond(pod).map_or(UNSCHEDULABLE, Code::name),
+            false => reason.code.name(),
+        }
+    }
+
+    /// Says it anew of pods for which another node would help now, or would not any more.
+    pub(super) fn say_words(&mut self, now: Now, round: &mut Round) {
+        for pod in self.engine.take_retold() {
+            let Some(uid) = self.waiting.get(&pod).map(|waiting| waiting.uid.clone()) else { continue };
+            if let Some(reason) = self.engine.reason(&pod) {
+                self.hold(now, pod, uid, reason, round);
+            }
+        }
+    }
+
     fn say(&mut self, now: Now, pod: PodKey, uid: Name, reason: &Reason, round: &mut Round) {
         let Reason { code, message, .. } = reason;
         round.happened.push(Happened::Held { pod: pod.clone(), code: *code, message: message.clone() });
-        let short = if *code == Code::SchedulingGated { "SchedulingGated" } else { "Unschedulable" };
+        let short = self.word(&pod, reason);
         let mut since = Some(whole_seconds(now.wall_us));
         if let Some(waiting) = self.waiting.get_mut(&pod).filter(|waiting| waiting.uid == uid) {
             let is_first = waiting.held.replace(*code).is_none();
             waiting.quiet_until = Tick(now.tick.0 + NUMBERS_EVERY.as_millis() as u64);
             waiting.unsaid = None;
+            waiting.word = short;
             if let Some((shown_reason, shown_message)) = &waiting.shown {
                 // Whoever was here before said the same. What we said ourselves may not have arrived yet.
                 if is_first && shown_reason == short && shown_message == message {

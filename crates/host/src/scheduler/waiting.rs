@@ -16,8 +16,9 @@ pub struct Waiting {
     pub uid: Name,
     /// The version of the pod as it was last seen.
     pub version: u64,
-    /// Why, as far as we said.
+    /// Why, as far as we said, and by which word its condition says so.
     pub held: Option<Code>,
+    pub word: &'static str,
     /// Until when nothing is said again while the code stays the same, and what is to be said then.
     pub quiet_until: Tick,
     pub unsaid: Option<Arc<Reason>>,
@@ -38,6 +39,7 @@ impl Waiting {
             uid: pod.uid.clone(),
             version: 0,
             held: None,
+            word: "",
             quiet_until: Tick(0),
             unsaid: None,
             shown: None,

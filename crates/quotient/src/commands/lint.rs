@@ -8,11 +8,11 @@ use quotient_api::elastic::traps::traps;
 use quotient_api::tree::roots::plan;
 use quotient_api::unknown_fields::unknown_fields;
 use quotient_api::users::{ALLOWED_NAMESPACE_SELECTOR, ALLOWED_NAMESPACES};
-use quotient_api::volcano;
 use quotient_api::{
     Configuration, Document, ObjectKey, Operation, Place, Problem, Request, Translator, TranslatorSettings, View,
     admit, key_of, order, tree,
 };
+use quotient_api::{gangs, volcano};
 use quotient_engine::Fact;
 use quotient_sim::Input;
 use quotient_sim::store::Store;
@@ -320,6 +320,7 @@ impl Linter {
         let classes = self.store.list("resource.k8s.io", "DeviceClass", None);
         let mut trapped = traps(&ordered, &nodes, &classes, self.whole_gpu_gb);
         trapped.extend(volcano::traps::traps(&ordered, &nodes));
+        trapped.extend(gangs::traps::traps(&ordered));
         for (key, problem) in trapped {
             if let Some(place) = self.places.get(&key).cloned() {
                 let problem = problem.of_object(&key).in_file(place.to_string());

@@ -3,7 +3,7 @@
 use std::cell::Cell;
 use std::sync::Arc;
 
-use quotient_api::{ObjectKey, pod_group};
+use quotient_api::{ObjectKey, gangs};
 use quotient_engine::fact::PodKey;
 use quotient_engine::{NodeVerdict, Reason};
 use quotient_sim::Cluster;
@@ -165,12 +165,12 @@ impl<'a> Trial<'a> {
 
 fn members(state: &State, key: &ObjectKey, pod: &Value) -> Vec<(ObjectKey, Value)> {
     let mut members = vec![(key.clone(), pod.clone())];
-    let Some(group) = pod_group::of_pod(key, pod) else { return members };
+    let Some(group) = gangs::of_pod(key, pod) else { return members };
     let requests = |key: &ObjectKey| state.requests(key.namespace.as_deref().unwrap_or_default(), &key.name);
     let own = requests(key);
     let others = state.pending_pods().filter(|(other, _)| *other != key);
     let like_it =
-        others.filter(|(other, pod)| pod_group::of_pod(other, pod).as_ref() == Some(&group) && requests(other) == own);
+        others.filter(|(other, pod)| gangs::of_pod(other, pod).as_ref() == Some(&group) && requests(other) == own);
     members.extend(like_it.map(|(other, pod)| (other.clone(), pod.clone())));
     members
 }

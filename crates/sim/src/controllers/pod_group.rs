@@ -1,6 +1,6 @@
 //! Groups of Kubernetes' own that were deleted: they stay while pods name them that have not ended.
 
-use quotient_api::{ObjectKey, pod_group};
+use quotient_api::{ObjectKey, gangs};
 use serde_json::Value;
 
 use crate::server::{Server, is_leaving, is_over};
@@ -11,7 +11,7 @@ pub(super) fn reconcile(server: &mut Server, key: &ObjectKey, group: &Value) {
         return;
     }
     let names_it = |(pod, object): (&ObjectKey, &std::sync::Arc<Value>)| {
-        !is_over(object) && pod_group::of_pod(pod, object).as_ref() == Some(key)
+        !is_over(object) && gangs::of_pod(pod, object).as_ref() == Some(key)
     };
     let is_named = server.store().of_kind("", "Pod", key.namespace.as_deref()).any(names_it);
     if !is_named {

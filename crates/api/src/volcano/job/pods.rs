@@ -21,7 +21,8 @@ const OF_GROUP: [&str; 3] = [CARD_REQUEST, MIXED_CARDS, PREEMPTABLE];
 const OF_PODS: [&str; 2] = [CARD_NAME, PREEMPTABLE];
 
 /// The fields of a group's spec that are the job's to say.
-const SPEC_FIELDS: [&str; 5] = ["minMember", "minTaskMember", "queue", "minResources", "priorityClassName"];
+const SPEC_FIELDS: [&str; 6] =
+    ["minMember", "minTaskMember", "queue", "minResources", "priorityClassName", "networkTopology"];
 
 /// The name of a pod.
 pub(super) fn name(job: &Value, task: &str, index: u64) -> String {
@@ -40,6 +41,9 @@ pub(super) fn group(job: &Value, declared: &Declared<'_>, waiting: &BTreeSet<&st
         "queue": declared.queue,
         "minResources": min_resources::of_job(declared, view),
     });
+    if let Some(topology) = job.pointer("/spec/networkTopology") {
+        spec["networkTopology"] = topology.clone();
+    }
     if let Some(class) = priority_class(job) {
         spec["priorityClassName"] = Value::from(class);
     }

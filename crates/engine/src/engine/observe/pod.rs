@@ -79,7 +79,10 @@ impl Engine {
             tree_quota: fact.tree_quota,
             queue: fact.queue,
             group_name: fact.group,
+            role: fact.task.clone(),
             task: fact.task,
+            group_terms: fact.group_terms,
+            misfit: None,
             eviction_class: fact.eviction_class,
             cards: Vec::new(),
             counted: false,
@@ -122,6 +125,7 @@ impl Engine {
         let mut effects = Effects::default();
         self.world.pods.get_mut(id).reason = None;
         self.world.enter(id, Place::Placed(node), &mut effects);
+        self.world.note_started(id);
         self.settle_devices(id);
         self.wake(effects);
     }
@@ -169,6 +173,7 @@ impl Engine {
         fact.queue.clone_from(&pod.queue);
         fact.group.clone_from(&pod.group_name);
         fact.task.clone_from(&pod.task);
+        fact.group_terms.clone_from(&pod.group_terms);
         fact.eviction_class = pod.eviction_class;
         let cards = &self.world.shapes.get(pod.shape).spec().cards;
         if fact.spec.cards != *cards {
@@ -215,6 +220,7 @@ impl Engine {
                 || pod.queue != fact.queue
                 || pod.group_name != fact.group
                 || pod.task != fact.task
+                || pod.group_terms != fact.group_terms
                 || pod.eviction_class != fact.eviction_class,
             departure: !pod.departure.is_known(fact.leaving_since, fact.victim_of.as_ref()),
             nomination: pod.nominated != fact.nominated,
@@ -244,6 +250,7 @@ impl Engine {
         pod.queue = fact.queue.clone();
         pod.group_name = fact.group.clone();
         pod.task = fact.task.clone();
+        pod.group_terms = fact.group_terms.clone();
         pod.eviction_class = fact.eviction_class;
         self.world.pods.set_tree_quota(id, fact.tree_quota.clone());
         self.world.join_gang(id);
