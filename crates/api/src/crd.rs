@@ -5,6 +5,7 @@
 //! its own and listed in [`definitions`]; the rest is the same for all.
 
 mod elastic;
+mod gangs;
 pub(crate) mod schema;
 mod tree;
 pub(crate) mod volcano;
@@ -45,6 +46,7 @@ pub(crate) struct Column {
 pub fn definitions() -> Vec<Value> {
     let mut all = elastic::definitions();
     all.extend(tree::definitions());
+    all.extend(gangs::definitions());
     all.extend(QUOTA_KINDS.iter().flat_map(|kind| (kind.definitions)()));
     all.sort_by_key(|definition| (definition.kind.group, definition.kind.kind));
     all.into_iter().map(Definition::into_object).collect()

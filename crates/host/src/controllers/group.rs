@@ -37,7 +37,7 @@ impl Groups {
                     None => continue,
                 },
                 false if key.group != volcano::SCHEDULING => {
-                    if !settings.pod_groups || !is_scheduled_by_us(settings, objects, &key) {
+                    if !settings.pod_groups || !is_ours(settings, objects, &key, group) {
                         continue;
                     }
                     let owners = objects.members_of(&key).flat_map(|(_, pod)| owners(pod));
@@ -64,7 +64,7 @@ fn owners(pod: &Value) -> impl Iterator<Item = String> {
     owners.filter_map(move |owner| Some(format!("{namespace}/{}", owner["name"].as_str()?)))
 }
 
-/// Whether one of the pods of a group is ours: otherwise another scheduler speaks for it.
+/// Whether one of the pods of a group of Kubernetes' own is ours: otherwise another scheduler speaks for it.
 fn is_scheduled_by_us(settings: &Settings, objects: &Objects, key: &ObjectKey) -> bool {
     objects.members_of(key).any(|(_, pod)| settings.is_our_pod(pod))
 }

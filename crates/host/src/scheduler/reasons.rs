@@ -18,6 +18,9 @@ use crate::write::{PodRef, Write};
 /// and goes, and are written no more often than this.
 const NUMBERS_EVERY: Duration = Duration::from_secs(30);
 
+/// What is said of a pod for which another node would not help.
+const BEYOND: &str = "pods that wait for nodes before it are to have what its quota has left";
+
 /// What autoscalers wait for.
 const UNSCHEDULABLE: &str = "Unschedulable";
 
@@ -115,6 +118,8 @@ impl Scheduler {
 
     fn say(&mut self, now: Now, pod: PodKey, uid: Name, reason: &Reason, round: &mut Round) {
         let Reason { code, message, .. } = reason;
+        let is_beyond = reason.lacks_room() && self.engine.beyond(&pod).is_some();
+        let message = &if is_beyond { format!("{message}; {BEYOND}") } else { message.clone() };
         round.happened.push(Happened::Held { pod: pod.clone(), code: *code, message: message.clone() });
         let short = self.word(&pod, reason);
         let mut since = Some(whole_seconds(now.wall_us));
