@@ -69,7 +69,7 @@ pub fn scheduler_plugins(evidence: &Evidence, remarks: &mut Remarks) {
         remarks.differs(
             system,
             format!("{} of Coscheduling: {}", counted(names.len(), "gang"), some_of(&names)),
-            "their pods would start one by one: give them a PodGroup of Volcano or of Kubernetes",
+            "their minimum starts in one step; no pod holds a place while it waits for others",
             Section::Configurations,
             "PodGroups of Coscheduling",
         );

@@ -55,7 +55,7 @@ pub fn remarks(evidence: &Evidence, remarks: &mut Remarks) {
         remarks.differs(
             SYSTEM,
             format!("{} by annotation: {}", counted(names.len(), "gang"), some_of(&names)),
-            "their pods would start one by one: give them a PodGroup of Volcano or of Kubernetes",
+            "their minimum starts in one step; no pod holds a place while it waits for others",
             Section::Configurations,
             "gangs of Koordinator",
         );

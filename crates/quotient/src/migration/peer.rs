@@ -251,7 +251,7 @@ pub(super) fn plugin(system: Peer, place: &str, profile: &Profile, plugin: &Plug
         "Coscheduling" => remarks.differs(
             system,
             what,
-            "its PodGroups are not read: pods of such a gang start one by one",
+            "its PodGroups are gangs; its arguments have no effect",
             section,
             "PodGroups of Coscheduling",
         ),
