@@ -46,6 +46,8 @@ pub struct Read {
     pub problems: Vec<Problem>,
     /// Kinds that have no bearing on scheduling, and how many objects of each were left out.
     pub ignored: Vec<Ignored>,
+    /// Of these objects those that others made, or may have made others: what they are and by whom, and no more.
+    pub others: Vec<Value>,
     /// Events that tell of evictions: they bear on no decision, and say what was decided.
     pub evictions: Vec<Value>,
     /// Of the problems, documents that are two joined without a separator: what is lost with them is no one object.
@@ -55,10 +57,11 @@ pub struct Read {
 impl Read {
     /// Takes in what another file holds.
     pub fn extend(&mut self, other: Read) {
-        let Read { documents, problems, ignored, evictions, joined } = other;
+        let Read { documents, problems, ignored, others, evictions, joined } = other;
         self.documents.extend(documents);
         self.problems.extend(problems);
         self.ignored = Ignored::sum(self.ignored.drain(..).chain(ignored));
+        self.others.extend(others);
         self.evictions.extend(evictions);
         self.joined.extend(joined);
     }
@@ -278,6 +281,7 @@ impl Reader {
             return self.read.evictions.push(value);
         }
         if let Some(ignored) = of_no_bearing(&value) {
+            self.read.others.push(identity(&value));
             return self.read.ignored.push(ignored);
         }
         self.name(&mut value, place);
@@ -334,6 +338,15 @@ impl Reader {
 /// Whether an object is the event of an eviction, as a scheduler writes it about its victim.
 fn tells_of_eviction(value: &Value) -> bool {
     value["kind"] == "Event" && value["reason"] == "Preempted" && value["involvedObject"]["kind"] == "Pod"
+}
+
+/// What an object is, and what made it.
+fn identity(object: &Value) -> Value {
+    let metadata = ["name", "namespace", "ownerReferences"];
+    let metadata =
+        metadata.into_iter().filter_map(|field| Some((field.to_string(), object["metadata"].get(field)?.clone())));
+    let metadata: serde_json::Map<String, Value> = metadata.collect();
+    serde_json::json!({"apiVersion": object["apiVersion"], "kind": object["kind"], "metadata": metadata})
 }
 
 /// The kind of an object that has no bearing on scheduling, and is not a misspelt one that has.

@@ -85,6 +85,78 @@ pub fn relevant_kinds() -> impl Iterator<Item = &'static Kind> {
     KINDS.iter().filter(move |kind| kind.group != "quotient.dev" && !idle.contains(&(kind.group, kind.kind)))
 }
 
+/// The most levels of makers that are looked up.
+const LEVELS_MAX: usize = 8;
+
+/// The objects that made others and whose kinds have no bearing on scheduling, such as a JobSet and the TrainJob above
+/// it, as far as the caller may see them.
+async fn makers_of(client: &kube::Client, objects: &[Value]) -> Vec<Value> {
+    let kinds_above = |objects: &[Value]| -> BTreeSet<(String, String)> {
+        let references = objects.iter().filter_map(|object| object.pointer("/metadata/ownerReferences")?.as_array());
+        let kind = |reference: &Value| {
+            let text = |field: &str| reference[field].as_str().map(str::to_owned);
+            let (api_version, kind) = (text("apiVersion")?, text("kind")?);
+            let group = api_version.split_once('/').map_or("", |(group, _)| group);
+            // What is known was listed, and nothing above a node is asked for.
+            KINDS.iter().all(|known| (known.group, known.kind) != (group, kind.as_str())).then_some((api_version, kind))
+        };
+        references.flatten().filter_map(kind).collect()
+    };
+    let (mut found, mut asked) = (Vec::new(), BTreeSet::new());
+    let mut open = kinds_above(objects);
+    for _ in 0..LEVELS_MAX {
+        let mut next = Vec::new();
+        for (api_version, kind) in std::mem::take(&mut open) {
+            if asked.insert((api_version.clone(), kind.clone())) {
+                next.extend(all_of(client, &api_version, &kind).await.unwrap_or_default());
+            }
+        }
+        open = kinds_above(&next);
+        found.extend(next);
+        if open.is_empty() {
+            break;
+        }
+    }
+    found
+}
+
+/// All objects of a kind that is known by its name alone; `None` where they may not be seen.
+async fn all_of(client: &kube::Client, api_version: &str, kind: &str) -> Option<Vec<Value>> {
+    // A group and a version, and nothing that would lead elsewhere.
+    let (group, version) = api_version.split_once('/')?;
+    let is_plain = |text: &str| text.bytes().all(|byte| byte.is_ascii_alphanumeric() || b".-".contains(&byte));
+    if !is_plain(group) || !is_plain(version) {
+        return None;
+    }
+    let request = http::Request::get(format!("/apis/{group}/{version}")).body(Vec::new()).ok()?;
+    let served = client.request::<Value>(request).await.ok()?;
+    let resources = served["resources"].as_array()?.iter();
+    let named = resources.filter(|resource| resource["kind"] == kind).filter_map(|resource| resource["name"].as_str());
+    let mut named = named;
+    let plural = named.find(|name| !name.contains('/'))?;
+    let Ok(Listed::Items(items)) = list(client, &format!("/apis/{group}/{version}/{plural}")).await else {
+        return None;
+    };
+    let typed = |mut item: Value| {
+        (item["apiVersion"], item["kind"]) = (json!(api_version), json!(kind));
+        item
+    };
+    Some(items.into_iter().map(typed).collect())
+}
+
+/// Reads the cluster, and what made its objects, of whatever kind.
+pub fn read_with_makers(which: &Which) -> Result<Seen> {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+    runtime.context("the runtime cannot be started")?.block_on(async {
+        let mut seen = read_async(which, relevant_kinds().collect()).await?;
+        let Which { kubeconfig, context, .. } = which;
+        let (client, ..) = reader(kubeconfig.as_deref().map(Path::new), context.as_deref()).await?;
+        let made = makers_of(&client, &seen.objects).await;
+        seen.objects.extend(made);
+        Ok(seen)
+    })
+}
+
 /// Reads the cluster.
 pub fn read(which: &Which) -> Result<Seen> {
     read_kinds(which, relevant_kinds().collect())

@@ -11,6 +11,7 @@ mod exit;
 mod explanation;
 mod fullness;
 mod kin;
+mod lineage;
 mod live;
 mod live_dashboard;
 mod live_recording;

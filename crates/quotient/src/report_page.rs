@@ -21,7 +21,7 @@ pub fn write(path: &Path, page: &str) -> Result<()> {
 
 /// What happened step by step, and how everything stands at the end.
 pub fn simulation(report: &Report) -> String {
-    let Report { steps, pods, quotas, nodes } = report;
+    let Report { steps, pods, groups: _, quotas, nodes } = report;
     let count = |phase: PodPhase| pods.iter().filter(|pod| pod.phase == phase).count();
     let mut body = format!(
         "<p class=\"weak\">{} nodes, {} quotas, {} pods: {} running, {} pending, {} evicted</p>",

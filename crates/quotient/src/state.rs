@@ -3,19 +3,19 @@
 //! Commands ask this type and nothing else, and what they print is made from plain values that they got here: where the
 //! state comes from is nobody else's business. Today it is a virtual cluster that files were applied to.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
 use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
 use quotient_api::read::Kept;
-use quotient_api::{ObjectKey, elastic, gangs};
+use quotient_api::{ObjectKey, elastic, gangs, kinds};
 use quotient_engine::fact::{Name, PodKey, QuotaKey};
 use quotient_engine::quantity::canonical;
 use quotient_engine::{NodeVerdict, Reason, Turn};
 use quotient_sim::cluster::{is_bound, is_pending};
-use quotient_sim::report::StepReport;
 use quotient_sim::report::{Evicted, NodeState, ObjectProblem, PodReport, Quantities, QuotaReport, RejectedObject};
+use quotient_sim::report::{StepReport, WaitingGroup};
 use quotient_sim::{Cluster, Input, Setup, Simulation, Stuck};
 use serde_json::Value;
 
@@ -23,6 +23,7 @@ use crate::arguments::{SetupArguments, StateArguments};
 use crate::commands::manifests;
 use crate::exit::Exit;
 use crate::explanation::eviction::PastEviction;
+use crate::lineage::{Lineage, Made, makers};
 use crate::live::Which;
 use crate::partial::Partial;
 use crate::printer::Printer;
@@ -43,6 +44,8 @@ pub struct State {
     nodes: OnceLock<Vec<NodeState>>,
     /// Evictions before the state was read, as events tell of them.
     past: Vec<PastEviction>,
+    /// Who made what, of kinds that have no bearing on scheduling.
+    lineage: Lineage,
     /// Too little of the cluster is seen to know what is decided there.
     partial: Option<Partial>,
 }
@@ -61,6 +64,7 @@ pub enum Then {
 pub struct Opened {
     pub simulation: Simulation,
     past: Vec<PastEviction>,
+    lineage: Lineage,
     pub partial: Option<Partial>,
 }
 
@@ -94,14 +98,15 @@ impl State {
             quotas: OnceLock::new(),
             nodes: OnceLock::new(),
             past: Vec::new(),
+            lineage: Lineage::default(),
             partial: None,
         }
     }
 
     /// A cluster to which these inputs were applied in order.
     pub fn of_inputs(setup: Setup, inputs: Vec<Input>) -> Result<State, Stuck> {
-        let past = PastEviction::all(&inputs);
-        Ok(State { past, ..State::of(Simulation::of(setup, inputs, &mut |_| {})?) })
+        let (past, lineage) = (PastEviction::all(&inputs), Lineage::of(&inputs));
+        Ok(State { past, lineage, ..State::of(Simulation::of(setup, inputs, &mut |_| {})?) })
     }
 
     /// The state that the arguments name, of which the caller may see only a part. What had to be left out of it is
@@ -132,8 +137,8 @@ impl State {
         setup: SetupArguments,
     ) -> Result<State, Exit> {
         let cluster = (files.is_empty() && setup.from.is_none()).then_some(cluster);
-        let Opened { simulation, past, partial } = Self::simulate(printer, files, cluster, setup, Then::Ask)?;
-        let state = State { past, partial, ..State::of(simulation) };
+        let Opened { simulation, past, lineage, partial } = Self::simulate(printer, files, cluster, setup, Then::Ask)?;
+        let state = State { past, lineage, partial, ..State::of(simulation) };
         // Objects seem wrong where others that they refer to are not seen.
         if state.partial.is_none() {
             state.note_left_out(printer);
@@ -174,7 +179,7 @@ impl State {
         }
         let setup = Setup { configuration, scheduler_names: scheduler_name.map(|name| vec![name]) };
         printer.detail(format_args!("read in {} ms", begun.elapsed().as_millis()));
-        let past = PastEviction::all(&inputs);
+        let (past, lineage) = (PastEviction::all(&inputs), Lineage::of(&inputs));
         let settled = Simulation::of(setup, inputs, &mut |progress| {
             printer.progress(format_args!("{} of {}: {}", progress.done, progress.total, progress.step));
         });
@@ -183,13 +188,15 @@ impl State {
         if partial.is_none() {
             note_missing_nodes(printer, &simulation);
         }
-        Ok(Opened { simulation, past, partial })
+        Ok(Opened { simulation, past, lineage, partial })
     }
 
     /// What would become of it if these were applied, and time passed; and what would happen on the way.
     pub fn with(&self, change: Vec<Input>, wait: Option<Duration>) -> Result<(State, StepReport), Stuck> {
         let mut simulation = self.simulation.clone();
         let before = simulation.steps().len();
+        let mut lineage = self.lineage.clone();
+        lineage.extend(Lineage::of(&change));
         // Reasons are worked out once it has settled.
         simulation.be_brief(true);
         for input in change {
@@ -200,7 +207,7 @@ impl State {
         }
         simulation.be_brief(false);
         let happened = joined(&simulation.steps()[before..]);
-        Ok((State { past: self.past.clone(), ..State::of(simulation) }, happened))
+        Ok((State { past: self.past.clone(), lineage, ..State::of(simulation) }, happened))
     }
 
     /// Objects that are missing change every answer: whoever reads it should know.
@@ -392,6 +399,31 @@ impl State {
         }
         let pods = seen.iter().filter(|key| (key.group, key.kind) == ("", "Pod"));
         pods.map(|key| (key.namespace.as_deref().unwrap_or_default().to_owned(), key.name.to_string())).collect()
+    }
+
+    /// What is called so and made pods, whatever its kind is and through however many levels, with these pods.
+    pub fn pods_below(&self, kind: &str, namespace: Option<&str>, name: &str) -> Vec<(Made, Vec<(String, String)>)> {
+        let store = self.simulation.cluster().store();
+        let known = |made: &Made| {
+            let kind = kinds::find(&made.group, &made.kind)?;
+            let key = ObjectKey::new(kind, kind.namespaced.then_some(made.namespace.as_str()), &made.name);
+            store.get(&key).map(|object| makers(object))
+        };
+        let meant = self.lineage.objects().filter(|made| made.is_called(kind, namespace, name)).cloned();
+        let mut found: BTreeMap<Made, Vec<(String, String)>> = meant.map(|made| (made, Vec::new())).collect();
+        for (key, pod) in store.pods() {
+            let above = self.lineage.above(pod, known);
+            for made in above.into_iter().filter(|made| made.is_called(kind, namespace, name)) {
+                let pod = (key.namespace.as_deref().unwrap_or_default().to_owned(), key.name.to_string());
+                found.entry(made).or_default().push(pod);
+            }
+        }
+        found.into_iter().collect()
+    }
+
+    /// Groups, and jobs with a group, that wait and have no pods yet.
+    pub fn waiting_groups(&self) -> Vec<WaitingGroup> {
+        self.simulation.cluster().waiting_groups()
     }
 
     /// What a pod says of itself; nothing if it is gone.

@@ -4,7 +4,7 @@
 use anyhow::Result;
 use quotient_sim::report::{
     Bound, Evicted, NodeState, ObjectProblem, PodPhase, PodReport, QuotaReport, ReasonReport, RejectedObject, Report,
-    StepReport,
+    StepReport, WaitingGroup,
 };
 
 use crate::kin::{grouped_by, stem};
@@ -17,12 +17,18 @@ const NAMES_MAX: usize = 3;
 
 /// Prints the report for people.
 pub fn tell(printer: &mut Printer, report: &Report) -> Result<()> {
-    let Report { steps, pods, quotas, nodes } = report;
+    let Report { steps, pods, groups, quotas, nodes } = report;
     for step in steps {
         tell_step(printer, step)?;
         printer.line("")?;
     }
     tell_pods(printer, pods)?;
+    if !groups.is_empty() {
+        let waiting = if groups.len() == 1 { "1 waits" } else { &format!("{} wait", grouped(groups.len() as u64)) };
+        printer.line(format_args!("{}: {waiting}", printer.paint(Tone::Strong, "Groups without pods yet")))?;
+        tell_groups(printer, groups)?;
+        printer.line("")?;
+    }
     tell_quotas(printer, quotas)?;
     tell_nodes(printer, nodes)
 }
@@ -147,6 +153,21 @@ fn tell_pods(printer: &mut Printer, pods: &[PodReport]) -> Result<()> {
     let pending: Vec<&PodReport> = pods.iter().filter(|pod| pod.phase == PodPhase::Pending).collect();
     tell_pending(printer, &pending)?;
     printer.line("")
+}
+
+/// Why groups wait that have no pods yet.
+pub fn tell_groups(printer: &mut Printer, groups: &[WaitingGroup]) -> Result<()> {
+    let units = printer.units();
+    printer.list(groups, |printer, WaitingGroup { object, group, reason }| {
+        let whose = if object == group { "it" } else { "its group" };
+        let code = printer.paint(Tone::Bad, &reason.code);
+        let mut lines = vec![format!("{object}: {code}{}", arithmetic(reason, units))];
+        lines.push(format!("    {whose} is not admitted: {}", reason.message));
+        if printer.is_wide() {
+            lines.extend(reason.remedies.iter().map(|remedy| format!("    hint: {remedy}")));
+        }
+        lines
+    })
 }
 
 /// Why pods wait: those of one owner that wait for the same thing together, the most first.

@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use anyhow::Result;
 use quotient_api::ObjectKey;
 use quotient_sim::report::{
-    Bound, Evicted, ObjectProblem, PodPhase, PodReport, ReasonReport, RejectedObject, StepReport,
+    Bound, Evicted, ObjectProblem, PodPhase, PodReport, ReasonReport, RejectedObject, StepReport, WaitingGroup,
 };
 use serde::Serialize;
 
@@ -13,7 +13,7 @@ use crate::explanation::{Explanation, words};
 use crate::kin::stem;
 use crate::printer::{Printer, Tone};
 use crate::state::State;
-use crate::story::{tell_bound, tell_evicted, tell_refused};
+use crate::story::{tell_bound, tell_evicted, tell_groups, tell_refused};
 
 /// The answer. Field names are a contract with whoever reads the JSON.
 #[derive(Debug, Serialize)]
@@ -27,6 +27,9 @@ pub struct Trial {
     pub pods: Vec<PodReport>,
     /// Those that would not run, one in full for each reason.
     pub waiting: Vec<Alike>,
+    /// Groups of the file that would wait without pods; left out where there are none.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub groups: Vec<WaitingGroup>,
     /// Who would have to go.
     pub evicted: Vec<Evicted>,
     /// Which other pods would get a node meanwhile.
@@ -44,20 +47,21 @@ pub struct Alike {
 }
 
 impl Trial {
-    /// How these pods stand after what happened.
-    pub fn of(after: &State, pods: &[(String, String)], happened: StepReport) -> Self {
+    /// How these objects and their pods stand after what happened.
+    pub fn of(after: &State, objects: &[ObjectKey], pods: &[(String, String)], happened: StepReport) -> Self {
         let StepReport { file, mut bound, evicted, rejected, problems } = happened;
         let of_file: BTreeSet<(&str, &str)> = pods.iter().map(|(namespace, name)| (&**namespace, &**name)).collect();
         let is_of_file = |namespace: &str, name: &str| of_file.contains(&(namespace, name));
         let pods = after.pods().iter().filter(|pod| is_of_file(&pod.namespace, &pod.name));
         let pods: Vec<PodReport> = pods.cloned().collect();
         bound.retain(|bound| !is_of_file(&bound.namespace, &bound.name));
-        Trial { file, problems, rejected, waiting: explained(after, &pods), pods, evicted, bound }
+        let (waiting, groups) = (explained(after, &pods), groups_of(after, objects));
+        Trial { file, problems, rejected, waiting, groups, pods, evicted, bound }
     }
 
     /// Whether everything was let in and every pod runs, or has run.
     pub fn all_run(&self) -> bool {
-        self.rejected.is_empty() && self.pods.iter().all(runs)
+        self.rejected.is_empty() && self.groups.is_empty() && self.pods.iter().all(runs)
     }
 }
 
@@ -69,29 +73,47 @@ pub struct Owner {
     pub pods: Vec<PodReport>,
     /// Those that are pending, one in full for each reason.
     pub waiting: Vec<Alike>,
+    /// Its group, where that waits and it has no pods yet.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub groups: Vec<WaitingGroup>,
+    /// How many of the pods that run are on their way out.
+    #[serde(skip)]
+    pub leaving: usize,
+}
+
+/// The groups among these objects, or made by one of them, that wait and have no pods yet.
+fn groups_of(state: &State, objects: &[ObjectKey]) -> Vec<WaitingGroup> {
+    let names: BTreeSet<String> = objects.iter().map(ToString::to_string).collect();
+    let is_meant = |waiting: &WaitingGroup| names.contains(&waiting.object) || names.contains(&waiting.group);
+    state.waiting_groups().into_iter().filter(is_meant).collect()
 }
 
 impl Owner {
     /// How these pods of an owner are.
-    pub fn of(state: &State, key: &ObjectKey, pods: &[(String, String)]) -> Self {
+    pub fn of(state: &State, object: String, keys: &[ObjectKey], pods: &[(String, String)]) -> Self {
         let of_it: BTreeSet<(&str, &str)> = pods.iter().map(|(namespace, name)| (&**namespace, &**name)).collect();
         let pods = state.pods().iter().filter(|pod| of_it.contains(&(&pod.namespace, &pod.name)));
         let pods: Vec<PodReport> = pods.cloned().collect();
-        Owner { object: key.to_string(), waiting: explained(state, &pods), pods }
+        let running = pods.iter().filter(|pod| runs(pod));
+        let leaving = running.filter(|pod| state.pod_object(&pod.namespace, &pod.name).is_leaving).count();
+        Owner { object, waiting: explained(state, &pods), groups: groups_of(state, keys), leaving, pods }
     }
 }
 
 /// Prints how an owner's pods are, and for each reason to wait one pod in full.
 pub fn tell_owner(printer: &mut Printer, owner: &Owner) -> Result<()> {
-    let Owner { object, pods, waiting } = owner;
-    let running = pods.iter().filter(|pod| runs(pod)).count();
+    let Owner { object, pods, waiting, groups, leaving } = owner;
+    let running = pods.iter().filter(|pod| runs(pod)).count() - leaving;
     let name = printer.paint(Tone::Strong, object);
     let tone = if running == pods.len() { Tone::Good } else { Tone::Bad };
     let verdict = match (running, pods.len()) {
+        (_, 0) if !groups.is_empty() => "it has no pods yet".to_owned(),
         (_, 0) => "it has no pods".to_owned(),
-        (running, count) => format!("{running} of {count} pods run"),
+        (running, count) if *leaving == 0 => format!("{running} of {count} pods run"),
+        (running, count) => format!("{running} of {count} pods run, {leaving} are terminating"),
     };
     printer.line(format_args!("{name}: {}", printer.paint(tone, &verdict)))?;
+    tell_groups(printer, groups)?;
     tell_bound(printer, &pods.iter().filter(|pod| runs(pod)).filter_map(as_bound).collect::<Vec<_>>())?;
     tell_alike(printer, waiting)
 }
@@ -102,10 +124,11 @@ fn runs(pod: &PodReport) -> bool {
 
 /// Prints what would happen, and for each reason to wait one pod in full.
 pub fn tell(printer: &mut Printer, trial: &Trial) -> Result<()> {
-    let Trial { file, problems, rejected, pods, waiting, evicted, bound } = trial;
+    let Trial { file, problems, rejected, pods, waiting, groups, evicted, bound } = trial;
     let running = pods.iter().filter(|pod| runs(pod)).count();
     let verdict = match (running, pods.len()) {
         (_, 0) if !rejected.is_empty() => "it would be refused".to_owned(),
+        (_, 0) if !groups.is_empty() => "it would wait without pods".to_owned(),
         (_, 0) => "it brings no pods".to_owned(),
         (1, 1) => "its pod would run".to_owned(),
         (0, 1) => "its pod would wait".to_owned(),
@@ -116,6 +139,7 @@ pub fn tell(printer: &mut Printer, trial: &Trial) -> Result<()> {
     let tone = if trial.all_run() { Tone::Good } else { Tone::Bad };
     printer.line(format_args!("If {file} was applied: {}", printer.paint(tone, &verdict)))?;
     tell_refused(printer, problems, rejected)?;
+    tell_groups(printer, groups)?;
     tell_evicted(printer, &evicted.iter().collect::<Vec<_>>())?;
     let placed: Vec<Bound> = pods.iter().filter(|pod| runs(pod)).filter_map(as_bound).collect();
     tell_bound(printer, &placed)?;

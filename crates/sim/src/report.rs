@@ -18,8 +18,20 @@ pub type Quantities = BTreeMap<String, String>;
 pub struct Report {
     pub steps: Vec<StepReport>,
     pub pods: Vec<PodReport>,
+    /// Left out where there are none.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub groups: Vec<WaitingGroup>,
     pub quotas: Vec<QuotaReport>,
     pub nodes: Vec<NodeState>,
+}
+
+/// A group that waits and has no pods yet: they are made once it is let into its queue.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct WaitingGroup {
+    /// What made it, or the group itself, as `Kind/namespace/name`.
+    pub object: String,
+    pub group: String,
+    pub reason: ReasonReport,
 }
 
 /// What happened when one file was applied.

@@ -118,8 +118,8 @@ impl Simulation {
     /// The same, with what is left of the cluster that it is about: to drop a large one takes a while.
     pub fn into_report_and_cluster(self) -> (Report, Cluster) {
         let Simulation { mut cluster, steps } = self;
-        let (quotas, nodes) = (cluster.quotas(), cluster.nodes());
-        (Report { steps, pods: cluster.give_up_pods(), quotas, nodes }, cluster)
+        let (groups, quotas, nodes) = (cluster.waiting_groups(), cluster.quotas(), cluster.nodes());
+        (Report { steps, pods: cluster.give_up_pods(), groups, quotas, nodes }, cluster)
     }
 }
 

@@ -46,6 +46,7 @@ pub fn run(arguments: ExplainArguments) -> Result<Exit> {
     let namespace = namespace.as_deref();
     let outcome = match (&target, trial.is_empty()) {
         (Target::Eviction(pod), _) => eviction(&mut printer, &state, pod, namespace)?,
+        (Target::Maker(kind, name), true) => maker(&mut printer, &state, kind, name, namespace)?,
         (Target::Owner(kind, name), true) => owner(&mut printer, &state, kind, name, namespace)?,
         (Target::Pod(pod), true) => pod_as_it_is(&mut printer, &state, pod, namespace)?,
         _ => try_out(&mut printer, &state, &trial, &target, namespace)?,
@@ -73,7 +74,7 @@ pub fn explained(state: &State, pod: Option<&str>, trial: Option<Input>) -> Resu
         Some(pod) => vec![find(&after, pod, None).map_err(problem)?],
         None => after.pods_of(&objects),
     };
-    Ok(serde_json::to_value(Trial::of(&after, &pods, happened))?)
+    Ok(serde_json::to_value(Trial::of(&after, &objects, &pods, happened))?)
 }
 
 /// What is to be explained.
@@ -84,6 +85,8 @@ enum Target {
     Pod(String),
     /// What makes pods, by kind and by name or `namespace/name`.
     Owner(&'static Kind, String),
+    /// What made pods and has no bearing on scheduling itself, by kind and by name or `namespace/name`.
+    Maker(String, String),
     /// The eviction of a pod.
     Eviction(String),
 }
@@ -97,17 +100,32 @@ impl Target {
         match typed {
             [] => Ok(Target::All),
             [word, pod] if word == "eviction" => Ok(Target::Eviction(pod.clone())),
-            [kind, name] => Target::owner(&format!("{kind}/{name}")).ok_or_else(|| {
-                Problem::new(format!("{kind:?} is not a kind that makes pods: expected {}", OWNERS.join(", ")))
-            }),
-            [one, ..] => Ok(Target::owner(one).unwrap_or_else(|| Target::Pod(one.clone()))),
+            [kind, name] => {
+                let owner = Target::owner(&format!("{kind}/{name}"));
+                Ok(owner.unwrap_or_else(|| Target::Maker(kind.clone(), name.clone())))
+            }
+            [one, ..] => {
+                let maker = || Target::maker(one).unwrap_or_else(|| Target::Pod(one.clone()));
+                Ok(Target::owner(one).unwrap_or_else(maker))
+            }
         }
     }
 
     /// The namespace that is typed with it.
     fn namespace(&self) -> Option<String> {
-        let (Target::Pod(typed) | Target::Owner(_, typed) | Target::Eviction(typed)) = self else { return None };
+        let typed = match self {
+            Target::Pod(typed) | Target::Owner(_, typed) | Target::Maker(_, typed) | Target::Eviction(typed) => typed,
+            Target::All => return None,
+        };
         typed.split_once('/').map(|(namespace, _)| namespace.to_owned())
+    }
+
+    /// `TrainJob/a/train`, `jobset/a/train`, `RayCluster/train`: three parts, or a kind as it is written, which no
+    /// namespace could be.
+    fn maker(typed: &str) -> Option<Target> {
+        let (kind, name) = typed.split_once('/')?;
+        let is_kind = name.contains('/') || kind.starts_with(|first: char| first.is_ascii_uppercase());
+        (is_kind && kind != "pod").then(|| Target::Maker(kind.to_owned(), name.to_owned()))
     }
 
     /// `job/a/train`, `deployment/web`, `podgroups/g`.
@@ -166,9 +184,13 @@ fn try_out(
             Ok((_, pods)) => pods,
             Err(problem) => return Ok(Err(problem)),
         },
+        Target::Maker(kind, typed) => {
+            let (namespace, name) = typed.split_once('/').map_or((namespace, &**typed), |(of, name)| (Some(of), name));
+            after.pods_below(kind, namespace, name).into_iter().flat_map(|(_, pods)| pods).collect()
+        }
         Target::All => after.pods_of(&objects),
     };
-    let trial = Trial::of(&after, &pods, happened);
+    let trial = Trial::of(&after, &objects, &pods, happened);
     if printer.is_for_people() {
         trial::tell(printer, &trial)?;
     } else {
@@ -224,11 +246,34 @@ fn owner(
         Ok(found) => found,
         Err(problem) => return Ok(Err(problem)),
     };
-    let owner = Owner::of(state, &key, &pods);
+    tell_owner(printer, &Owner::of(state, key.to_string(), std::slice::from_ref(&key), &pods))
+}
+
+/// The pods of whatever is called so, whatever its kind is.
+fn maker(printer: &mut Printer, state: &State, kind: &str, typed: &str, namespace: Option<&str>) -> Result<Outcome> {
+    let (namespace, name) = match typed.split_once('/') {
+        Some((of, name)) => (Some(of), name),
+        None => (namespace, typed),
+    };
+    match &state.pods_below(kind, namespace, name)[..] {
+        [(made, pods)] => tell_owner(printer, &Owner::of(state, made.to_string(), &[], pods)),
+        [] => {
+            let message =
+                format!("no {kind}/{typed}: nothing of that kind and name is seen, and no pod was made by it");
+            Ok(Err(Problem::new(message)))
+        }
+        several => {
+            let names: Vec<String> = several.iter().map(|(made, _)| made.to_string()).collect();
+            Ok(Err(Problem::new(format!("several are called {typed:?}: write one of {}", names.join(", ")))))
+        }
+    }
+}
+
+fn tell_owner(printer: &mut Printer, owner: &Owner) -> Result<Outcome> {
     if printer.is_for_people() {
-        trial::tell_owner(printer, &owner)?;
+        trial::tell_owner(printer, owner)?;
     } else {
-        printer.document(&owner)?;
+        printer.document(owner)?;
     }
     Ok(Ok(Exit::Fine))
 }

@@ -132,7 +132,7 @@ fn read_bytes(name: &str, bytes: Vec<u8>, file: Option<&Path>, kept: Kept) -> Re
 /// along where it hides what is decided.
 pub fn live(printer: &mut Printer, which: &Which) -> anyhow::Result<(Input, Option<Partial>)> {
     printer.progress("reading the cluster");
-    let seen = live::read(which)?;
+    let seen = live::read_with_makers(which)?;
     for unseen in seen.unseen.lines() {
         printer.note(format_args!("note: not seen: {unseen}"));
     }

@@ -6,12 +6,13 @@ use std::sync::Arc;
 use quotient_api::{ObjectKey, elastic};
 use quotient_engine::Reason;
 use quotient_engine::fact::PodKey;
+use quotient_host::objects::controller_of;
 use serde_json::Value;
 
 use super::Cluster;
 use crate::field;
 use crate::quota_names::{self, QuotaNames};
-use crate::report::{NodeState, PodPhase, PodReport, QuotaReport, ReasonReport};
+use crate::report::{NodeState, PodPhase, PodReport, QuotaReport, ReasonReport, WaitingGroup};
 
 /// How many objects it takes until the memory that they give back is worth the time of giving it back.
 const MANY: usize = 20_000;
@@ -58,6 +59,20 @@ impl Cluster {
             None => pod_report(key, PodPhase::Evicted),
         };
         keys.iter().map(tell).collect()
+    }
+
+    /// Groups that wait and have no pods yet, by what made them.
+    pub fn waiting_groups(&self) -> Vec<WaitingGroup> {
+        let waiting = self.engine().groups().into_iter().filter(|group| group.members == 0 && !group.admitted);
+        let report = |group: quotient_engine::GroupReport| {
+            let key = ObjectKey::of_group(&group.key);
+            let maker = self.store().get(&key).and_then(|object| controller_of(object));
+            let reason = ReasonReport::from(&*group.reason?);
+            Some(WaitingGroup { object: maker.as_ref().unwrap_or(&key).to_string(), group: key.to_string(), reason })
+        };
+        let mut groups: Vec<WaitingGroup> = waiting.filter_map(report).collect();
+        groups.sort_by(|one, another| one.object.cmp(&another.object));
+        groups
     }
 
     /// All pods that wait, by namespace and name.
