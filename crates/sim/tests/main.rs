@@ -1,6 +1,7 @@
 //! Tests of the virtual cluster and its scenarios.
 //! One program holds them all, since linking is most of what a test program costs.
 
+mod autoscalers;
 mod churn;
 mod controllers;
 mod dice;
