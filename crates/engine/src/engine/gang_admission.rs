@@ -217,9 +217,14 @@ impl Engine {
             (resource, of_gated.fold(amount, |left, gated| left.saturating_sub(gated).max(0)))
         };
         let some = |amounts: Vec<(ResourceId, Amount)>| amounts.into_iter().filter(|(_, a)| *a > 0).collect();
-        // From its start on, what it names beyond its minimum is kept for the pods that are yet to come.
-        let kept = if gang.is_started() { &[][..] } else { &gang.cards };
-        let reserved = least.iter().chain(kept).map(|amount| ungated(rest(amount, 1))).collect();
+        // From its start on, what it names beyond its minimum is kept for the pods that are yet to come. Where fewer than
+        // its minimum run since others are done, none comes in their place.
+        let declared = gang.fact.as_ref().map_or(0, |fact| fact.min_member);
+        let reserved = match gang.is_started() {
+            true if gang.tally.len() < declared => Vec::new(),
+            true => least.iter().map(|amount| ungated(rest(amount, 1))).collect(),
+            false => least.iter().chain(&gang.cards).map(|amount| ungated(rest(amount, 1))).collect(),
+        };
         let elastic = least.iter().map(|amount| rest(amount, -1)).collect();
         (queue, some(reserved), some(elastic))
     }
