@@ -112,7 +112,9 @@ fn a_pod_waits_for_its_group_where_groups_are_served() {
     let mut grouped = pod("p", "1");
     grouped["spec"]["schedulingGroup"] = json!({"podGroupName": "g"});
     let mut scheduler = seeing(&[node(), ("Pod", grouped)]);
-    let group = Subject::Kind(kinds::find(pod_group::SCHEDULING, pod_group::POD_GROUP).expect("it is known"));
+    let group = Subject::Kind(
+        kinds::find(quotient_api::pod_group::SCHEDULING, quotient_api::pod_group::POD_GROUP).expect("it is known"),
+    );
     let is_bound = |round: Round| round.writes.iter().any(|write| matches!(write, Write::Bind { .. }));
     assert!(!is_bound(scheduler.decide(NOW, Budget::default())));
     scheduler.see(NOW, Seen::Listed(group));
