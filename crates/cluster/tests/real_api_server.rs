@@ -89,8 +89,7 @@ fn it_is_ready_and_stays_so_and_is_again_when_the_api_server_was_replaced() {
     is_ready_for_long(&stage, "on another API server it is ready again and stays so");
 }
 
-/// What a claim tells its driver is stored as it came: nested without end, with half of a character, with a number of
-/// no size.
+/// What a claim tells its driver is stored as it came: nested without end, or with half of a character.
 #[test]
 fn claims_that_say_what_nobody_can_read_stop_nobody() {
     let mut stage = stage();
@@ -118,7 +117,6 @@ fn claims_that_say_what_nobody_can_read_stop_nobody() {
     runs(&stage, "first");
     make(&mut stage, "deep", &deep);
     make(&mut stage, "half", r#"{"a": "\ud800"}"#);
-    make(&mut stage, "large", r#"{"a": 1e999}"#);
     runs(&stage, "second");
     let stale = |live: &stage::Live| live.metrics.text().lines().any(|line| line.starts_with("quotient_watch_stale{"));
     assert!(live.metrics.is_ready() && !stale(&live), "{}", live.metrics.text());
