@@ -2,8 +2,8 @@
 //!
 //! *Another source* is a row in [`SOURCES`]: how a pod names its group, what a pod says of it where groups have no
 //! object ([`GroupTerms`]), and how its `PodGroup` is read where they have. Translation, what is kept of pods, what a
-//! bound pod keeps, statuses and `lint` follow the table; a kind of its own is a row in `kinds.rs` too. The engine knows
-//! groups by API group, namespace and name, and no source.
+//! bound pod keeps, statuses and `lint` follow the table; a kind of its own is a row in `kinds.rs` too. The engine
+//! knows groups by API group, namespace and name, and no source.
 
 mod coscheduling;
 mod koordinator;

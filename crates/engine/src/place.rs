@@ -242,7 +242,7 @@ impl World {
         open.into_iter().min_by(|a, b| self.nodes.get(*a).name.cmp(&self.nodes.get(*b).name))
     }
 
-    /// Whether a node fits a pod. `apart`: an amount must be free now, and when all have come and gone, each on its own.
+    /// Whether a node fits a pod. `apart`: amounts must be free now, and when all have come and gone, each on its own.
     fn takes_apart(&self, question: &Question, node: NodeId, apart: bool) -> bool {
         let shape = self.shapes.get(question.shape);
         match self.closed_by(question, node) {

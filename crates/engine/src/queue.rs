@@ -46,7 +46,7 @@ pub(crate) struct GroupKey {
     pub non_preemptible: bool,
     pub quotas: Vec<QuotaId>,
     pub membership_error: Option<(Code, Name)>,
-    /// Pods of a gang are alike to no others: they wait for each other. Nor are those that it needs for different parts.
+    /// Pods of a gang are alike to no others: they wait for each other. Nor are those of its different parts.
     pub gang: Option<GangId>,
     pub role: Option<Name>,
     /// A pod that holds a reservation is a group of its own.

@@ -278,8 +278,7 @@ impl World {
         self.refusals_apart(id, charge, self.pods.get(id).has_victims())
     }
 
-    /// The same. `has_victims`: what is held now, and what will be held when all have come and gone, counts each on its
-    /// own.
+    /// The same. `has_victims`: what is held now and what will be held when all have come and gone count apart.
     pub fn refusals_apart(
         &self,
         id: PodId,

@@ -272,8 +272,8 @@ impl Scheduler {
         }
     }
 
-    /// Tells the engine whether groups are served whose members count when they succeeded, those of others than Volcano:
-    /// where they are not, pods need not wait for theirs.
+    /// Tells the engine whether groups are served whose members count when they succeeded, those of others than
+    /// Volcano: where they are not, pods need not wait for theirs.
     fn tell_groups_served(&mut self, now: Now, subject: Subject, served: bool) {
         if let Subject::Kind(kind) = subject
             && kind.kind == gangs::POD_GROUP

@@ -45,6 +45,7 @@ const LONG_FILES: &[(&str, &str)] = &[
     ("crates/quotient/src/rehearsal/live.rs", "all that a scenario asks of a cluster, once for a real one"),
     ("crates/quotient/tests/cli.rs", "one test for each command"),
     ("crates/quotient/tests/install.rs", "stories on a real cluster"),
+    ("crates/engine/src/queue.rs", "the scheduling queue: its classes, its lines, and what wakes them"),
     ("crates/engine/src/preempt/mod.rs", "the search as a claimant sees it, from its nodes to its plan"),
 ];
 

@@ -1,6 +1,6 @@
 //! Groups of the Coscheduling plugin: `PodGroup` of `scheduling.x-k8s.io`, which pods name by a label.
 //!
-//! A pod is placed exactly, and nothing is held for a group that waits: `scheduleTimeoutSeconds` has nothing to end, and
+//! A pod is placed exactly, and nothing is held for a pending group: `scheduleTimeoutSeconds` has nothing to end, and
 //! `minResources` nothing to decide.
 
 use super::{Source, label, with_min_member};

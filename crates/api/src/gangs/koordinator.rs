@@ -1,4 +1,4 @@
-//! Gangs of Koordinator: `PodGroup` of `scheduling.sigs.k8s.io`, which pods name by a label, and gangs that pods declare
+//! Gangs of Koordinator: `PodGroup` of `scheduling.sigs.k8s.io`, named by a label of pods, and gangs that pods declare
 //! themselves, by annotations or by labels of an earlier time. Gangs may start together with others.
 
 use quotient_engine::fact::{Counting, GroupFact, GroupKey, GroupTerms, RequestProblem};

@@ -217,7 +217,7 @@ impl Engine {
             (resource, of_gated.fold(amount, |left, gated| left.saturating_sub(gated).max(0)))
         };
         let some = |amounts: Vec<(ResourceId, Amount)>| amounts.into_iter().filter(|(_, a)| *a > 0).collect();
-        // From its start on, what it names beyond its minimum is kept for the pods that are yet to come. Where fewer than
+        // From its start on, what it names beyond its minimum is kept for the pods yet to come. Where fewer than
         // its minimum run since others are done, none comes in their place.
         let declared = gang.fact.as_ref().map_or(0, |fact| fact.min_member);
         let reserved = match gang.is_started() {

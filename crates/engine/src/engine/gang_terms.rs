@@ -1,8 +1,8 @@
 //! Groups without an object, which their pods declare, and groups that start in one step with others.
 //!
 //! Where a group has no object, its oldest pod speaks for it, and pods that say something else wait. Groups that name
-//! each other as partners are one gang, a *bundle*: each of them is a part of it with a minimum of its own, as the tasks
-//! of one group are.
+//! each other as partners are one gang, a *bundle*: each of them is a part of it with a minimum of its own, as
+//! the tasks of one group are.
 
 use std::collections::BTreeSet;
 

@@ -30,8 +30,8 @@ pub(crate) struct Shortage {
 pub(crate) struct Expected(BTreeMap<(LedgerId, ResourceId), i128>);
 
 impl Quotas {
-    /// How many pods that each ask for this, of so many, are admitted beside what is taken and expected; and what refuses
-    /// the next. Those that are admitted are expected from then on.
+    /// Counts the pods that each request this, of so many, that are admitted beside what is taken and expected; and what
+    /// refuses the next. Those that are admitted are expected from then on.
     pub fn admitted_beside(
         &self,
         quotas: &[QuotaId],

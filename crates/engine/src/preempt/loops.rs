@@ -7,9 +7,9 @@
 //! cannot grow for ever, since as many pods exist as before (one that was evicted may come back, and is nothing new).
 //!
 //! *The weakest right gives way.* A circle that has a weaker right than the claimant's is opened there instead: that
-//! class may no longer take from the other by a right of that strength, nor by a weaker one. Of two classes that happens
-//! once for each strength at most, and between two such times evictions end as above. So a guarantee waits for nothing
-//! but another guarantee.
+//! class may no longer take from the other by a right of that strength, nor by a weaker one. Of two classes that
+//! happens once for each strength at most, and between two such times evictions end as above. So a guarantee waits for
+//! nothing but another guarantee.
 //!
 //! A class of which no pod is left, and none comes back, is taken out of the graph: what is left over of it would keep
 //! others from what they are entitled to. That happens once for each class at most, and until then and from then on

@@ -1,5 +1,5 @@
-//! Pods that wait behind the gate by which Volcano hides from autoscalers what a queue does not admit. A pod that a quota
-//! keeps out says so itself here, which no autoscaler takes for a lack of nodes: the gate is lifted at once.
+//! Pods that wait behind the gate by which Volcano hides from autoscalers what a queue does not admit. A pod that a
+//! quota keeps out says so itself here, which no autoscaler takes for a lack of nodes: the gate is lifted at once.
 
 use std::collections::BTreeMap;
 

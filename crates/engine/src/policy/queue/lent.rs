@@ -1,8 +1,8 @@
 //! What queues leave of their guarantees: it is kept for them from all others together, at every level.
 //!
-//! A queue *leaves* what it is guaranteed and does not hold, or what the queues below it leave, whichever is more. What
-//! is held at a level and what is left there together never pass what the level has: who would take more is refused. The
-//! sums are kept up to date from below with every change of a ledger.
+//! A queue *leaves* what it is guaranteed and does not hold, or what the queues below it leave, whichever is more.
+//! What is held at a level and what is left there together never pass what the level has: who would take more is
+//! refused. The sums are kept up to date from below with every change of a ledger.
 
 use std::collections::BTreeMap;
 
