@@ -7,7 +7,7 @@ use quotient_sim::report::{NodeState, Quantities, QuotaReport};
 use serde::Serialize;
 
 use crate::printer::{LINES_MAX, Printer, Tone};
-use crate::standing::{Units, alike, amount_of, amounts_of, in_order, name_of_all, resources_of, usage, usage_bar};
+use crate::standing::{Units, alike, amount_of, amounts_of, in_order, resources_of, usage, usage_bar};
 use crate::state::State;
 use crate::table::{Align, Cell, Table};
 use quotient_replay::tell::grouped;
@@ -236,7 +236,7 @@ fn tell_totals(printer: &mut Printer, totals: &[Total]) -> Result<()> {
     if totals.is_empty() {
         return Ok(());
     }
-    let titles = [("TOTAL", Align::Left), ("", Align::Left), ("USE", Align::Right), ("USED", Align::Right)];
+    let titles = [("TOTAL", Align::Left), ("", Align::Picture), ("USE", Align::Right), ("USED", Align::Right)];
     let mut table = Table::new(titles.into_iter().chain([("OF", Align::Right), ("NODES", Align::Right)]));
     let units = printer.units();
     for Total { resource, used, allocatable, nodes, .. } in totals {
@@ -271,7 +271,7 @@ fn tone(percent: u64) -> Tone {
     }
 }
 
-/// Equally full nodes are told of once: `gpu-1 and 19 more`.
+/// Equally full nodes share a row, by the name of the first, with their number.
 fn node_table(nodes: &[Vec<&FullNode>], shown: usize, units: Units, room: Option<usize>) -> Table {
     let with_bars = node_rows(nodes, shown, units, true);
     match room {
@@ -283,12 +283,16 @@ fn node_table(nodes: &[Vec<&FullNode>], shown: usize, units: Units, room: Option
 fn node_rows(groups: &[Vec<&FullNode>], shown: usize, units: Units, bars: bool) -> Table {
     let nodes = || groups.iter().filter_map(|alike| Some((*alike.first()?, alike.len())));
     let resources = in_order(nodes().flat_map(|(node, _)| node.node.allocatable.keys()));
-    let mut columns = vec![("NODE".to_owned(), Align::Left), ("FULLEST".to_owned(), Align::Right)];
-    columns.extend(resources.iter().map(|name| (name.to_uppercase(), Align::Left)));
-    let mut table = Table::new(columns);
+    let counts = nodes().take(shown).any(|(_, count)| count > 1);
+    let mut columns = vec![("NODE".to_owned(), Align::Left)];
+    columns.extend(counts.then(|| ("NODES".to_owned(), Align::Right)));
+    columns.push(("FULLEST".to_owned(), Align::Right));
+    columns.extend(resources.iter().map(|name| (name.to_uppercase(), Align::Whole)));
+    let mut table = Table::new(columns).keyed_by(1 + usize::from(counts));
     for (FullNode { fullest, node }, count) in nodes().take(shown) {
-        let (most, name) = (percent(fullest), name_of_all(&node.name, count));
-        let mut cells = vec![Cell::from(name), Cell::from(most.map_or(String::new(), percentage))];
+        let mut cells = vec![Cell::from(node.name.as_str())];
+        cells.extend(counts.then(|| Cell::from(grouped(count as u64))));
+        cells.push(Cell::from(percent(fullest).map_or(String::new(), percentage)));
         cells.extend(resources.iter().map(|resource| {
             let percent = share(amount_of(&node.used, resource), amount_of(&node.allocatable, resource));
             Cell::toned(tone(percent), usage(resource, &node.used, &node.allocatable, units, bars))
@@ -304,13 +308,14 @@ fn quota_table(quotas: &[FullQuota], units: Units) -> Table {
     let mut table = Table::new([
         ("QUOTA", Align::Left),
         ("RESOURCE", Align::Left),
-        ("", Align::Left),
+        ("", Align::Picture),
         right("USE"),
         right("USED"),
         right("ENTITLED"),
         right("MAX"),
         right("BORROWED"),
-    ]);
+    ])
+    .keyed_by(2);
     for FullQuota { quota, .. } in quotas {
         let of = |resource: &String| share(amount_of(&quota.used, resource), measure(quota, resource));
         let mut resources: Vec<(u64, String)> = resources_of(quota).into_iter().map(|r| (of(&r), r)).collect();

@@ -155,7 +155,7 @@ pub fn tell(printer: &mut Printer, forest: &Forest) -> Result<()> {
     } else {
         let titles = ["QUOTA", "RESOURCE", "GUARANTEED", "USED", "BORROWED", "LENT", "ENTITLED", "RECLAIMABLE", "MAX"];
         let align = |i: usize| if i < 2 { Align::Left } else { Align::Right };
-        let mut table = Table::new(titles.into_iter().enumerate().map(|(i, title)| (title, align(i))));
+        let mut table = Table::new(titles.into_iter().enumerate().map(|(i, title)| (title, align(i)))).keyed_by(2);
         let count = groups.iter().map(|group| group.quotas.iter().map(Branch::count).sum::<usize>()).sum();
         let shown = printer.shown_of(count, QUOTAS_MAX);
         let mut room = shown;
@@ -239,7 +239,7 @@ fn tell_caps(printer: &mut Printer, caps: &[NodeCap]) -> Result<()> {
     let nodes = if caps.len() == 1 { "node" } else { "nodes" };
     printer.line(format_args!("{title}: on {} {nodes}{passed}", grouped(caps.len() as u64)))?;
     let titles = [("NODE", Align::Left), ("RESOURCE", Align::Left), ("USED", Align::Right), ("CAP", Align::Right)];
-    let mut table = Table::new(titles.into_iter().chain([("", Align::Left), ("", Align::Left)]));
+    let mut table = Table::new(titles.into_iter().chain([("", Align::Picture), ("", Align::Whole)])).keyed_by(2);
     let shown = printer.shown_of(caps.len(), LINES_MAX);
     let units = printer.units();
     for NodeCap { node, cap, used, over } in caps.iter().take(shown) {

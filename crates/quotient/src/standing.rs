@@ -89,7 +89,7 @@ fn decimal(amount: u128, unit: u128, digits: u32) -> String {
 pub fn quota_table(quotas: &[QuotaReport], units: Units) -> Table {
     let titles = ["NAME", "POLICY", "RESOURCE", "USED", "MIN", "ENTITLED", "MAX", "BORROWED", "LENT"];
     let align = |i: usize| if i < 3 { Align::Left } else { Align::Right };
-    let mut table = Table::new(titles.into_iter().enumerate().map(|(i, title)| (title, align(i))));
+    let mut table = Table::new(titles.into_iter().enumerate().map(|(i, title)| (title, align(i)))).keyed_by(3);
     for quota in quotas {
         let of_quota = || vec![quota.object.clone(), quota.policy.clone()];
         let resources = resources_of(quota);
@@ -126,14 +126,6 @@ pub fn alike<'a, T>(nodes: &'a [T], state: impl Fn(&'a T) -> &'a NodeState) -> V
     grouped_by(nodes, said).into_iter().map(|(_, alike)| alike).collect()
 }
 
-/// `gpu-1 and 19 more`.
-pub fn name_of_all(first: &str, count: usize) -> String {
-    match count {
-        1 => first.to_owned(),
-        count => format!("{first} and {} more", grouped(count as u64 - 1)),
-    }
-}
-
 /// A row for each of the first groups of nodes, with a column for each resource that any node has. Where many resources
 /// would make the table wider than `room`, bars are left out.
 pub fn node_table(nodes: &[Vec<&NodeState>], shown: usize, units: Units, room: Option<usize>) -> Table {
@@ -148,12 +140,15 @@ fn node_rows(groups: &[Vec<&NodeState>], shown: usize, units: Units, bars: bool)
     let nodes = || groups.iter().filter_map(|alike| Some((*alike.first()?, alike.len())));
     let resources = in_order(nodes().flat_map(|(node, _)| node.allocatable.keys()));
     let capped = in_order(nodes().flat_map(|(node, _)| node.cap.keys()));
+    let counts = nodes().take(shown).any(|(_, count)| count > 1);
     let mut columns = vec![("NAME".to_owned(), Align::Left)];
-    columns.extend(resources.iter().map(|name| (name.to_uppercase(), Align::Left)));
-    columns.extend(capped.iter().map(|name| (format!("{} WITHOUT GPU", name.to_uppercase()), Align::Left)));
-    let mut table = Table::new(columns);
+    columns.extend(counts.then(|| ("NODES".to_owned(), Align::Right)));
+    columns.extend(resources.iter().map(|name| (name.to_uppercase(), Align::Whole)));
+    columns.extend(capped.iter().map(|name| (format!("{} WITHOUT GPU", name.to_uppercase()), Align::Whole)));
+    let mut table = Table::new(columns).keyed_by(1 + usize::from(counts));
     for (NodeState { name, allocatable, used, cap, cap_used, .. }, count) in nodes().take(shown) {
-        let mut cells = vec![name_of_all(name, count)];
+        let mut cells = vec![name.clone()];
+        cells.extend(counts.then(|| grouped(count as u64)));
         cells.extend(resources.iter().map(|resource| usage(resource, used, allocatable, units, bars)));
         cells.extend(capped.iter().map(|resource| usage(resource, cap_used, cap, units, bars)));
         table.row(cells);

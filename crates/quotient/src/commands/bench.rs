@@ -266,7 +266,7 @@ fn print(printer: &mut Printer, answer: &Answer) -> Result<()> {
             ("GOAL", Align::Left),
             ("WANTED", Align::Right),
             ("MEASURED", Align::Right),
-            ("", Align::Left),
+            ("", Align::Whole),
         ]);
         for Goal { goal, wanted, measured, met } in goals {
             let verdict = if *met { printer.paint(Tone::Good, "ok") } else { printer.paint(Tone::Bad, "missed") };

@@ -192,7 +192,7 @@ fn shortage_table(place: &str, limit: &str) -> Table {
         ("REQUESTED", Align::Right),
         (limit, Align::Right),
         ("SHORT BY", Align::Right),
-        ("", Align::Left),
+        ("", Align::Whole),
     ])
 }
 

@@ -106,3 +106,21 @@ fn a_quota_below_what_it_uses_is_over_quota_and_a_change_of_nothing_shows_nothin
     assert!(plan(120, 120).quotas.is_empty());
     assert_eq!(plan(500, 500).unkept.len(), 1);
 }
+
+#[test]
+fn problems_are_those_of_the_final_state_when_documents_come_in_any_order() {
+    let node = json!({"apiVersion": "v1", "kind": "Node", "metadata": {"name": "n"},
+        "status": {"allocatable": {"cpu": "24", "pods": "20"}}});
+    let plan = |change: &[Value]| {
+        let objects = [node.clone(), quota("a", 12, 24), quota("b", 12, 24)];
+        Plan::make(&State::of(settled(&objects)), vec![input(change)], None).expect("it settles")
+    };
+    let raised_first = plan(&[quota("a", 16, 24), quota("b", 8, 24)]);
+    assert!(raised_first.problems.is_empty(), "{:?}", raised_first.problems);
+    let lowered_first = plan(&[quota("b", 8, 24), quota("a", 16, 24)]);
+    assert!(lowered_first.problems.is_empty(), "{:?}", lowered_first.problems);
+    for beyond in [plan(&[quota("a", 20, 24), quota("b", 8, 24)]), plan(&[quota("b", 8, 24), quota("a", 20, 24)])] {
+        assert!(beyond.problems.iter().any(|problem| problem.message.contains("28")), "{:?}", beyond.problems);
+        assert_eq!(beyond.verdict.unkept_guarantees, 1);
+    }
+}

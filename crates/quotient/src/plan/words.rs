@@ -144,7 +144,7 @@ fn heading(printer: &mut Printer, text: &str, count: usize) -> Result<()> {
 fn change_table(quotas: &[QuotaChange], units: Units) -> Table {
     let titles = ["QUOTA", "RESOURCE", "MIN", "MAX", "ENTITLED", "USED", "BORROWED"];
     let align = |i: usize| if i < 2 { Align::Left } else { Align::Right };
-    let mut table = Table::new(titles.into_iter().enumerate().map(|(i, title)| (title, align(i))));
+    let mut table = Table::new(titles.into_iter().enumerate().map(|(i, title)| (title, align(i)))).keyed_by(2);
     let none = QuotaReport::default();
     for QuotaChange { object, before, after } in quotas {
         let fate = match (before, after) {
