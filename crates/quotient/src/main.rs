@@ -9,6 +9,7 @@ mod crash;
 mod escape;
 mod exit;
 mod explanation;
+mod final_state;
 mod fullness;
 mod kin;
 mod lineage;
