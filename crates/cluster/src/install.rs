@@ -121,7 +121,10 @@ mod tests {
         };
         for left_out in SYSTEMS {
             let kept: Vec<System> = SYSTEMS.into_iter().filter(|system| *system != left_out).collect();
-            let text = json!(objects(&settings(&kept))).to_string();
+            // The policy that guards records names what ties a pod in any system, so that none is open later.
+            let mut objects = objects(&settings(&kept));
+            objects.retain(|object| object["metadata"]["name"] != "quotient-records");
+            let text = json!(objects).to_string();
             for group in groups(left_out) {
                 assert!(!text.contains(group), "{left_out:?}: {group}");
             }

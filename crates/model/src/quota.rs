@@ -207,8 +207,8 @@ impl World {
         Some(own.map_or(left, |own| own.min(left)))
     }
 
-    /// What is held below a queue, or of everything, and what queues there are guaranteed and do not hold: "reserved, not
-    /// shared with other queues".
+    /// What is held below a queue, or of everything, and what queues there are guaranteed and do not hold: "reserved,
+    /// not shared with other queues".
     fn held_or_reserved(&self, held: &Held, above: Option<usize>, resource: &str) -> i128 {
         let is_child = |index: &usize| {
             let quota = &self.quotas[*index];
@@ -247,8 +247,8 @@ impl World {
         })
     }
 
-    /// Whether a queue that says nothing owes a resource to one that would hold `then` of it: "a queue that sets nothing
-    /// below a department that has an entitlement is entitled to nothing of it", and a guarantee is reserved.
+    /// Whether a queue that says nothing owes a resource to one that would hold `then` of it: "a queue that sets
+    /// nothing below a department that has an entitlement is entitled to nothing of it", and a guarantee is reserved.
     pub fn owes(&self, plain: usize, own: usize, resource: &str, then: i128) -> bool {
         let names = |level: &usize| {
             let of = &self.quotas[*level];

@@ -1,6 +1,7 @@
 //! What must change nothing: the same again, other names, all amounts three times as large, an unrelated quota,
-//! everything applied again, a restart at any step. `METAMORPHIC_CASES=10000 METAMORPHIC_SEED=1` runs so many. And at 50
-//! nodes and 500 pods: the same objects in another order. `ORDER_CASES=150 ORDER_SEED=1` runs so many, with `--ignored`.
+//! everything applied again, a restart at any step. `METAMORPHIC_CASES=10000 METAMORPHIC_SEED=1` runs so many. And at
+//! 50 nodes and 500 pods: the same objects in another order. `ORDER_CASES=150 ORDER_SEED=1` runs so many, with
+//! `--ignored`.
 
 use quotient_model::case::case;
 use quotient_model::crowd::Crowd;

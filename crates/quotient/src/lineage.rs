@@ -1,5 +1,5 @@
-//! Who made what, through any number of levels and whatever the kinds: a pod of a Job of a JobSet of a TrainJob is one of
-//! the TrainJob's.
+//! Who made what, through any number of levels and whatever the kinds: a pod of a Job of a JobSet of a TrainJob is one
+//! of the TrainJob's.
 
 use std::collections::{BTreeMap, BTreeSet};
 

@@ -30,8 +30,8 @@ pub(crate) struct Shortage {
 pub(crate) struct Expected(BTreeMap<(LedgerId, ResourceId), i128>);
 
 impl Quotas {
-    /// Counts the pods that each request this, of so many, that are admitted beside what is taken and expected; and what
-    /// refuses the next. Those that are admitted are expected from then on.
+    /// Counts the pods, of so many that each request this, that are admitted beside what is taken and expected; says
+    /// what refuses the next. Those that are admitted are expected from then on.
     pub fn admitted_beside(
         &self,
         quotas: &[QuotaId],
