@@ -56,11 +56,11 @@ fn term(key: String) -> PodTerm {
 }
 
 fn held(decisions: &Decisions, pod: &str) -> Option<Code> {
-    let held = decisions.list.iter().filter_map(|decision| match decision {
+    let mut held = decisions.list.iter().filter_map(|decision| match decision {
         Decision::Hold { pod: key, reason, .. } if &*key.name == pod => Some(reason.code),
         _ => None,
     });
-    held.last()
+    held.next_back()
 }
 
 fn is_bound(decisions: &Decisions, pod: &str) -> bool {

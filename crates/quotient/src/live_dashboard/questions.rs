@@ -52,7 +52,7 @@ impl Rights {
             .filter(|question| age(question).is_none_or(|age| age >= FRESH))
             .map(|question| (self.answers.get(&question).map(|(at, _)| *at), question))
             .collect();
-        due.sort_by(|a, b| a.0.cmp(&b.0));
+        due.sort_by_key(|(at, _)| *at);
         due.truncate(granted(counted_as, due.len(), now));
         due.into_iter().map(|(_, question)| question).collect()
     }
