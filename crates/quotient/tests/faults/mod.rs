@@ -226,7 +226,7 @@ fn quotas_are_edited_while_everything_moves() {
     let leaving = leaving["metadata"]["name"].as_str().unwrap_or_default().to_string();
     town.plane.kubectl(&["delete", "pod", &leaving, "-n", &team(2)]).expect("it is deleted");
     eventually(&town.plane, "another is made in its place, and is told why it waits", || {
-        let is_told = |pod: &Value| pod["status"]["conditions"][0]["reason"] == "Unschedulable";
+        let is_told = |pod: &Value| pod["status"]["conditions"][0]["reason"] == "QuotaMaxExceeded";
         (of_last().count() == MAX && of_last().filter(is_told).count() == MAX - 5).then_some(())
     });
     assert_eq!(of_last().filter(is_running).count(), 5);
