@@ -317,6 +317,7 @@ fn number(name: &str) -> Option<u64> {
 }
 
 #[test]
+#[ignore = "controllers make pods without end from some of the objects: `make explore`"]
 fn whatever_the_api_server_takes_everybody_elses_pods_are_bound() {
     let plane = ControlPlane::start(Options::with_all_features()).expect("the control plane starts");
     plane.install(&quotient_api::crd::definitions()).expect("the kinds are installed");
