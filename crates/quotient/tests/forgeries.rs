@@ -155,7 +155,9 @@ fn prepare(town: &Town) {
             (town.get(&["pod", name, "-n", namespace])["status"]["phase"] == "Running").then_some(())
         });
     }
-    let has = json!({"status": {"initContainerStatuses": [{"name": "s", "resources": {"requests": {"cpu": "1"}}}]}});
+    // A kubelet says what each container has; the API server resizes no pod of which it does not.
+    let says = |name: &str| json!([{"name": name, "resources": {"requests": {"cpu": "1"}}}]);
+    let has = json!({"status": {"initContainerStatuses": says("s"), "containerStatuses": says("c")}});
     let status = ["patch", "pod", "sidecar", "-n", MALLORY, "--subresource=status", "-p", &has.to_string()];
     town.plane.kubectl(&status).expect("the status is written");
 }
