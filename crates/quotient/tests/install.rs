@@ -579,6 +579,8 @@ const NOT_USED_HERE: &[(&str, &str, &str, &str)] = &[
     ("resource.k8s.io", "resourceclaims/status", "patch", "device claims have tests of their own"),
     ("resource.k8s.io", "resourceclaims/binding", "patch", "the API server asks whether it is granted"),
     ("resource.k8s.io", "resourceclaims/binding", "update", "the API server asks whether it is granted"),
+    ("scheduling.x-k8s.io", "podgroups/status", "patch", "gangs of Coscheduling have scenarios of their own"),
+    ("scheduling.sigs.k8s.io", "podgroups/status", "patch", "gangs of Koordinator have scenarios of their own"),
     ("", "pods", "get", "looked at when a bind was not answered and is tried again"),
     ("authentication.k8s.io", "tokenreviews", "create", "asked when somebody signs in to the dashboard"),
     ("authorization.k8s.io", "subjectaccessreviews", "create", "asked when somebody signs in to the dashboard"),

@@ -123,9 +123,9 @@ fn pod_webhooks(guarded: Guarded, endpoint: Endpoint, namespace: &str) -> Vec<Va
     let elsewhere =
         json!({"key": "kubernetes.io/metadata.name", "operator": "NotIn", "values": ["kube-system", namespace]});
     let named = |operator: &str| json!({"matchExpressions": [{"key": keys::QUOTA_NAME, "operator": operator}]});
-    // Schedulers write records, which are nobody else's to change.
+    // Schedulers write records, and take none away: a manifest without one that is applied again is asked about.
     let writes = format!(
-        "request.operation != 'UPDATE' || {record} == {} || \
+        "request.operation != 'UPDATE' || !{record}.hasValue() || {record} == {} || \
          !authorizer.group('').resource('pods').subresource('binding').check('create').allowed()",
         record.replacen("object", "oldObject", 1)
     );
